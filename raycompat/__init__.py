@@ -1,0 +1,65 @@
+"""Ray's API on Dask: ``import raycompat as ray``.
+
+The life of a call, ``ref = f.remote(x)`` and ``ray.get(ref)``:
+
+1. `RemoteFunction.remote` checks the arguments and exports the function, once
+   (`remote_function`, `_caller.submit`).
+2. The call leaves as one message down the Dask client's stream (`_caller.session`).
+3. The scheduler plugin makes it a Dask task; when its dependencies are there and its resources free,
+   it grants it to a node (`_scheduler.plugin`, `_scheduler.placement`).
+4. The node plugin, in a Dask worker, hands it to an executor (`_node.plugin`, `_node.executor_pool`).
+5. The executor, a process of its own, runs the user's code and lays the result out: small in the
+   answer, large in shared memory (`_executor.run_call`, `_protocol.serialization`).
+6. The answer goes back by the scheduler to the caller's table (`_caller.object_table`), while Dask
+   stores the result under the call's key for whoever else needs it.
+7. `get` finds it in the table, or fetches it from the node that has it (`_caller.resolve`).
+"""
+
+import cloudpickle
+
+from raycompat import actor, exceptions, experimental, util
+from raycompat._api import (
+    available_resources,
+    cancel,
+    cluster_resources,
+    get,
+    get_gpu_ids,
+    nodes,
+    put,
+    remote,
+    wait,
+)
+from raycompat._driver import init, is_initialized, shutdown
+from raycompat.actor import get_actor, kill, method
+from raycompat.object_ref import ObjectID, ObjectRef, ObjectRefGenerator
+from raycompat.runtime_context import get_runtime_context
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ObjectID",
+    "ObjectRef",
+    "ObjectRefGenerator",
+    "__version__",
+    "actor",
+    "available_resources",
+    "cancel",
+    "cloudpickle",
+    "cluster_resources",
+    "exceptions",
+    "experimental",
+    "get",
+    "get_actor",
+    "get_gpu_ids",
+    "get_runtime_context",
+    "init",
+    "is_initialized",
+    "kill",
+    "method",
+    "nodes",
+    "put",
+    "remote",
+    "shutdown",
+    "util",
+    "wait",
+]

@@ -1,0 +1,301 @@
+"""`remote`, `put`, `get`, `wait`, `cancel`, and what the cluster has."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from raycompat import _driver
+from raycompat._caller import resolve, submit
+from raycompat._protocol.options import actor_options, task_options
+from raycompat.actor import ActorClass, ActorHandle
+from raycompat.object_ref import ObjectRef, ObjectRefGenerator
+from raycompat.remote_function import RemoteFunction
+
+
+def remote(*args: Any, **options: Any) -> Any:
+    """Make a function or class remote; as a decorator, with or without options, or called.
+
+    Examples
+    --------
+    >>> import raycompat as ray
+    >>> @ray.remote(num_cpus=0.5)
+    ... def square(x):
+    ...     return x * x
+    >>> ray.get(square.remote(4))
+    16
+
+    Raises
+    ------
+    TypeError
+        When it is applied to something else than a function or class, or an option has the wrong
+        type.
+    ValueError
+        When an option is unknown or its value impossible.
+    UnsupportedRayFeatureError
+        When an option asks for what raycompat does not do.
+
+    Notes
+    -----
+    Ray source: ``ray.remote``, 2.60.0; ``num_return_vals`` from Ray before 1.0.
+    """
+    if len(args) == 1 and not options and callable(args[0]):
+        return _make_remote(args[0], {})
+    if args or not options:
+        raise TypeError(
+            "The @ray.remote decorator must be applied either with no arguments and no parentheses, "
+            "for example '@ray.remote', or it must be applied using some of the arguments, for "
+            "example '@ray.remote(num_returns=2, resources={\"CustomResource\": 1})'."
+        )
+    return lambda decorated: _make_remote(decorated, options)
+
+
+def _make_remote(decorated: Any, options: dict[str, Any]) -> Any:
+    if isinstance(decorated, RemoteFunction | ActorClass):
+        raise TypeError(f"{decorated!r} is remote already; change its options with .options(...).")
+    if inspect.isclass(decorated):
+        return ActorClass(decorated, actor_options(options))
+    if inspect.isfunction(decorated) or _is_cython_function(decorated):
+        return RemoteFunction(decorated, task_options(options))
+    raise TypeError(
+        "The @ray.remote decorator must be applied to either a function or a class, not to "
+        f"{decorated!r}."
+    )
+
+
+def _is_cython_function(value: Any) -> bool:
+    return type(value).__name__ == "cython_function_or_method"
+
+
+def put(value: Any) -> ObjectRef[Any]:
+    """Keep a value in the object store and return the reference to it.
+
+    Raises
+    ------
+    TypeError
+        When `value` is an ObjectRef itself, or cannot be pickled.
+    ObjectStoreFullError
+        When there is no room.
+
+    Notes
+    -----
+    Ray source: ``ray.put``, 2.60.0. Values of up to 100 KiB stay in this process until they travel.
+    """
+    if isinstance(value, ObjectRef):
+        raise TypeError(
+            "Calling 'put' on an ray.ObjectRef is not allowed. If you really want to do this, you "
+            "can wrap the ray.ObjectRef in a list and call 'put' on it."
+        )
+    return submit.put(_driver.require_session(), value)
+
+
+def get(refs: Any, *, timeout: float | None = None) -> Any:
+    """Return the value of a reference, or the list of values of a list of references.
+
+    Parameters
+    ----------
+    refs : ObjectRef or list of ObjectRef
+    timeout : float, optional
+        Seconds to wait at most; 0 returns at once or raises. By default, wait for ever.
+
+    Raises
+    ------
+    GetTimeoutError
+        When not everything is there in time.
+    ValueError
+        When `refs` is something else.
+    Exception
+        The error of the first task that failed: an instance of its class and of `RayTaskError`.
+
+    Notes
+    -----
+    Ray source: ``ray.get``, 2.60.0. Every call makes the value anew; its arrays are read-only.
+    """
+    session = _driver.require_session()
+    if timeout is not None and timeout < 0:
+        raise ValueError(f"get(timeout={timeout!r}): expected seconds, 0 or more, or None.")
+    if isinstance(refs, ObjectRef):
+        _check_session(refs, session)
+        return resolve.get(session, [refs], timeout)[0]
+    if isinstance(refs, ObjectRefGenerator):
+        return refs
+    if not isinstance(refs, list):
+        raise ValueError(
+            f"Invalid type of object refs, {type(refs)}, is given. 'object_refs' must either be an "
+            "ObjectRef or a list of ObjectRefs. "
+        )
+    for ref in refs:
+        if not isinstance(ref, ObjectRef):
+            raise ValueError(
+                f"Invalid type of object refs, {type(ref)}, is given. 'object_refs' must either be "
+                "an ObjectRef or a list of ObjectRefs. "
+            )
+        _check_session(ref, session)
+    return resolve.get(session, refs, timeout)
+
+
+def _check_session(ref: ObjectRef[Any], session: Any) -> None:
+    if ref._session is not session:
+        raise ValueError(
+            f"{ref!r} belongs to an earlier session: its cluster is gone, and the value with it."
+        )
+
+
+def wait(
+    refs: Any,
+    *,
+    num_returns: int = 1,
+    timeout: float | None = None,
+    fetch_local: bool = True,
+) -> tuple[list[Any], list[Any]]:
+    """Split references into those that are ready and the rest, each in the order given.
+
+    Parameters
+    ----------
+    refs : list of ObjectRef
+        Without duplicates.
+    num_returns : int, default 1
+        How many to wait for, from 1 to ``len(refs)``; no more than that many are returned as ready.
+    timeout : float, optional
+        Seconds to wait at most; 0 looks once.
+    fetch_local : bool, default True
+        Accepted for Ray's sake: values are fetched by `get`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When an argument is not as above.
+
+    Notes
+    -----
+    Ray source: ``ray.wait``, 2.60.0. A reference whose task failed is ready.
+    """
+    session = _driver.require_session()
+    if isinstance(refs, ObjectRef):
+        raise TypeError("wait() expected a list of ray.ObjectRef, got a single ray.ObjectRef")
+    if not isinstance(refs, list):
+        raise TypeError(f"wait() expected a list of ray.ObjectRef, got {type(refs)}")
+    for ref in refs:
+        if not isinstance(ref, ObjectRef):
+            raise TypeError(f"wait() expected a list of ray.ObjectRef, got list containing {type(ref)}")
+        _check_session(ref, session)
+    if timeout is not None and timeout < 0:
+        raise ValueError(
+            f"The 'timeout' argument must be nonnegative. Received {timeout}"
+        )
+    if not refs:
+        return [], []
+    if len(refs) != len(set(refs)):
+        raise ValueError("Wait requires a list of unique ray_waitables.")
+    if num_returns <= 0:
+        raise ValueError("Invalid number of objects to return %d." % num_returns)
+    if num_returns > len(refs):
+        raise ValueError("num_returns cannot be greater than the number of ray_waitables provided to ray.wait.")
+    return resolve.wait(session, refs, num_returns, timeout)
+
+
+def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
+    """Cancel the task that makes an object; nothing happens when it has ended.
+
+    Parameters
+    ----------
+    ref : ObjectRef or ObjectRefGenerator
+    force : bool, default False
+        Kill the process of a task that runs, rather than raise KeyboardInterrupt in it.
+    recursive : bool, default True
+        Cancel what the task has called, too.
+
+    Raises
+    ------
+    TypeError
+        When `ref` is no reference.
+    ValueError
+        With `force` on a call of an actor's method.
+
+    Notes
+    -----
+    Ray source: ``ray.cancel``, 2.60.0. ``get`` then raises `TaskCancelledError`.
+    """
+    if isinstance(ref, ObjectRefGenerator):
+        ref = ref.completed()
+    if isinstance(ref, ActorHandle) or not isinstance(ref, ObjectRef):
+        raise TypeError(
+            f"ray.cancel() only supported for object refs. For actors, try: ray.kill(actor). "
+            f"Got: {type(ref)}."
+        )
+    session = ref._session
+    entry = session.table.entries[ref._key]
+    key = entry.parent.key if entry.parent is not None else ref._key
+    session.cancel(key, force=force, recursive=recursive)
+
+
+def nodes() -> list[dict[str, Any]]:
+    """Return what is known of each node: id, address, resources.
+
+    Notes
+    -----
+    Ray source: ``ray.nodes``, 2.60.0. Differs from Ray: nodes that have left are not listed.
+    """
+    session = _driver.connected_session("nodes")
+    return [
+        {
+            "NodeID": node["node_id"],
+            "Alive": True,
+            "NodeManagerAddress": node["ip"],
+            "NodeManagerHostname": node["hostname"],
+            "NodeManagerPort": int(node["address"].rpartition(":")[2]),
+            "ObjectManagerPort": int(node["address"].rpartition(":")[2]),
+            "ObjectStoreSocketName": node["directories"][0],
+            "RayletSocketName": node["address"],
+            "MetricsExportPort": 0,
+            "NodeName": node["ip"],
+            "RuntimeEnvAgentPort": 0,
+            "DeathReason": 0,
+            "DeathReasonMessage": "",
+            "alive": True,
+            "Resources": node["resources"],
+            "Labels": {"ray.io/node-id": node["node_id"]},
+        }
+        for node in session.rpc("raycompat_state")["nodes"]
+    ]
+
+
+def cluster_resources() -> dict[str, float]:
+    """Return what all nodes have together, by resource.
+
+    Notes
+    -----
+    Ray source: ``ray.cluster_resources``, 2.60.0. No known difference.
+    """
+    total: dict[str, float] = _driver.connected_session("cluster_resources").rpc("raycompat_state")["total"]
+    return total
+
+
+def available_resources() -> dict[str, float]:
+    """Return what is free now, by resource; what is used up is left out.
+
+    Notes
+    -----
+    Ray source: ``ray.available_resources``, 2.60.0. No known difference.
+    """
+    free: dict[str, float] = _driver.connected_session("available_resources").rpc("raycompat_state")["available"]
+    return free
+
+
+def get_gpu_ids() -> list[int] | list[str]:
+    """Return the ids of the GPUs that the running call was given; none in a driver.
+
+    Notes
+    -----
+    Ray source: ``ray.get_gpu_ids``, 2.60.0. Ids are integers, or strings where the node was started
+    with ids that are not numbers.
+    """
+    from raycompat._executor import context
+
+    _driver.require_session()
+    call = context.current()
+    ids = call.gpus if call is not None else []
+    if all(each.isdigit() for each in ids):
+        return [int(each) for each in ids]
+    return list(ids)
+

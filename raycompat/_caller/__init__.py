@@ -1,0 +1,1 @@
+"""Drivers and executors as callers: references, submission, get and wait."""

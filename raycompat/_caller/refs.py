@@ -1,0 +1,46 @@
+"""References on their way between processes: a small value goes along, a large one by its key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from raycompat._caller.object_table import State
+from raycompat._protocol.serialization import report_ref
+from raycompat._protocol.values import InlineValue
+from raycompat.object_ref import ObjectRef
+
+if TYPE_CHECKING:
+    from raycompat._caller.session import Session
+
+
+def export(ref: ObjectRef[Any]) -> tuple[Any, ...]:
+    """Return what to pickle in place of `ref`."""
+    session = ref._session
+    entry = session.table.entries[ref._key]
+    with session.table.lock:
+        if entry.state is State.READY and isinstance(entry.value, InlineValue):
+            for held in entry.holds:
+                report_ref(held._key, held)
+            return ("value", ref._key, entry.value.block, entry.value.refs)
+        if entry.state is State.FAILED:
+            return ("error", ref._key, entry.error, entry.victim)
+        return ("key", session.publish(entry))
+
+
+def restore(session: Session, carried: tuple[Any, ...]) -> ObjectRef[Any]:
+    """Make the reference of what `export` returned, in this process."""
+    kind, key, *rest = carried
+    with session.table.lock:
+        entry = session.table.get(key)
+        if entry is None:
+            if kind == "key":
+                session.borrow(key)
+            else:
+                entry = session.table.add(key)
+        ref = ObjectRef._from_key(key, session)
+    if kind == "value" and entry is not None:
+        value = InlineValue(rest[0], tuple(rest[1]))
+        session.table.settle(entry, value=value, holds=session.hold(value.refs))
+    elif kind == "error" and entry is not None:
+        session.table.settle(entry, error=rest[0], victim=rest[1])
+    return ref

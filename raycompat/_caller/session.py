@@ -1,0 +1,393 @@
+"""This process's session: its connection to the cluster, and everything it sends and is told.
+
+A driver has one from `init` to `shutdown`; an executor has one for its life and connects only when it
+first calls, puts, or keeps a reference. Messages leave in the order in which they were queued, down
+one stream; answers come in the Dask client's event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from distributed import Client
+
+from raycompat import _dask_adapter as dask
+from raycompat import _transfer  # noqa: F401  (registers how values cross)
+from raycompat._caller.object_table import Entry, ObjectTable, State
+from raycompat._protocol import failures, segment
+from raycompat._protocol.ids import return_key
+from raycompat._protocol.values import (
+    CallFailed,
+    InlineValue,
+    SegmentLink,
+    SegmentValue,
+    StorePlace,
+    from_wire,
+    to_wire,
+)
+
+if TYPE_CHECKING:
+    from raycompat._caller.generator import Stream
+    from raycompat.object_ref import ObjectRef
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class PendingCall:
+    """A call of ours that has not ended. It keeps its arguments' references alive."""
+
+    key: str
+    name: str
+    returns: list[Entry]
+    holds: tuple[Any, ...]
+    #: Task id of the call that made this one, for recursive cancellation.
+    parent: str | None
+    stream: Stream | None = None
+
+
+@dataclass
+class Setup:
+    """What a session is told when it is made: by `init` in a driver, by the node in an executor."""
+
+    job: str
+    namespace: str
+    node_id: str
+    node_address: str
+    place: StorePlace
+    scheduler: str
+    is_driver: bool
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class Session:
+    """See the module."""
+
+    def __init__(self, setup: Setup, client: Client | None = None) -> None:
+        self.setup = setup
+        self.table = ObjectTable(self._release, self._remove_segment)
+        self.calls: dict[str, PendingCall] = {}
+        #: Called around a wait: an executor tells its node, which gives the CPU back meanwhile.
+        self.on_block: Callable[[], None] = lambda: None
+        self.on_unblock: Callable[[], None] = lambda: None
+        #: Told of each segment that is about to be adopted: an executor hands it to its node.
+        self.on_hand_over: Callable[[tuple[Any, ...]], None] = lambda wire: None
+        self.on_log: Callable[..., None] = lambda **message: None
+        #: The task id of the call that runs in this thread, if any.
+        self.current_task: Callable[[], str | None] = lambda: None
+        #: Functions already exported, with what holds the references in their closures.
+        self.exported: dict[str, Any] = {}
+        #: References that left by a pickling that was not ours: kept for good.
+        self.leaked: dict[str, Any] = {}
+        self.closed = False
+        self._client = client
+        self._outbox: deque[dict[str, Any]] = deque()
+        self._flush_due = False
+        self._connect_lock = threading.Lock()
+        self._tokens = itertools.count()
+        self._syncs: dict[int, Future[None]] = {}
+        self._unsynced = False
+        self._idle = threading.Condition()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        if client is not None:
+            self._attach(client)
+
+    # --- connection -----------------------------------------------------------------------------
+
+    @property
+    def client(self) -> Client:
+        """The Dask client, connected at the first need."""
+        if self._client is None:
+            with self._connect_lock:
+                if self._client is None:
+                    client = Client(self.setup.scheduler, set_as_default=False)
+                    self._attach(client)
+                    self._client = client
+        return self._client
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether this process has spoken to the scheduler."""
+        return self._client is not None
+
+    def _attach(self, client: Client) -> None:
+        self._loop = dask.event_loop(client)
+        handlers = {
+            "raycompat-done": self._on_done,
+            "raycompat-item": self._on_item,
+            "raycompat-synced": self._on_synced,
+            "raycompat-log": lambda **message: self.on_log(**message),
+            "key-in-memory": self._on_key_in_memory,
+            "task-erred": self._on_task_erred,
+            "cancelled-keys": self._on_cancelled_keys,
+            "lost-data": lambda key, **_: self._on_cancelled_keys([key]),
+        }
+        client.sync(_call_soon, dask.prepare_client, client, handlers)
+
+    def send(self, operation: str, **message: Any) -> None:
+        """Queue one message to the scheduler, behind all that were queued before."""
+        if self.closed:
+            return
+        if self._loop is None:
+            self.client  # noqa: B018  (connects)
+        self._outbox.append({"op": operation, **message})
+        self.wake()
+
+    def submit(self, spec: dict[str, Any]) -> None:
+        """Queue one call; calls queued in a row travel in one message."""
+        self.send("raycompat-submit", calls=[spec])
+
+    def wake(self) -> None:
+        """Have the event loop send what is queued. Safe anywhere, in a ``__del__`` too."""
+        if self._loop is not None and not self._flush_due and not self.closed:
+            self._flush_due = True
+            try:
+                self._loop.call_soon_threadsafe(self._flush)
+            except RuntimeError:  # the loop is closed: so is the session
+                self.closed = True
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        self.table.collect_dropped()
+        messages: list[dict[str, Any]] = []
+        while self._outbox:
+            message = self._outbox.popleft()
+            last = messages[-1] if messages else None
+            if message["op"] == "raycompat-submit" and last and last["op"] == message["op"]:
+                last["calls"] += message["calls"]
+            else:
+                messages.append(message)
+        if messages and not self.closed:
+            dask.send(self.client, messages)
+
+    def rpc(self, name: str, **arguments: Any) -> Any:
+        """Ask the scheduler plugin something and wait for the answer."""
+        client = self.client
+
+        async def ask() -> Any:
+            return await getattr(client.scheduler, name)(**arguments)
+
+        return client.sync(ask)
+
+    def run(self, coroutine: Any) -> Future[Any]:
+        """Run a coroutine in the client's event loop."""
+        self.client  # noqa: B018  (connects)
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def call_soon(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call something in the client's event loop."""
+        self.client  # noqa: B018  (connects)
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(function, *arguments)
+
+    def close(self) -> None:
+        """Leave the cluster. Whoever still waits is told."""
+        self.closed = True
+        if self._client is not None:
+            self._client.close(timeout=5)
+
+    def cancel(self, key: str, *, force: bool, recursive: bool) -> None:
+        """Ask for the end of a call, ours or another's."""
+        self.send("raycompat-cancel", key=key, force=force, recursive=recursive)
+
+    # --- lifetimes ------------------------------------------------------------------------------
+
+    def _release(self, keys: list[str]) -> None:
+        if not self.closed:
+            self.send("client-releases-keys", keys=keys)
+
+    def _remove_segment(self, link: SegmentLink) -> None:
+        segment.remove(link.path)
+
+    def borrow(self, key: str) -> Entry:
+        """Return the entry of a key that somebody else made known to us; Dask keeps it for us."""
+        with self.table.lock:
+            entry = self.table.get(key)
+            if entry is None:
+                entry = self.table.add(key, wanted=True)
+                entry.escaped = True
+                self._unsynced = True
+                self.send("client-desires-keys", keys=[key])
+            return entry
+
+    def hold(self, keys: Iterable[str]) -> tuple[ObjectRef, ...]:
+        """Keep objects alive that a value of ours contains."""
+        from raycompat.object_ref import ObjectRef
+
+        held = []
+        for key in keys:
+            self.borrow(key)
+            held.append(ObjectRef._from_key(key, self))
+        return tuple(held)
+
+    def pin(self, carrier: str, keys: Iterable[str]) -> None:
+        """Have the scheduler keep `keys` as long as it keeps `carrier`."""
+        keys = list(keys)
+        if keys:
+            self._unsynced = True
+            self.send("raycompat-pin", carrier=carrier, keys=keys)
+
+    def hand_over(self) -> None:
+        """Wait until the scheduler knows all that we have said of references.
+
+        Whoever gets them from us by another road finds them there.
+        """
+        if not self._unsynced:
+            return
+        self._unsynced = False
+        token = next(self._tokens)
+        answered: Future[None] = Future()
+        self._syncs[token] = answered
+        self.send("raycompat-sync", token=token)
+        answered.result()
+
+    def _on_synced(self, token: int) -> None:
+        self._syncs.pop(token).set_result(None)
+
+    def publish(self, entry: Entry) -> str:
+        """Make sure that Dask knows (or is being told of) an object; return its key."""
+        with self.table.lock:
+            entry.escaped = True
+            if entry.wanted:
+                return entry.key
+            entry.wanted = True
+            if entry.parent is not None:
+                self.send(
+                    "raycompat-pick",
+                    key=entry.key,
+                    call=entry.parent.key,
+                    index=entry.pick_index,
+                )
+            else:
+                assert isinstance(entry.value, SegmentLink)
+                wire = to_wire(entry.value)
+                if entry.own_segment:
+                    if entry.view is None:
+                        entry.view = segment.read(entry.value.path)
+                    entry.own_segment = False
+                    self.on_hand_over(wire)
+                self.send(
+                    "raycompat-adopt", key=entry.key, wire=wire, worker=self.setup.node_address
+                )
+            return entry.key
+
+    # --- how calls end --------------------------------------------------------------------------
+
+    def _on_done(
+        self,
+        key: str,
+        values: list[Any] | None = None,
+        error: bytes | None = None,
+        dependency: bool = False,
+    ) -> None:
+        call = self.calls.pop(key, None)
+        if call is None:
+            return
+        victim = call.name if dependency else None
+        if call.stream is not None:
+            call.stream.end(error, victim)
+        for index, entry in enumerate(call.returns):
+            if error is not None:
+                self.table.settle(entry, error=error, victim=victim)
+            else:
+                assert values is not None
+                self._settle(entry, from_wire(values[index]))
+        call.holds = ()
+        if not self.calls:
+            with self._idle:
+                self._idle.notify_all()
+        self.wake()
+
+    def _settle(self, entry: Entry, value: InlineValue | SegmentLink) -> None:
+        if isinstance(value, SegmentLink) and value.host != self.setup.place.host:
+            self.table.settle(entry)
+        else:
+            holds = self.hold(value.refs) if isinstance(value, InlineValue) else ()
+            self.table.settle(entry, value=value, holds=holds)
+
+    def _on_item(self, key: str, index: int, wire: Any, stored: bool) -> None:
+        call = self.calls.get(key)
+        if call is None or call.stream is None or index < call.stream.num_items:
+            return
+        entry = self.table.add(return_key(key, index), wanted=stored)
+        self._settle(entry, from_wire(wire))
+        call.stream.add(entry)
+
+    def _on_key_in_memory(self, key: str, **_: Any) -> None:
+        entry = self.table.get(key)
+        # What we called ourselves is settled by the answer to the call, which has the value.
+        if entry is not None and key not in self.calls and entry.state is State.PENDING:
+            self.table.settle(entry)
+
+    def _on_task_erred(self, key: str, exception: Any = None, **_: Any) -> None:
+        entry = self.table.get(key)
+        if entry is not None and key not in self.calls:
+            self.table.settle(entry, error=_error_bytes(exception))
+
+    def _on_cancelled_keys(self, keys: list[str], **_: Any) -> None:
+        for key in keys:
+            call, entry = self.calls.get(key), self.table.get(key)
+            if call is not None:
+                self._on_done(key, error=failures.object_lost(key))
+            elif entry is not None and not entry.is_here:
+                self.table.settle(entry, error=failures.object_lost(key))
+
+    async def fetch(self, entry: Entry) -> None:
+        """Bring a value here that is only in the cluster, or whose segment is on another host."""
+        try:
+            stored = await dask.fetch(self.client, self.publish(entry))
+        except KeyError:
+            entry.state = State.READY
+            self.table.settle(entry, error=failures.object_lost(entry.key))
+            return
+        if isinstance(stored, SegmentValue):
+            stored = stored.link
+        holds = self.hold(stored.refs) if isinstance(stored, InlineValue) else ()
+        self.table.settle(entry, value=stored, holds=holds)
+
+    def wait_until_idle(self) -> None:
+        """Wait until every call of ours has ended."""
+        with self._idle:
+            self._idle.wait_for(lambda: not self.calls)
+
+
+async def _call_soon(function: Callable[..., Any], *arguments: Any) -> None:
+    function(*arguments)
+
+
+def _error_bytes(exception: Any) -> bytes:
+    """Return our error out of what Dask reports of a failed task."""
+    from distributed.protocol.pickle import loads
+    from distributed.protocol.serialize import Serialized
+
+
+    if isinstance(exception, Serialized):
+        exception = exception.deserialize()
+    if isinstance(exception, bytes | bytearray):
+        exception = loads(exception)
+    if isinstance(exception, CallFailed):
+        return exception.error
+    return failures.internal(f"The task failed in Dask: {exception!r}")
+
+
+_session: Session | None = None
+
+
+def current() -> Session | None:
+    """Return this process's session, if it has one."""
+    return _session
+
+
+def set_current(session: Session | None) -> None:
+    """Make `session` this process's."""
+    global _session
+    _session = session

@@ -1,0 +1,203 @@
+"""Every private name of Dask that raycompat touches, in one place.
+
+Known to work with distributed 2026.8.0. What stands here and why:
+
+* Calls become Dask tasks through `add_task`, one by one and in the order of the client's stream, not
+  through ``update_graph``: that unpickles a graph on the scheduler and runs off the stream's order.
+* A task that may not run yet is *parked*: restricted to a worker that does not exist, so Dask keeps
+  it in ``no-worker`` once its dependencies are there. `release_to` lets it go to one worker.
+* A coroutine body gives its thread slot back at once (`secede`): resources alone are its limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import pickle
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from dask._task_spec import Task, TaskRef
+from distributed.utils_comm import gather_from_workers
+from distributed.worker_state_machine import SecedeEvent
+
+if TYPE_CHECKING:
+    from distributed import Client, Scheduler, Worker
+
+#: The worker that parked tasks are restricted to. No address looks like this.
+_NOWHERE = frozenset({"raycompat-parked"})
+
+_order = itertools.count()
+
+# --- in the scheduler ---------------------------------------------------------------------------
+
+
+def known(scheduler: Scheduler, key: str) -> bool:
+    """Whether the scheduler has a task or value of this key."""
+    return key in scheduler.tasks
+
+
+def add_task(
+    scheduler: Scheduler,
+    client: str,
+    key: str,
+    body: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    dependencies: Iterable[str],
+    *,
+    parked: bool,
+    only_on: str | None = None,
+    urgent: bool = False,
+) -> None:
+    """Create the task ``body(key, *arguments, *values of the dependencies)``, wanted by `client`."""
+    dependencies = list(dependencies)
+    spec = Task(key, body, key, *arguments, *map(TaskRef, dependencies))
+    task = scheduler.new_task(key, spec, "released")
+    spans = scheduler.extensions.get("spans")
+    if spans is not None and task.group.span_id is None:
+        spans.observe_tasks([task], code=(), span_metadata={"collections": []})
+    task.priority = (-int(urgent), 0, next(_order))
+    if parked:
+        task.worker_restrictions = set(_NOWHERE)
+    elif only_on is not None:
+        task.worker_restrictions = {only_on}
+    failed = None
+    for dependency in dependencies:
+        other = scheduler.tasks[dependency]
+        task.add_dependency(other)
+        failed = failed or other.exception_blame
+    scheduler.client_desires_keys(keys=[key], client=client)
+    task.exception_blame = failed
+    scheduler.transitions({key: "erred" if failed else "waiting"}, f"raycompat-submit-{key}")
+
+
+def release_to(scheduler: Scheduler, key: str, worker: str) -> None:
+    """Let a parked task whose dependencies are there run on `worker`."""
+    scheduler.tasks[key].worker_restrictions = {worker}
+    scheduler.transitions({key: "processing"}, f"raycompat-dispatch-{key}")
+
+
+def park(scheduler: Scheduler, key: str) -> None:
+    """See to it that a task that left its worker does not run again before `release_to`."""
+    task = scheduler.tasks.get(key)
+    if task is not None:
+        task.worker_restrictions = set(_NOWHERE)
+        task.suspicious = 0
+
+
+def fail(scheduler: Scheduler, key: str, error: Exception) -> None:
+    """End a task that has not finished with `error`; its dependents fail too."""
+    task = scheduler.tasks.get(key)
+    if task is None or task.state in ("memory", "erred", "forgotten"):
+        return
+    task.exception_blame = task
+    task.exception = cast("Any", pickle.dumps(error))
+    task.exception_text = str(error)
+    scheduler.transitions({key: "erred"}, f"raycompat-fail-{key}")
+
+
+def blamed_key(scheduler: Scheduler, key: str) -> str | None:
+    """Return the key of the task whose failure made `key` fail."""
+    task = scheduler.tasks.get(key)
+    return task.exception_blame.key if task is not None and task.exception_blame else None
+
+
+def dependency_bytes(scheduler: Scheduler, key: str) -> dict[str, int]:
+    """Return how many bytes of the dependencies of `key` each worker has."""
+    found: dict[str, int] = {}
+    for dependency in scheduler.tasks[key].dependencies:
+        for worker in dependency.who_has or ():
+            found[worker.address] = found.get(worker.address, 0) + max(dependency.nbytes, 0)
+    return found
+
+
+def tell_client(scheduler: Scheduler, client: str, message: dict[str, Any]) -> None:
+    """Send one message down a client's stream; nothing happens when the client is gone."""
+    scheduler.send_all({client: [message]}, {})
+
+
+def tell_worker(scheduler: Scheduler, worker: str, message: dict[str, Any]) -> None:
+    """Send one message down a worker's stream, in order with Dask's own."""
+    scheduler.send_all({}, {worker: [message]})
+
+
+def send_client_batches_at_once(scheduler: Scheduler, client: str) -> None:
+    """Do away with the pause between batches to a client (Dask: 2 ms)."""
+    if client in scheduler.client_comms:
+        scheduler.client_comms[client].interval = 0
+
+
+def send_worker_batches_at_once(scheduler: Scheduler, worker: str) -> None:
+    """Do away with the pause between batches to a worker (Dask: 5 ms)."""
+    scheduler.stream_comms[worker].interval = 0
+
+
+# --- in a worker --------------------------------------------------------------------------------
+
+
+def secede(worker: Worker, key: str) -> None:
+    """Give the thread slot of the running coroutine task `key` back; it keeps on running."""
+    worker.handle_stimulus(
+        SecedeEvent(key=key, compute_duration=0.0, stimulus_id=f"raycompat-secede-{key}")
+    )
+
+
+def tell_scheduler(worker: Worker, message: dict[str, Any]) -> None:
+    """Send one message up a worker's stream, in order with Dask's own."""
+    worker.batched_stream.send(message)
+
+
+def send_batches_at_once(worker: Worker) -> None:
+    """Do away with the pause between a worker's batches to the scheduler (Dask: 2 ms)."""
+    worker.batched_stream.interval = 0
+
+
+# --- in a client --------------------------------------------------------------------------------
+
+
+def prepare_client(client: Client, handlers: Mapping[str, Callable[..., None]]) -> None:
+    """Add handlers of the stream from the scheduler, and send batches at once (Dask: 10 ms).
+
+    A handler for one of Dask's own operations is called before Dask's.
+    """
+    own = client._stream_handlers
+    for operation, handler in handlers.items():
+        own[operation] = _both(handler, own[operation]) if operation in own else handler
+    client.scheduler_comm.interval = 0
+
+
+def _both(first: Callable[..., None], then: Callable[..., None]) -> Callable[..., None]:
+    def handle(**message: Any) -> None:
+        first(**message)
+        then(**message)
+
+    return handle
+
+
+def send(client: Client, messages: Iterable[dict[str, Any]]) -> None:
+    """Send messages up a client's stream; call it in the client's event loop."""
+    client.scheduler_comm.send(*messages)
+
+
+async def fetch(client: Client, key: str) -> Any:
+    """Bring what Dask stores for `key` here, from a worker that has it.
+
+    Raises
+    ------
+    KeyError
+        When no worker had it just now: it was lost, or it is being made again.
+    """
+    holders = await client.scheduler.who_has(keys=[key])
+    data, missing, failed, _ = await gather_from_workers(holders, rpc=client.rpc)
+    if key in data:
+        return data[key]
+    # The scheduler looks again, and has Dask make the value anew when it is really lost.
+    answer = await client.scheduler.gather(keys=[key])
+    if answer["status"] != "OK":
+        raise KeyError(key)
+    return answer["data"][key]
+
+
+def event_loop(client: Client) -> asyncio.AbstractEventLoop:
+    """Return the event loop that a client's thread runs."""
+    return cast("asyncio.AbstractEventLoop", cast("Any", client.loop).asyncio_loop)

@@ -1,0 +1,456 @@
+"""`init` and `shutdown`: how a driver gets its session, and loses it."""
+
+from __future__ import annotations
+
+import atexit
+import difflib
+import inspect
+import logging
+import os
+import sys
+import threading
+import uuid
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from raycompat import exceptions
+from raycompat._caller import session as sessions
+from raycompat._protocol import ids, segment
+from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.values import StorePlace
+
+if TYPE_CHECKING:
+    from raycompat._caller.local_cluster import LocalCluster
+
+logger = logging.getLogger(__name__)
+
+#: Where the dashboard listens unless told otherwise: Ray's port, on loopback.
+_DASHBOARD_PORT = 8265
+#: Share of the machine's memory that a node of a local cluster takes for tasks and objects.
+_MEMORY_SHARE = 0.9
+
+_init_lock = threading.RLock()
+_cluster: LocalCluster | None = None
+
+#: Arguments of `init` that Ray once had: the present name, or None where nothing is left to do.
+_OLD_NAMES: dict[str, str | None] = {
+    "num_workers": "num_cpus",
+    "include_webui": "include_dashboard",
+    "webui_host": "dashboard_host",
+    "redis_address": "address",
+    "redis_password": None,
+    "plasma_directory": None,
+    "huge_pages": None,
+    "driver_object_store_memory": None,
+    "redis_max_memory": None,
+    "load_code_from_local": None,
+    "lru_evict": None,
+    "use_pickle": None,
+    "temp_dir": "_temp_dir",
+}
+
+
+class RayContext(Mapping[str, Any]):
+    """What `init` returns: where the cluster is, and a ``with`` block that shuts it down.
+
+    Notes
+    -----
+    Ray source: ``ray._private.worker.RayContext``, 2.60.0. Indexing it gives the entries of
+    `address_info`, as Ray's does.
+    """
+
+    def __init__(self, address_info: dict[str, Any]) -> None:
+        from raycompat import __version__
+
+        self.address_info = address_info
+        self.dashboard_url: str | None = address_info["webui_url"]
+        self.python_version = ".".join(map(str, sys.version_info[:3]))
+        self.ray_version = __version__
+        self.ray_commit = ""
+
+    def __getitem__(self, key: str) -> Any:
+        return self.address_info[key]
+
+    def __iter__(self) -> Any:
+        return iter(self.address_info)
+
+    def __len__(self) -> int:
+        return len(self.address_info)
+
+    def __enter__(self) -> RayContext:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Shut the cluster of this context down."""
+        shutdown()
+
+    def __repr__(self) -> str:
+        return (
+            f"RayContext(dashboard_url={self.dashboard_url!r}, "
+            f"python_version={self.python_version!r}, ray_version={self.ray_version!r})"
+        )
+
+
+def init(
+    address: str | None = None,
+    *,
+    num_cpus: int | None = None,
+    num_gpus: int | None = None,
+    resources: dict[str, float] | None = None,
+    labels: dict[str, str] | None = None,
+    object_store_memory: int | None = None,
+    local_mode: bool = False,
+    ignore_reinit_error: bool = False,
+    include_dashboard: bool | None = None,
+    dashboard_host: str = "127.0.0.1",
+    dashboard_port: int | None = None,
+    job_config: Any = None,
+    configure_logging: bool = True,
+    logging_level: int | str = logging.INFO,
+    logging_format: str | None = None,
+    logging_config: Any = None,
+    log_to_driver: bool | None = None,
+    namespace: str | None = None,
+    runtime_env: dict[str, Any] | None = None,
+    enable_resource_isolation: bool = False,
+    cgroup_path: str | None = None,
+    system_reserved_cpu: float | None = None,
+    system_reserved_memory: int | None = None,
+    **kwargs: Any,
+) -> RayContext:
+    """Start a cluster on this machine, or connect to one, and make this process its driver.
+
+    Parameters
+    ----------
+    address : str, optional
+        Address of a Dask scheduler (``tcp://host:port``). By default a cluster of this process's own
+        is started, which ends with it. ``"local"`` says so explicitly.
+    num_cpus : int, default the cores of this machine
+        CPUs of the started node, 0 or more: how many calls of one CPU run at once.
+    num_gpus : int, default what is found
+        GPUs of the started node. More than there are is legal: GPUs are then logical.
+    resources : dict of str to float, optional
+        Other resources of the started node, by name; amounts are 0 or more.
+    object_store_memory : int, default 30 % of the node's memory
+        Bytes of the started node's memory that are meant for objects.
+    ignore_reinit_error : bool, default False
+        Return the context of the running session instead of raising when there is one.
+    include_dashboard : bool, default True
+        Serve Dask's dashboard.
+    dashboard_host : str, default "127.0.0.1"
+        Interface that the dashboard listens on.
+    dashboard_port : int, default 8265
+        Its port; when the default one is taken, a free one.
+    configure_logging, logging_level, logging_format :
+        How raycompat's own logger reports in this process.
+    log_to_driver : bool, default True
+        Whether what tasks and actors print is printed here, with their name and pid.
+    namespace : str, optional
+        Where names of actors are looked up; by default one of this driver's own.
+    runtime_env : dict, optional
+        Only ``{"env_vars": {name: value}}``: environment variables of all executors of this driver.
+
+    Returns
+    -------
+    RayContext
+        With `address_info` and `dashboard_url`; as a context manager it shuts down at its end.
+
+    Raises
+    ------
+    RuntimeError
+        When this process has a session already, or an argument is unknown.
+    ValueError, TypeError
+        When an argument has an impossible value.
+    UnsupportedRayFeatureError
+        When an argument asks for what raycompat does not do.
+
+    Notes
+    -----
+    Ray source: ``ray.init``, 2.60.0; Ray 0.8 and before for the old names, which give a
+    `DeprecationWarning`. Differs from Ray: `resources` may not be read from the environment.
+    """
+    given = dict(locals())
+    given.update(given.pop("kwargs"))
+    _adopt_old_names(given)
+    temp_dir = given.pop("_temp_dir", None)
+    _check_unknown(given)
+    _refuse(given)
+    with _init_lock:
+        if sessions.current() is not None:
+            if given["ignore_reinit_error"]:
+                logger.info("init was called again; the running session stays.")
+                return _context()
+            raise RuntimeError(
+                "Maybe you called ray.init twice by accident? This error can be suppressed by "
+                "passing in 'ignore_reinit_error=True' or by calling 'ray.shutdown()' prior to "
+                "'ray.init()'."
+            )
+        return _init(given, temp_dir)
+
+
+_PARAMETERS = tuple(inspect.signature(init).parameters)[:-1]
+
+
+def _adopt_old_names(given: dict[str, Any]) -> None:
+    for old in [name for name in given if name in _OLD_NAMES]:
+        value, new = given.pop(old), _OLD_NAMES[old]
+        advice = f"use {new}" if new else "it has no effect any more"
+        warnings.warn(
+            f"init({old}=...) is a name of early Ray: {advice}.", DeprecationWarning, stacklevel=3
+        )
+        if new is not None and given.get(new) in (None, dict(zip(_PARAMETERS, ())).get(new)):
+            given[new] = value
+
+
+def _check_unknown(given: dict[str, Any]) -> None:
+    unknown = [name for name in given if name not in _PARAMETERS]
+    if unknown:
+        close = {name: difflib.get_close_matches(name, _PARAMETERS, 1) for name in unknown}
+        hints = [f"{name} (did you mean {found[0]}?)" for name, found in close.items() if found]
+        raise RuntimeError(
+            f"Unknown keyword argument(s): {', '.join(unknown)}."
+            + (f" Close to: {', '.join(hints)}." if hints else "")
+        )
+
+
+def _refuse(given: dict[str, Any]) -> None:
+    """Raise for what is not honoured: nothing is dropped in silence."""
+    unsupported = exceptions.UnsupportedRayFeatureError
+    if given["local_mode"]:
+        raise unsupported(
+            "init(local_mode=True)",
+            "it runs tasks in the driver, which hides what fails in separate processes",
+            "start with num_cpus=1 and use the remote traceback, or a debugger in the task",
+        )
+    if given["labels"]:
+        raise unsupported("init(labels=...)", "nodes have no labels yet", "use resources=")
+    if given["enable_resource_isolation"] or given["cgroup_path"]:
+        raise unsupported("resource isolation by cgroups", "", "run the node in a container")
+    for name in ("system_reserved_cpu", "system_reserved_memory", "job_config", "logging_config"):
+        if given[name] is not None:
+            raise unsupported(f"init({name}=...)")
+    env = given["runtime_env"] or {}
+    if set(env) - {"env_vars"}:
+        raise unsupported(
+            f"init(runtime_env={{{', '.join(map(repr, sorted(set(env) - {'env_vars'})))}: ...}})",
+            "only env_vars is honoured so far",
+            "install what is needed where the cluster runs",
+        )
+
+
+def _init(given: dict[str, Any], temp_dir: str | None) -> RayContext:
+    global _cluster
+    from distributed import Client
+
+    address = given["address"]
+    if address in (None, "local"):
+        _cluster = _start_cluster(given, temp_dir)
+        address = _cluster.address
+    else:
+        _check_connecting(given)
+        address = address if "://" in address else f"tcp://{address}"
+    try:
+        client = Client(address, set_as_default=False)
+        _open_session(client, given)
+    except BaseException:
+        _end_cluster()
+        raise
+    context = _context()
+    if given["configure_logging"]:
+        _configure_logging(given["logging_level"], given["logging_format"])
+    where = f" Dashboard: http://{context.dashboard_url}" if context.dashboard_url else ""
+    logger.info("Connected to the cluster at %s.%s", address, where)
+    return context
+
+
+def _check_connecting(given: dict[str, Any]) -> None:
+    for name in ("num_cpus", "num_gpus", "resources", "object_store_memory"):
+        if given[name] is not None:
+            raise ValueError(
+                f"When connecting to an existing cluster, {name} must not be provided: its nodes "
+                "have what they were started with."
+            )
+
+
+def _start_cluster(given: dict[str, Any], temp_dir: str | None) -> LocalCluster:
+    from raycompat._caller.local_cluster import LocalCluster
+
+    resources = _node_resources(given)
+    memory = int(psutil.virtual_memory().total * _MEMORY_SHARE)
+    dashboard = None
+    if given["include_dashboard"] is not False:
+        port = given["dashboard_port"]
+        dashboard = f"{given['dashboard_host']}:{_DASHBOARD_PORT if port is None else port}"
+    return LocalCluster(
+        resources=resources, memory_bytes=memory, dashboard_address=dashboard, temp_dir=temp_dir
+    )
+
+
+def _node_resources(given: dict[str, Any]) -> dict[str, float]:
+    amounts: dict[str, float] = {}
+    for name, key in (("num_cpus", "CPU"), ("num_gpus", "GPU")):
+        value = given[name]
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"init({name}={value!r}): expected a number, 0 or more.")
+        if value < 0:
+            raise ValueError(f"init({name}={value!r}): expected a number, 0 or more.")
+        amounts[key] = value
+    amounts.setdefault("CPU", os.cpu_count() or 1)
+    custom = given["resources"] or {}
+    for name, option in (("CPU", "num_cpus"), ("GPU", "num_gpus")):
+        if name in custom:
+            raise ValueError(f"init(resources={custom!r}): give {name} with {option}= instead.")
+    ResourceSet.from_amounts(custom)
+    amounts.update(custom)
+    if given["object_store_memory"] is not None:
+        amounts["object_store_memory"] = given["object_store_memory"]
+    return amounts
+
+
+def _open_session(client: Any, given: dict[str, Any]) -> None:
+    from raycompat._node.plugin import NodePlugin
+    from raycompat._scheduler.plugin import SchedulerPlugin
+
+    client.register_plugin(SchedulerPlugin())
+    client.register_plugin(NodePlugin())
+    nodes = client.sync(client.scheduler.raycompat_ready)
+    here = segment.host_id(str(segment.SHARED_MEMORY))
+    near = next((node for node in nodes if node["host"] == here), nodes[0])
+    namespace = given["namespace"] or str(uuid.uuid4())
+    setup = sessions.Setup(
+        job=ids.new_job_id(),
+        namespace=namespace,
+        node_id=near["node_id"],
+        node_address=near["address"],
+        place=StorePlace(near["store"], tuple(near["directories"]), near["host"]),
+        scheduler=client.scheduler.address,
+        is_driver=True,
+        extra={"ip": near["ip"], "host": here},
+    )
+    session = sessions.Session(setup, client)
+    session.on_log = _print_log
+    sessions.set_current(session)
+    environment = (given["runtime_env"] or {}).get("env_vars", {})
+    log_to_driver = given["log_to_driver"]
+    session.send(
+        "raycompat-job",
+        job=setup.job,
+        namespace=namespace,
+        setup={
+            "sys_path": _paths_of_the_driver(),
+            "argv": sys.argv,
+            "cwd": os.getcwd(),
+            "env_vars": environment,
+            "driver_pid": os.getpid(),
+            "log_to_driver": True if log_to_driver is None else log_to_driver,
+        },
+    )
+
+
+def _paths_of_the_driver() -> list[str]:
+    """Return what executors need on ``sys.path`` to import what the driver can."""
+    return [os.path.abspath(path) for path in sys.path if path == "" or os.path.isdir(path)]
+
+
+def _configure_logging(level: int | str, text: str | None) -> None:
+    package = logging.getLogger("raycompat")
+    package.setLevel(level.upper() if isinstance(level, str) else level)
+    if not package.handlers and not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter(text or "%(asctime)s %(levelname)s %(message)s"))
+        package.addHandler(handler)
+
+
+def _print_log(stream: str, lines: list[str], prefix: str) -> None:
+    target = sys.stderr if stream == "stderr" else sys.stdout
+    target.write("".join(f"{prefix}{line}\n" for line in lines))
+    target.flush()
+
+
+def _context() -> RayContext:
+    session = sessions.current()
+    assert session is not None
+    setup = session.setup
+    url = _cluster.dashboard_url if _cluster is not None else None
+    return RayContext(
+        {
+            "node_ip_address": setup.extra["ip"],
+            "address": setup.scheduler.split("://")[-1],
+            "gcs_address": setup.scheduler.split("://")[-1],
+            "webui_url": url,
+            "session_dir": str(_cluster.directory) if _cluster is not None else None,
+            "node_id": setup.node_id,
+            "object_store_address": setup.place.directories[0],
+            "raylet_ip_address": setup.extra["ip"],
+        }
+    )
+
+
+def _end_cluster() -> None:
+    global _cluster
+    cluster, _cluster = _cluster, None
+    if cluster is not None:
+        cluster.close()
+
+
+@atexit.register
+def shutdown(_exiting_interpreter: bool = False) -> None:
+    """Leave the cluster; when this process started it, end it. Safe to call at any time.
+
+    Notes
+    -----
+    Ray source: ``ray.shutdown``, 2.60.0. No known difference.
+    """
+    with _init_lock:
+        session = sessions.current()
+        if session is None or not session.setup.is_driver:
+            return
+        sessions.set_current(None)
+        session.close()
+        _end_cluster()
+
+
+def is_initialized() -> bool:
+    """Return whether this process is connected to a cluster.
+
+    Notes
+    -----
+    Ray source: ``ray.is_initialized``, 2.60.0. No known difference.
+    """
+    return sessions.current() is not None
+
+
+def require_session() -> sessions.Session:
+    """Return this process's session; start one, as `init` without arguments, if there is none."""
+    session = sessions.current()
+    if session is None:
+        with _init_lock:
+            if sessions.current() is None:
+                init()
+        session = sessions.current()
+        assert session is not None
+    return session
+
+
+def connected_session(function: str) -> sessions.Session:
+    """Return this process's session, for functions that do not start one.
+
+    Raises
+    ------
+    RaySystemError
+        When there is none.
+    """
+    session = sessions.current()
+    if session is None:
+        raise exceptions.RaySystemError(
+            f"Ray has not been started yet. You can start Ray with 'ray.init()' before {function}()."
+        )
+    return session

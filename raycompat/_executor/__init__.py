@@ -1,0 +1,1 @@
+"""What runs in an executor process: user code, and only here."""

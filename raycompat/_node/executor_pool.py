@@ -1,0 +1,311 @@
+"""The executors of a node: forked on demand, kept for the next call, ended when told.
+
+An executor belongs to one job and one set of environment variables. A task executor runs one call
+at a time; an actor's executor is sent its calls as they come and runs them in that order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from raycompat._node.forkserver import MAX_PACKET_BYTES
+from raycompat._node.logs import LogPump
+from raycompat._protocol import frames
+
+#: Seconds that an executor has to leave by itself before it is killed.
+_LEAVE_S = 5.0
+
+
+class ExecutorDied(Exception):
+    """An executor's process ended before it answered. The text says how it ended."""
+
+    def __init__(self, text: str, exit_code: int | None) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+def describe_exit(code: int | None) -> str:
+    """Say in words how a process ended."""
+    if code is None:
+        return "in an unknown way"
+    if code >= 0:
+        return f"with exit code {code}"
+    try:
+        return f"by signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"by signal {-code}"
+
+
+class Executor:
+    """The node's end of one executor process."""
+
+    def __init__(self, pool: ExecutorPool, kind: tuple[Any, ...], pid: int) -> None:
+        self.kind = kind
+        self.pid = pid
+        self.calls_begun = 0
+        self.exit_code: int | None = None
+        #: Done when the process has been reaped.
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.alive = True
+        self._pool = pool
+        self._outcomes: dict[str, asyncio.Future[tuple[Any, ...]]] = {}
+        self._writer: asyncio.StreamWriter
+        self.logs: LogPump
+
+    async def connect(self, connection: socket.socket) -> None:
+        """Start reading what the executor says."""
+        reader, self._writer = await asyncio.open_unix_connection(sock=connection)
+        self._pool.background(self._read(reader))
+
+    def send(self, *message: Any) -> None:
+        """Send one message; nothing happens when the process is gone."""
+        if self.alive:
+            self._writer.write(frames.encode(message))
+
+    async def call(self, key: str, *message: Any) -> tuple[Any, ...]:
+        """Send `message` and return the executor's answer about `key`.
+
+        Raises
+        ------
+        ExecutorDied
+            When the process ends first.
+        """
+        outcome = asyncio.get_running_loop().create_future()
+        self._outcomes[key] = outcome
+        self.calls_begun += 1
+        self.send(*message)
+        if not self.alive:
+            code = await asyncio.shield(self.ended)
+            raise ExecutorDied(describe_exit(code), code)
+        try:
+            return await outcome
+        finally:
+            self._outcomes.pop(key, None)
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        while (message := await frames.read_async(reader)) is not None:
+            operation, key, *rest = message
+            if operation in ("done", "failed"):
+                self.logs.drain()
+                outcome = self._outcomes.get(key)
+                if outcome is not None and not outcome.done():
+                    outcome.set_result((operation, *rest))
+            else:
+                self._pool.on_message(self, operation, key, rest)
+        self.alive = False
+        self._writer.close()
+        # The process is on its way out, or it has closed its end in spite of us.
+        self._pool.kill(self)
+        code = await asyncio.shield(self.ended)
+        self.logs.drain()
+        self.logs.close()
+        self._pool.forget(self)
+        for outcome in self._outcomes.values():
+            if not outcome.done():
+                outcome.set_exception(ExecutorDied(describe_exit(code), code))
+
+    def leave(self) -> None:
+        """Ask the process to end by itself; it is killed when it does not."""
+        self.send("exit")
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(_LEAVE_S, self._pool.kill, self)
+        self.ended.add_done_callback(lambda _: timer.cancel())
+
+
+class ExecutorPool:
+    """All executors of a node, and the forkserver that they come from."""
+
+    def __init__(
+        self,
+        max_idle: int,
+        on_message: Callable[[Executor, str, str, list[Any]], None],
+        on_end: Callable[[Executor], None],
+        on_log: Callable[..., None],
+    ) -> None:
+        self.on_message = on_message
+        self._on_end = on_end
+        self._on_log = on_log
+        self._max_idle = max_idle
+        self._idle: list[Executor] = []
+        self._by_pid: dict[int, Executor] = {}
+        self._numbers = itertools.count()
+        self._forks: dict[int, asyncio.Future[int]] = {}
+        self._exits: dict[int, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self._ready: asyncio.Future[int]
+        self._control: socket.socket
+        self._server: subprocess.Popen[bytes]
+
+    def background(self, coroutine: Any) -> None:
+        """Run a coroutine of the pool's for as long as it takes."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def start(self) -> None:
+        """Start the forkserver. Call it in the node's main thread: children die with it."""
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        environment = dict(os.environ)
+        # One thread: a forkserver with a pool of BLAS threads could not fork safely.
+        environment.setdefault("OMP_NUM_THREADS", "1")
+        self._server = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "raycompat._node.forkserver",
+                str(theirs.fileno()),
+                str(os.getpid()),
+            ],
+            pass_fds=[theirs.fileno()],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+        )
+        theirs.close()
+        self._control.setblocking(False)
+        loop = asyncio.get_running_loop()
+        self._ready = loop.create_future()
+        loop.add_reader(self._control.fileno(), self._on_control)
+
+    def _on_control(self) -> None:
+        while True:
+            try:
+                packet = self._control.recv(MAX_PACKET_BYTES)
+            except BlockingIOError:
+                return
+            if not packet:
+                asyncio.get_running_loop().remove_reader(self._control.fileno())
+                self._on_forkserver_death()
+                return
+            operation, *rest = pickle.loads(packet)
+            if operation == "ready":
+                self._ready.set_result(rest[0])
+            elif operation == "forked":
+                self._forks.pop(rest[0]).set_result(rest[1])
+            else:
+                self._on_exit(*rest)
+
+    def _on_exit(self, pid: int, code: int) -> None:
+        executor = self._by_pid.pop(pid, None)
+        if executor is None:
+            self._exits[pid] = code
+        elif not executor.ended.done():
+            executor.exit_code = code
+            executor.ended.set_result(code)
+
+    def _on_forkserver_death(self) -> None:
+        error = RuntimeError(
+            "The process that raycompat forks executors from has died. Restart the node (the Dask "
+            "worker); its log says why it died."
+        )
+        for fork in [self._ready, *self._forks.values()]:
+            if not fork.done():
+                fork.set_exception(error)
+        self._forks.clear()
+        for pid in list(self._by_pid):
+            self._on_exit(pid, -signal.SIGKILL)
+
+    async def start_executor(self, kind: tuple[Any, ...], setup: dict[str, Any]) -> Executor:
+        """Fork a new executor for the job and environment variables that `kind` names."""
+        await asyncio.shield(self._ready)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        output_read, output_write = os.pipe()
+        errors_read, errors_write = os.pipe()
+        number = next(self._numbers)
+        self._forks[number] = forked = asyncio.get_running_loop().create_future()
+        request = {
+            "op": "fork",
+            "number": number,
+            "env_vars": dict(kind[1]),
+            "setup": setup,
+        }
+        # The packet socket is full only when the forkserver is far behind: then wait for room.
+        self._control.setblocking(True)
+        try:
+            socket.send_fds(
+                self._control,
+                [pickle.dumps(request)],
+                [theirs.fileno(), output_write, errors_write],
+            )
+        finally:
+            self._control.setblocking(False)
+            theirs.close()
+            os.close(output_write)
+            os.close(errors_write)
+        pid = await forked
+        executor = Executor(self, kind, pid)
+        self._by_pid[pid] = executor
+        executor.logs = LogPump(
+            {output_read: "stdout", errors_read: "stderr"}, kind[0], pid, self._on_log
+        )
+        await executor.connect(ours)
+        if pid in self._exits:
+            self._by_pid[pid] = executor
+            self._on_exit(pid, self._exits.pop(pid))
+        return executor
+
+    async def acquire(
+        self, kind: tuple[Any, ...], setup: dict[str, Any], *, fresh: bool = False
+    ) -> Executor:
+        """Return an idle executor of that kind, or a new one; `fresh` insists on a new one."""
+        if not fresh:
+            for index in range(len(self._idle) - 1, -1, -1):
+                if self._idle[index].kind == kind and self._idle[index].alive:
+                    return self._idle.pop(index)
+        return await self.start_executor(kind, setup)
+
+    def release(self, executor: Executor, *, spent: bool) -> None:
+        """Take an executor back after a call; a `spent` one, or one too many, leaves."""
+        executor.logs.name = None
+        if not executor.alive:
+            return
+        if spent or self._closed:
+            executor.leave()
+            return
+        self._idle.append(executor)
+        if len(self._idle) > self._max_idle:
+            self._idle.pop(0).leave()
+
+    def forget(self, executor: Executor) -> None:
+        """Strike out an executor whose process has ended."""
+        if executor in self._idle:
+            self._idle.remove(executor)
+        self._on_end(executor)
+
+    def kill(self, executor: Executor) -> None:
+        """Kill the process of an executor, if it still runs (the forkserver knows)."""
+        if not executor.ended.done() and self._server.poll() is None:
+            request = pickle.dumps({"op": "kill", "pid": executor.pid})
+            self._control.setblocking(True)
+            try:
+                self._control.send(request)
+            finally:
+                self._control.setblocking(False)
+
+    def end_job(self, job: str) -> None:
+        """Kill every executor of a job."""
+        for executor in list(self._by_pid.values()):
+            if executor.kind[0] == job:
+                self.kill(executor)
+
+    async def close(self) -> None:
+        """Kill all executors and the forkserver, and wait until they are gone."""
+        self._closed = True
+        executors = list(self._by_pid.values())
+        for executor in executors:
+            self.kill(executor)
+        await asyncio.gather(*(executor.ended for executor in executors))
+        asyncio.get_running_loop().remove_reader(self._control.fileno())
+        self._control.close()
+        await asyncio.to_thread(self._server.wait)
+        for task in list(self._tasks):
+            task.cancel()

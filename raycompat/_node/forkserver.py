@@ -1,0 +1,123 @@
+"""The process that executors are forked from: Python with numpy and distributed already imported.
+
+It is single-threaded and runs no user code. The node asks for a fork with one packet that carries
+three descriptors: the executor's end of its connection to the node, and what becomes its standard
+output and standard error. The forkserver answers with the pid, and tells when a child has ended.
+
+It ends when the node's end of the socket closes; its children get SIGKILL when it dies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+from typing import Any
+
+#: Bytes. The largest request: mostly the environment variables that a call asks for.
+MAX_PACKET_BYTES = 1 << 20
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when `parent`, its parent, dies."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _become_executor(request: dict[str, Any], descriptors: list[int], parent: int) -> None:
+    """Turn a freshly forked process into an executor. Never returns."""
+    die_with_parent(parent)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    connection, output, errors = descriptors
+    os.dup2(output, 1)
+    os.dup2(errors, 2)
+    os.close(output)
+    os.close(errors)
+    os.environ.update(request["env_vars"])
+    import numpy as np
+
+    np.random.seed()
+    from raycompat._executor.main import serve
+
+    code = 1
+    try:
+        code = serve(socket.socket(fileno=connection), request["setup"])
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+
+
+def _reap(control: socket.socket, children: set[int]) -> None:
+    while children:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        children.discard(pid)
+        control.send(pickle.dumps(("exited", pid, os.waitstatus_to_exitcode(status))))
+
+
+def serve(control: socket.socket) -> None:
+    """Fork and reap until the node closes its end."""
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    os.set_blocking(wake_read, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.set_wakeup_fd(wake_write)
+    children: set[int] = set()
+    me = os.getpid()
+    control.send(pickle.dumps(("ready", me)))
+    while True:
+        ready, _, _ = select.select([control, wake_read], [], [])
+        if wake_read in ready:
+            os.read(wake_read, 4096)
+            _reap(control, children)
+        if control not in ready:
+            continue
+        packet, descriptors, _, _ = socket.recv_fds(control, MAX_PACKET_BYTES, 3)
+        if not packet:
+            return
+        request = pickle.loads(packet)
+        if request["op"] == "kill":
+            if request["pid"] in children:
+                os.kill(request["pid"], signal.SIGKILL)
+            continue
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            os.close(wake_read)
+            os.close(wake_write)
+            _become_executor(request, descriptors, me)
+        children.add(pid)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        control.send(pickle.dumps(("forked", request["number"], pid)))
+
+
+def main() -> None:
+    """Run as ``python -m raycompat._node.forkserver <descriptor> <pid of the node>``."""
+    die_with_parent(int(sys.argv[2]))
+    import distributed  # noqa: F401
+    import numpy as np  # noqa: F401
+
+    import raycompat._executor.main  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+    serve(socket.socket(fileno=int(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""The node process of a local cluster: ``python -m raycompat._node.main <options>``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import Any
+
+import dask
+from distributed import Worker
+
+
+async def _serve(options: dict[str, Any]) -> None:
+    words = json.loads(await asyncio.to_thread(sys.stdin.readline))
+    async with Worker(
+        words["scheduler"],
+        nthreads=max(1, int(options["resources"]["CPU"])),
+        resources=options["resources"],
+        memory_limit=options["memory_bytes"],
+        local_directory=options["directory"],
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+    ) as worker:
+        print(json.dumps({"address": worker.address}), flush=True)
+        told_to_end = asyncio.ensure_future(asyncio.to_thread(sys.stdin.read))
+        closed = asyncio.ensure_future(worker.finished())
+        await asyncio.wait([told_to_end, closed], return_when=asyncio.FIRST_COMPLETED)
+    # A thread that still reads standard input must not keep a node alive that has closed.
+    os._exit(0 if told_to_end.done() else 1)
+
+
+def main() -> None:
+    """Run the node until standard input closes."""
+    with dask.config.set({"distributed.worker.memory.terminate": False}):
+        asyncio.run(_serve(json.loads(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""The segments in a node's keeping."""
+
+from __future__ import annotations
+
+import weakref
+from pathlib import Path
+
+from raycompat._protocol import segment
+from raycompat._protocol.serialization import Block
+from raycompat._protocol.values import (
+    InlineValue,
+    SegmentLink,
+    SegmentValue,
+    StorePlace,
+    Wire,
+    from_wire,
+)
+
+
+class ObjectStore:
+    """Knows which segments the node keeps for Dask, so that it can tell what a crash left."""
+
+    def __init__(self, spill_directory: str) -> None:
+        shared = str(segment.SHARED_MEMORY)
+        segment.sweep([shared])
+        self.place = StorePlace(
+            store=segment.store_name(),
+            directories=(shared, spill_directory),
+            host=segment.host_id(shared),
+        )
+        self._kept: weakref.WeakValueDictionary[str, SegmentValue] = weakref.WeakValueDictionary()
+        #: Values that an executor handed over ahead of the task that adopts them.
+        self._handed_over: dict[str, SegmentValue] = {}
+
+    def adopt(self, wire: Wire) -> InlineValue | SegmentValue:
+        """Take a value into the node's keeping.
+
+        Raises
+        ------
+        FileNotFoundError
+            When its segment is gone, because its writer died.
+        """
+        value = from_wire(wire)
+        if isinstance(value, InlineValue):
+            return value
+        handed_over = self._handed_over.pop(value.path, None) or self._kept.get(value.path)
+        if handed_over is not None:
+            return handed_over
+        if not Path(value.path).exists():
+            raise FileNotFoundError(value.path)
+        return self._keep(value)
+
+    def _keep(self, link: SegmentLink) -> SegmentValue:
+        kept = SegmentValue(link)
+        self._kept[link.path] = kept
+        return kept
+
+    def hand_over(self, wire: Wire) -> None:
+        """Keep a value from now on; the task that adopts it is on its way."""
+        value = from_wire(wire)
+        if isinstance(value, SegmentLink):
+            self._handed_over[value.path] = self._keep(value)
+
+    def receive(self, block: Block) -> InlineValue | SegmentValue:
+        """Keep a value that came from another host."""
+        value = self.place.save(block)
+        return value if isinstance(value, InlineValue) else self._keep(value)
+
+    def clean_up_after(self, writer_pid: int) -> None:
+        """Remove what a process that has ended wrote and handed to nobody."""
+        start = f"{self.place.store}-{writer_pid}-"
+        for directory in self.place.directories:
+            for path in Path(directory).glob(f"{start}*"):
+                if str(path) not in self._kept:
+                    path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Remove all segments of this node."""
+        self._handed_over.clear()
+        segment.remove_all(self.place.directories, self.place.store)

@@ -1,0 +1,436 @@
+"""The node plugin: what a Dask worker does for raycompat.
+
+The road of a call here: the scheduler's grant comes first, then Dask starts the call's body
+(`NodePlugin.run_call`), which hands it to an executor and returns what the executor answers, for Dask
+to store. Everything runs on the worker's event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import socket
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import distributed
+
+from raycompat import _dask_adapter as dask
+from raycompat import _transfer
+from raycompat._node import accelerators
+from raycompat._node.executor_pool import Executor, ExecutorDied, ExecutorPool, describe_exit
+from raycompat._node.object_store import ObjectStore
+from raycompat._protocol import entry, failures, ids
+from raycompat._protocol.call_spec import Grant
+from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.values import CallFailed, to_wire
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
+logger = logging.getLogger(__name__)
+
+#: Share of a node's memory that tasks may ask for with ``memory=``; the rest is for stored objects.
+_TASK_MEMORY_SHARE = 0.7
+
+
+class _Ended(Exception):
+    """Nobody wants the call any more."""
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """A call that this node has been granted."""
+
+    grant: Grant
+    executor: Executor | None = None
+    begun: bool = False
+    cancelled: bool = False
+    ended: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Actor:
+    """An actor that lives on this node: its process, and whose turn it is."""
+
+    executor: Executor
+    #: Why it died or is about to: a pickled error for whoever waits for it.
+    error: bytes | None = None
+    turns: deque[str] = field(default_factory=deque)
+    turn_came: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def next_turn(self, done: str) -> None:
+        """Strike out a call that has been sent, or never will be."""
+        if done in self.turns:
+            self.turns.remove(done)
+            self.turn_came.set()
+            self.turn_came = asyncio.Event()
+
+
+class NodePlugin(distributed.WorkerPlugin):
+    """See the module. One per worker, registered idempotently by every driver."""
+
+    name = entry.PLUGIN_NAME
+    idempotent = True
+
+    async def setup(self, worker: Worker) -> None:
+        """Start the forkserver and the store, and report to the scheduler plugin."""
+        self._worker = worker
+        self._granted: dict[str, Running] = {}
+        self._actors: dict[str, Actor] = {}
+        self._jobs: dict[str, dict[str, Any]] = {}
+        self._ended_jobs: set[str] = set()
+        self._functions: dict[str, asyncio.Task[bytes]] = {}
+        self.node_id = ids.new_node_id()
+        directory = os.path.join(worker.local_directory, "raycompat-segments")
+        os.makedirs(directory, exist_ok=True)
+        self._spill_directory = directory
+        self.store = ObjectStore(directory)
+        _transfer.receive_with(self.store.receive)
+        info = self._describe(worker)
+        self._pool = ExecutorPool(
+            max_idle=2 * max(1, worker.state.nthreads),
+            on_message=self._on_message,
+            on_end=lambda executor: self.store.clean_up_after(executor.pid),
+            on_log=self._on_log,
+        )
+        self._pool.start()
+        worker.stream_handlers.update(
+            {
+                "raycompat-job": self._open_job,
+                "raycompat-job-ended": self._end_job,
+                "raycompat-grant": self._on_grant,
+                "raycompat-cancel": self._on_cancel,
+                "raycompat-end": self._on_end,
+            }
+        )
+        dask.send_batches_at_once(worker)
+        dask.tell_scheduler(worker, {"op": "raycompat-node", "info": info})
+
+    async def teardown(self, worker: Worker) -> None:
+        """End every process and remove every segment."""
+        await self._pool.close()
+        self.store.close()
+        shutil.rmtree(self._spill_directory, ignore_errors=True)
+
+    def _describe(self, worker: Worker) -> dict[str, Any]:
+        declared = dict(worker.state.total_resources)
+        memory = worker.memory_manager.memory_limit or 0
+        ip = worker.address.split("://")[1].rpartition(":")[0]
+        totals = {
+            "CPU": worker.state.nthreads,
+            "GPU": accelerators.detect_gpus(),
+            "memory": int(memory * _TASK_MEMORY_SHARE),
+            "object_store_memory": int(memory * (1 - _TASK_MEMORY_SHARE)),
+            f"node:{ip}": 1,
+            **declared,
+        }
+        self.ip = ip
+        return {
+            "node_id": self.node_id,
+            "total": ResourceSet.from_amounts(totals, whole_gpus=False).units(),
+            "ip": ip,
+            "hostname": socket.gethostname(),
+            "pid": os.getpid(),
+            "store": self.store.place.store,
+            "directories": self.store.place.directories,
+            "host": self.store.place.host,
+        }
+
+    # --- what the scheduler plugin says ---------------------------------------------------------
+
+    def _open_job(self, job: str, namespace: str, setup: dict[str, Any]) -> None:
+        self._jobs[job] = {
+            **setup,
+            "job": job,
+            "namespace": namespace,
+            "node_id": self.node_id,
+            "ip": self.ip,
+            "node_address": self._worker.address,
+            "scheduler": self._worker.scheduler.address,
+            "place": (
+                self.store.place.store,
+                self.store.place.directories,
+                self.store.place.host,
+            ),
+        }
+
+    def _end_job(self, job: str) -> None:
+        self._pool.end_job(job)
+        setup = self._jobs.pop(job, None)
+        if setup is not None:
+            self.store.clean_up_after(setup["driver_pid"])
+
+    def _on_grant(self, grant: Grant) -> None:
+        running = self._granted[grant["key"]] = Running(grant)
+        actor = self._actors.get(grant["actor"] or "")
+        if actor is not None:
+            actor.turns.append(running.grant["key"])
+
+    def _on_cancel(self, key: str, force: bool, recursive: bool) -> None:
+        running = self._granted.get(key)
+        if running is None:
+            return
+        running.cancelled = True
+        if running.executor is None:
+            return
+        if force and running.grant["actor"] is None:
+            self._pool.kill(running.executor)
+        else:
+            running.executor.send("cancel", key, recursive)
+
+    def _on_end(self, key: str, error: bytes | None = None) -> None:
+        """Nobody wants this call any more, or its actor is to die."""
+        running = self._granted.get(key)
+        if running is None:
+            return
+        running.ended = True
+        actor = self._actors.get(key)
+        if actor is not None:
+            if error is not None:
+                actor.error = error
+                self._pool.kill(actor.executor)
+            else:
+                actor.executor.leave()
+        elif running.grant["actor"] is not None:
+            host = self._actors.get(running.grant["actor"])
+            if host is not None and not running.begun:
+                host.next_turn(key)
+            if running.executor is None:
+                self._granted.pop(key, None)
+        elif running.executor is not None:
+            self._pool.kill(running.executor)
+
+    # --- bodies of Dask's tasks -----------------------------------------------------------------
+
+    def adopt(self, key: str, wire: tuple[Any, ...]) -> Any:
+        """Take what a process of this host wrote into Dask's keeping (see `entry.adopt`)."""
+        try:
+            return self.store.adopt(wire)
+        except FileNotFoundError as error:
+            text = "the value of a put is gone with the process that made it"
+            raise CallFailed(failures.owner_died(key), text) from error
+
+    async def run_call(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
+        """Run a call in an executor and return what Dask is to store (see `entry.run_call`)."""
+        dask.secede(self._worker, key)
+        running = self._granted.get(key)
+        if running is None:
+            raise RuntimeError(f"{key} was started without a grant")
+        wires = [to_wire(value) for value in values]
+        try:
+            if running.grant["actor"] is not None:
+                outcome = await self._run_method(running, payload, wires)
+            else:
+                outcome = await self._run_task(running, payload, wires)
+        except _Ended:
+            return None
+        finally:
+            self._granted.pop(key, None)
+        return self._finish(running, outcome)
+
+    def _finish(self, running: Running, outcome: tuple[Any, ...]) -> Any:
+        key, owner = running.grant["key"], running.grant["owner"]
+        report = {"op": "raycompat-result", "key": key, "owner": owner}
+        if outcome[0] == "failed":
+            error, text = outcome[1], outcome[2]
+            dask.tell_scheduler(self._worker, {**report, "error": error})
+            raise CallFailed(error, text)
+        stored = [self.store.adopt(wire) for wire in outcome[1]]
+        dask.tell_scheduler(self._worker, {**report, "values": outcome[1]})
+        return stored[0] if len(stored) == 1 else tuple(stored)
+
+    async def _run_task(
+        self, running: Running, payload: bytes, wires: list[Any]
+    ) -> tuple[Any, ...]:
+        grant = running.grant
+        kind = (grant["job"], tuple(sorted(grant["env_vars"].items())))
+        retries = grant["retries"]
+        while True:
+            if running.ended or grant["job"] not in self._jobs:
+                raise _Ended
+            if running.cancelled:
+                return self._cancelled(running)
+            executor = await self._pool.acquire(
+                kind, self._jobs[grant["job"]], fresh=bool(grant["gpus"])
+            )
+            running.executor = executor
+            try:
+                outcome = await self._call(executor, running, payload, wires)
+                retry = outcome[0] == "failed" and outcome[3]
+            except ExecutorDied as died:
+                outcome, retry = self._crashed(running, died), True
+            finally:
+                running.executor = None
+                spent = bool(grant["gpus"]) or 0 < grant["max_calls"] <= executor.calls_begun
+                self._pool.release(executor, spent=spent)
+            if running.ended:
+                raise _Ended
+            if running.cancelled or not retry or retries == 0:
+                return outcome
+            retries -= 1
+            message = {"op": "raycompat-tried", "key": grant["key"], "retries": retries}
+            dask.tell_scheduler(self._worker, message)
+
+    async def _call(
+        self, executor: Executor, running: Running, payload: bytes, wires: list[Any]
+    ) -> tuple[Any, ...]:
+        grant = running.grant
+        if running.cancelled or running.ended:
+            return self._cancelled(running)
+        running.begun = True
+        context = {
+            "name": grant["name"],
+            "resources": grant["resources"],
+            "gpus": accelerators.visible_ids(index for index, _ in grant["gpus"]),
+            "actor": grant["actor"],
+            "is_actor": grant["is_actor"],
+        }
+        executor.logs.name = grant["name"].partition(".")[0]
+        return await executor.call(grant["key"], "run", grant["key"], payload, wires, context)
+
+    def _cancelled(self, running: Running) -> tuple[Any, ...]:
+        error = failures.cancelled(running.grant["key"])
+        return ("failed", error, f"{running.grant['name']} was cancelled", False)
+
+    def _crashed(self, running: Running, died: ExecutorDied) -> tuple[Any, ...]:
+        if running.cancelled:
+            return self._cancelled(running)
+        text = (
+            f"The worker process died unexpectedly while executing {running.grant['name']}: it "
+            f"ended {died}. Look at what the task printed; a process may be killed for using too "
+            "much memory, or its code may call os._exit or crash in a native library."
+        )
+        return ("failed", failures.worker_crashed(text), text, True)
+
+    async def _run_method(
+        self, running: Running, payload: bytes, wires: list[Any]
+    ) -> tuple[Any, ...]:
+        key = running.grant["key"]
+        actor = self._actors.get(running.grant["actor"] or "")
+        if actor is None:
+            return self._actor_is_dead(running, None)
+        while key in actor.turns and actor.turns[0] != key:
+            await actor.turn_came.wait()
+        if running.ended:
+            raise _Ended
+        if running.cancelled:
+            actor.next_turn(key)
+            return self._cancelled(running)
+        running.executor = actor.executor
+        answer = asyncio.ensure_future(self._call(actor.executor, running, payload, wires))
+        await asyncio.sleep(0)  # the call is on the wire now, before the next one's turn
+        actor.next_turn(key)
+        try:
+            return await answer
+        except ExecutorDied:
+            return self._actor_is_dead(running, actor.error)
+
+    def _actor_is_dead(self, running: Running, error: bytes | None) -> tuple[Any, ...]:
+        if error is None:
+            error = failures.actor_died("Its process has ended.", running.grant["actor"])
+        return ("failed", error, "the actor has died", False)
+
+    async def run_actor(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
+        """Keep an actor as long as it lives (see `entry.run_actor`)."""
+        dask.secede(self._worker, key)
+        running = self._granted.get(key)
+        if running is None:
+            raise RuntimeError(f"actor {key} was started without a grant")
+        grant = running.grant
+        try:
+            if running.ended or grant["job"] not in self._jobs:
+                return None
+            kind = (grant["job"], tuple(sorted(grant["env_vars"].items())), key)
+            executor = await self._pool.start_executor(kind, self._jobs[grant["job"]])
+            error = await self._live(running, Actor(executor), payload, values)
+            message = {"op": "raycompat-actor-ended", "key": key, "error": error}
+            dask.tell_scheduler(self._worker, message)
+        finally:
+            self._granted.pop(key, None)
+            self._actors.pop(key, None)
+        return None
+
+    async def _live(
+        self, running: Running, actor: Actor, payload: bytes, values: tuple[Any, ...]
+    ) -> bytes:
+        """Build the actor, wait until its process has ended, and return why it did."""
+        key, executor = running.grant["key"], actor.executor
+        running.executor = executor
+        self._actors[key] = actor
+        try:
+            outcome = await self._call(
+                executor, running, payload, [to_wire(value) for value in values]
+            )
+        except ExecutorDied as died:
+            text = f"The actor died because its process ended {died} while it was being built."
+            return actor.error or failures.actor_died(text, key)
+        if outcome[0] == "failed":
+            actor.error = outcome[1]
+            executor.leave()
+            return actor.error
+        message = {"op": "raycompat-actor-alive", "key": key, "pid": executor.pid}
+        dask.tell_scheduler(self._worker, message)
+        code = await asyncio.shield(executor.ended)
+        if actor.error is None:
+            actor.error = self._why_it_ended(running, code)
+        return actor.error
+
+    def _why_it_ended(self, running: Running, code: int) -> bytes:
+        if running.ended:
+            text = "The actor is dead because all references to it were removed."
+        elif code == 0:
+            text = "The actor is dead because it exited: `exit_actor` or a call that ends it."
+        else:
+            text = f"Its process ended {describe_exit(code)}."
+        return failures.actor_died(text, running.grant["key"])
+
+    # --- what executors say ---------------------------------------------------------------------
+
+    def _on_message(self, executor: Executor, operation: str, key: str, rest: list[Any]) -> None:
+        if operation in ("blocked", "unblocked"):
+            dask.tell_scheduler(self._worker, {"op": f"raycompat-{operation}", "key": key})
+        elif operation == "item":
+            self._on_item(key, *rest)
+        elif operation == "function":
+            self._pool.background(self._send_function(executor, key))
+        elif operation == "hand-over":
+            self.store.hand_over(rest[0])
+        elif operation == "exiting":
+            actor = self._actors.get(key)
+            if actor is not None:
+                actor.error = rest[0]
+        else:
+            logger.error("an executor said %r, which nobody knows", operation)
+
+    def _on_item(self, key: str, index: int, wire: tuple[Any, ...]) -> None:
+        running = self._granted.get(key)
+        if running is None:
+            return
+        self.store.hand_over(wire)
+        message = {
+            "op": "raycompat-item",
+            "key": key,
+            "owner": running.grant["owner"],
+            "item": ids.return_key(key, index),
+            "index": index,
+            "wire": wire,
+        }
+        dask.tell_scheduler(self._worker, message)
+
+    async def _send_function(self, executor: Executor, function: str) -> None:
+        fetching = self._functions.get(function)
+        if fetching is None:
+            fetching = asyncio.ensure_future(
+                self._worker.scheduler.raycompat_function(function=function)
+            )
+            self._functions[function] = fetching
+        executor.send("function", function, await fetching)
+
+    def _on_log(self, job: str, **message: Any) -> None:
+        setup = self._jobs.get(job)
+        if setup is not None and setup["log_to_driver"]:
+            dask.tell_scheduler(self._worker, {"op": "raycompat-log", "job": job, **message})

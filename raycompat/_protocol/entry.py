@@ -1,0 +1,50 @@
+"""The bodies of raycompat's Dask tasks: thin stubs that look the node up where they run.
+
+The scheduler unpickles them by name, so it has the package too, in the same version.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, cast
+
+#: The name under which Dask knows the plugins of raycompat.
+PLUGIN_NAME = "raycompat"
+
+
+class Node(Protocol):
+    """What the bodies ask of the node they run on."""
+
+    async def run_call(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
+        """Run one call in an executor and return what Dask is to store."""
+
+    async def run_actor(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
+        """Build an actor in a process of its own and return when it has ended."""
+
+    def adopt(self, key: str, wire: tuple[Any, ...]) -> Any:
+        """Take a value that a process of this host has written into the node's keeping."""
+
+
+def _node() -> Node:
+    from distributed import get_worker
+
+    return cast("Node", get_worker().plugins[PLUGIN_NAME])
+
+
+async def run_call(key: str, payload: bytes, *values: Any) -> Any:
+    """Body of a remote function call, or of a call of an actor's method."""
+    return await _node().run_call(key, payload, values)
+
+
+async def run_actor(key: str, payload: bytes, *values: Any) -> Any:
+    """Body of an actor's hold: it runs as long as the actor lives."""
+    return await _node().run_actor(key, payload, values)
+
+
+async def adopt(key: str, wire: tuple[Any, ...]) -> Any:
+    """Body of a put: the node keeps what the caller has written."""
+    return _node().adopt(key, wire)
+
+
+async def pick(key: str, index: int, results: tuple[Any, ...]) -> Any:
+    """Body of one of several results: element `index` of what the call returned."""
+    return results[index]

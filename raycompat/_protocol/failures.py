@@ -1,0 +1,43 @@
+"""Failures as bytes: what the scheduler and nodes send to whoever waits for a call."""
+
+from __future__ import annotations
+
+from raycompat import exceptions
+from raycompat._protocol import ids
+
+
+def actor_died(text: str, actor: str | None = None) -> bytes:
+    """Say that an actor is dead, and why."""
+    actor_id = ids.object_hex(actor)[: 2 * ids.ACTOR_ID_BYTES] if actor else None
+    context = exceptions.ActorDiedErrorContext(error_message=text, actor_id=actor_id)
+    return exceptions.dumps_error(exceptions.ActorDiedError(context))
+
+
+def worker_crashed(text: str) -> bytes:
+    """Say that the process that ran a task has ended."""
+    return exceptions.dumps_error(exceptions.WorkerCrashedError(text))
+
+
+def node_died(text: str) -> bytes:
+    """Say that the node that ran a task is gone."""
+    return exceptions.dumps_error(exceptions.NodeDiedError(text))
+
+
+def cancelled(key: str) -> bytes:
+    """Say that a task was cancelled."""
+    return exceptions.dumps_error(exceptions.TaskCancelledError(ids.task_hex(key)))
+
+
+def object_lost(key: str) -> bytes:
+    """Say that an object is gone and cannot be made again."""
+    return exceptions.dumps_error(exceptions.ObjectLostError(ids.object_hex(key), None, ""))
+
+
+def owner_died(key: str) -> bytes:
+    """Say that an object is gone with the process that had put it."""
+    return exceptions.dumps_error(exceptions.OwnerDiedError(ids.object_hex(key), None, ""))
+
+
+def internal(text: str) -> bytes:
+    """Say that raycompat or Dask itself failed."""
+    return exceptions.dumps_error(exceptions.RaySystemError(text))

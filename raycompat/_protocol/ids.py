@@ -1,0 +1,71 @@
+"""Identifiers: tasks, objects, actors, jobs, and the Dask keys that carry them.
+
+An id has Ray's length: a task 24 bytes, an object 28 (its task's, then the index of the return), an
+actor 16, a job 4, a node 28. A *key* is what Dask calls a task or a value: ``name-<hex>``. Dask
+groups keys by what stands before the first dash, so every call of one function shares one group.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+TASK_ID_BYTES = 24
+OBJECT_ID_BYTES = 28
+ACTOR_ID_BYTES = 16
+JOB_ID_BYTES = 4
+NODE_ID_BYTES = 28
+
+_counter = itertools.count(1)
+_prefix = os.urandom(16).hex()
+
+
+def _reset_after_fork() -> None:
+    """Give a forked process a prefix of its own, so that its ids differ from its parent's."""
+    global _prefix, _counter
+    _prefix = os.urandom(16).hex()
+    _counter = itertools.count(1)
+
+
+os.register_at_fork(after_in_child=_reset_after_fork)
+
+
+def new_task_id() -> str:
+    """Return a fresh task id as 48 hexadecimal digits: a random prefix of this process, a count."""
+    return f"{_prefix}{next(_counter):016x}"
+
+
+def new_actor_id() -> str:
+    """Return a fresh actor id as 32 hexadecimal digits."""
+    return os.urandom(ACTOR_ID_BYTES).hex()
+
+
+def new_job_id() -> str:
+    """Return a fresh job id as 8 hexadecimal digits."""
+    return os.urandom(JOB_ID_BYTES).hex()
+
+
+def new_node_id() -> str:
+    """Return a fresh node id as 56 hexadecimal digits."""
+    return os.urandom(NODE_ID_BYTES).hex()
+
+
+def call_key(name: str, task_id: str) -> str:
+    """Return the Dask key of a call: its function's name and its task id."""
+    return f"{name.replace('-', '_')}-{task_id}"
+
+
+def return_key(key: str, index: int) -> str:
+    """Return the Dask key of the `index`-th of several results of the call `key`."""
+    return f"{key}{index + 1:08x}"
+
+
+def object_hex(key: str) -> str:
+    """Return the 56 hexadecimal digits that identify the object behind `key`."""
+    digits = key.rpartition("-")[2]
+    return digits if len(digits) == 2 * OBJECT_ID_BYTES else digits + "00000001"
+
+
+def task_hex(key: str) -> str:
+    """Return the 48 hexadecimal digits of the task that makes the object behind `key`."""
+    return key.rpartition("-")[2][: 2 * TASK_ID_BYTES]

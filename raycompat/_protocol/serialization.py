@@ -1,0 +1,141 @@
+"""Values as bytes, and the references found inside them.
+
+A value is pickled with protocol 5. Its pickle and its out-of-band buffers are laid out in one
+*block*, the same whether it travels inside a message or lies in a shared-memory segment, so that a
+reader maps either and unpickles without a copy::
+
+    "RC01" | number of buffers u32 | pickle length u64 | (offset u64, length u64) per buffer
+    | pickle | padding | buffer | padding | buffer ...
+
+Buffers are aligned to 64 bytes, what vector instructions like. A reader gets read-only views.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import cloudpickle
+
+#: Bytes. Up to this size a value travels inside messages and references; above it, in a segment.
+#: Ray's own limit is 100 KiB (``max_direct_call_object_size``).
+INLINE_LIMIT_BYTES = 100 * 1024
+
+_MAGIC = b"RC01"
+_HEAD = struct.Struct("<4sIQ")
+_SPAN = struct.Struct("<QQ")
+_ALIGNMENT_BYTES = 64
+
+#: Types whose pickle never refers to ``__main__`` nor holds a reference: the plain pickler does.
+_PLAIN_TYPES = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray})
+
+
+class Block:
+    """A value laid out for writing: `parts` follow one another, `size` bytes in all."""
+
+    __slots__ = ("parts", "refs", "size")
+
+    def __init__(self, parts: list[Any], size: int, refs: tuple[str, ...]) -> None:
+        self.parts = parts
+        self.size = size
+        self.refs = refs
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the block may travel inside a message."""
+        return self.size <= INLINE_LIMIT_BYTES
+
+    def to_bytes(self) -> bytes:
+        """Return the block as one bytes object."""
+        return b"".join(self.parts)
+
+
+class _Collector(threading.local):
+    """The references met by the pickling that is under way in this thread, innermost last."""
+
+    def __init__(self) -> None:
+        self.stack: list[dict[str, Any]] = []
+
+
+_collector = _Collector()
+
+
+@contextmanager
+def collecting_refs() -> Iterator[dict[str, Any]]:
+    """Collect, by key, what objects report to `report_ref` while they are pickled."""
+    found: dict[str, Any] = {}
+    _collector.stack.append(found)
+    try:
+        yield found
+    finally:
+        _collector.stack.pop()
+
+
+def report_ref(key: str, holder: Any) -> bool:
+    """Tell the pickling under way that it met `key`; `holder` keeps it alive.
+
+    Returns False where no pickling of ours is under way: somebody else pickles a reference.
+    """
+    if not _collector.stack:
+        return False
+    _collector.stack[-1][key] = holder
+    return True
+
+
+def _pickle(value: Any, buffers: list[pickle.PickleBuffer]) -> bytes:
+    if type(value) in _PLAIN_TYPES:
+        return pickle.dumps(value, protocol=5)
+    with io.BytesIO() as file:
+        cloudpickle.Pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
+        return file.getvalue()
+
+
+def _lay_out(data: bytes, buffers: Sequence[pickle.PickleBuffer]) -> tuple[list[Any], int]:
+    if not buffers:
+        return [_HEAD.pack(_MAGIC, 0, len(data)), data], _HEAD.size + len(data)
+    views = [buffer.raw() for buffer in buffers]
+    position = _HEAD.size + _SPAN.size * len(views) + len(data)
+    spans, body = [], [data]
+    for view in views:
+        padding = -position % _ALIGNMENT_BYTES
+        body.append(bytes(padding))
+        body.append(view)
+        spans.append(_SPAN.pack(position + padding, view.nbytes))
+        position += padding + view.nbytes
+    return [_HEAD.pack(_MAGIC, len(views), len(data)), *spans, *body], position
+
+
+def serialize(value: Any) -> tuple[Block, dict[str, Any]]:
+    """Lay `value` out as a block, and say what holds the references inside it.
+
+    Returns the block, and the holder of each reference by its key: keep it as long as the block.
+
+    Raises
+    ------
+    TypeError, pickle.PicklingError, ...
+        Whatever the value's own pickling raises.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    with collecting_refs() as found:
+        data = _pickle(value, buffers)
+    parts, size = _lay_out(data, buffers)
+    return Block(parts, size, tuple(found)), found
+
+
+def deserialize(block: bytes | memoryview) -> Any:
+    """Make the value of a block anew. Its buffers are read-only views of `block`, not copies."""
+    view = memoryview(block).toreadonly()
+    magic, count, length = _HEAD.unpack_from(view)
+    if magic != _MAGIC:
+        raise ValueError(f"not a raycompat block: it begins with {magic!r}, expected {_MAGIC!r}")
+    start = _HEAD.size + _SPAN.size * count
+    data = view[start : start + length]
+    if not count:
+        return pickle.loads(data)
+    spans = (_SPAN.unpack_from(view, _HEAD.size + _SPAN.size * i) for i in range(count))
+    return pickle.loads(data, buffers=[view[at : at + size] for at, size in spans])

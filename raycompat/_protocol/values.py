@@ -1,0 +1,110 @@
+"""What Dask stores for a Ray object: a small value itself, or a link to its segment.
+
+User types never exist in a node or the scheduler: a value is bytes there.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+
+from raycompat._protocol import segment
+from raycompat._protocol.serialization import Block
+
+
+@dataclass(frozen=True, slots=True)
+class InlineValue:
+    """A small value: its block, and the keys of the references inside it."""
+
+    block: bytes
+    refs: tuple[str, ...] = ()
+
+    def __sizeof__(self) -> int:
+        """Tell Dask the real size."""
+        return len(self.block) + 64
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentLink:
+    """Where a large value lies: mappable by the processes of one host."""
+
+    path: str
+    size: int
+    host: str
+    refs: tuple[str, ...] = ()
+
+    def __sizeof__(self) -> int:
+        """Tell Dask the size of what it links to."""
+        return self.size
+
+
+class SegmentValue:
+    """A large value in the keeping of a node: the segment goes when this object does."""
+
+    __slots__ = ("__weakref__", "link")
+
+    def __init__(self, link: SegmentLink) -> None:
+        self.link = link
+        weakref.finalize(self, segment.remove, link.path)
+
+    def __sizeof__(self) -> int:
+        """Tell Dask the size of what it keeps, so that it schedules by it."""
+        return self.link.size
+
+
+class CallFailed(Exception):
+    """The one exception that leaves a call's body in a node: a pickled error, and its text.
+
+    Dask pickles and unpickles exceptions in workers and in the scheduler's clients; the user's own
+    exception stays bytes until a caller asks for it.
+    """
+
+    def __init__(self, error: bytes, text: str) -> None:
+        super().__init__(error, text)
+        self.error = error
+        self.text = text
+
+    def __str__(self) -> str:
+        """Show the text alone: it is what Dask logs and its dashboard shows."""
+        return self.text
+
+
+#: A value as messages carry it: ("inline", block, refs) or ("segment", path, size, host, refs).
+Wire = tuple
+
+
+def to_wire(value: InlineValue | SegmentLink | SegmentValue) -> Wire:
+    """Turn a value into a tuple of plain types."""
+    if isinstance(value, InlineValue):
+        return ("inline", value.block, value.refs)
+    link = value.link if isinstance(value, SegmentValue) else value
+    return ("segment", link.path, link.size, link.host, link.refs)
+
+
+def from_wire(wire: Wire) -> InlineValue | SegmentLink:
+    """Turn what `to_wire` made (or a list of it, after msgpack) back into a value."""
+    if wire[0] == "inline":
+        return InlineValue(wire[1], tuple(wire[2]))
+    return SegmentLink(wire[1], wire[2], wire[3], tuple(wire[4]))
+
+
+@dataclass(frozen=True, slots=True)
+class StorePlace:
+    """Where the segments of one node go: its name, the directories in order, and the host."""
+
+    store: str
+    directories: tuple[str, ...]
+    host: str
+
+    def save(self, block: Block) -> InlineValue | SegmentLink:
+        """Keep `block`: a small one inline, a large one as a new segment.
+
+        Raises
+        ------
+        OSError
+            With ``errno.ENOSPC``, when the host has no room for it.
+        """
+        if block.is_small:
+            return InlineValue(block.to_bytes(), block.refs)
+        path = segment.write(self.directories, self.store, block)
+        return SegmentLink(path, block.size, self.host, block.refs)

@@ -1,0 +1,48 @@
+"""Pins: a stored value keeps the objects alive that it holds references to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+#: The client of the scheduler that wants whatever is pinned.
+_CLIENT = "raycompat-pins"
+
+
+class Pins:
+    """Which keys each carrier (the key of a containing value) keeps alive."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._by_carrier: dict[str, set[str]] = {}
+        self._counts: Counter[str] = Counter()
+
+    def carries(self, carrier: str) -> bool:
+        """Whether `carrier` keeps anything alive."""
+        return carrier in self._by_carrier
+
+    def add(self, carrier: str, keys: Iterable[str]) -> None:
+        """Keep `keys` alive as long as `carrier` is; pinning one twice is pinning it once."""
+        if not keys:
+            return
+        pinned = self._by_carrier.setdefault(carrier, set())
+        new = [key for key in keys if key not in pinned and key in self._scheduler.tasks]
+        pinned.update(new)
+        wanted = [key for key in new if not self._counts[key]]
+        self._counts.update(new)
+        if wanted:
+            self._scheduler.client_desires_keys(wanted, _CLIENT)
+
+    def drop(self, carrier: str) -> None:
+        """Let go of what a carrier that is no more has kept alive."""
+        keys = self._by_carrier.pop(carrier, set())
+        self._counts.subtract(keys)
+        unwanted = [key for key in keys if not self._counts[key]]
+        for key in unwanted:
+            del self._counts[key]
+        if unwanted:
+            self._scheduler.client_releases_keys(unwanted, _CLIENT)

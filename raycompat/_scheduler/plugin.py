@@ -1,0 +1,607 @@
+"""The scheduler plugin: what Dask's scheduler does for raycompat.
+
+The road of a call here: `_submit` makes it a parked Dask task; Dask moves it to ``no-worker`` when
+its dependencies are there (`transition`); `_dispatch` acquires its resources in the ledger, sends the
+node a grant and lets the task go to it; when it leaves ``processing`` the resources are free again.
+Everything here runs on the scheduler's event loop, so that nothing needs a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import distributed
+
+from raycompat import _dask_adapter as dask
+from raycompat._protocol import entry, failures
+from raycompat._protocol.call_spec import CallSpec, Grant
+from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.values import CallFailed
+from raycompat._scheduler.actor_directory import ActorDirectory, ActorRow
+from raycompat._scheduler.placement import Grant as Holding
+from raycompat._scheduler.placement import Ledger
+from raycompat._scheduler.pins import Pins
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that a request waits before its driver is told that no node can ever fulfil it.
+INFEASIBLE_WARNING_S = 10.0
+
+#: The client of the scheduler that wants detached actors, so that they outlive their drivers.
+_DETACHED = "raycompat-detached"
+
+
+@dataclass(slots=True)
+class Call:
+    """A call that the scheduler knows of, from its submission until Dask forgets its key."""
+
+    spec: CallSpec
+    owner: str
+    request: ResourceSet
+    retries: int
+    since: float = 0.0
+    address: str | None = None
+    holding: Holding | None = None
+    cancelled: bool = False
+
+
+@dataclass(slots=True)
+class Job:
+    """A driver: the client that it is, and what nodes must know to run its code."""
+
+    job: str
+    client: str
+    namespace: str
+    setup: dict[str, Any]
+    functions: set[str] = field(default_factory=set)
+
+
+class SchedulerPlugin(distributed.SchedulerPlugin):
+    """See the module. One per scheduler, registered idempotently by every driver."""
+
+    name = entry.PLUGIN_NAME
+    idempotent = True
+
+    def __init__(self) -> None:
+        self.calls: dict[str, Call] = {}
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self.jobs: dict[str, Job] = {}
+        self._functions: dict[str, bytes] = {}
+        self._function_waiters: dict[str, asyncio.Event] = {}
+        self._errors: dict[str, bytes] = {}
+        self._warned: set[tuple[str, ResourceSet]] = set()
+
+    def start(self, scheduler: Scheduler) -> None:
+        """Register what callers and nodes may ask for."""
+        self._scheduler = scheduler
+        self._ledger = Ledger()
+        self._actors = ActorDirectory()
+        self._pins = Pins(scheduler)
+        #: Calls whose dependencies are there, by (owner, request, strategy): one shape, one queue.
+        self._queues: dict[tuple[str, ResourceSet, str], deque[str]] = {}
+        self._dispatch_due = False
+        self._changed = asyncio.Event()
+        scheduler.stream_handlers.update(
+            {
+                "raycompat-job": self._open_job,
+                "raycompat-export": self._export,
+                "raycompat-submit": self._submit,
+                "raycompat-adopt": self._adopt,
+                "raycompat-pick": self._pick,
+                "raycompat-pin": self._pin,
+                "raycompat-sync": self._sync,
+                "raycompat-cancel": self._cancel,
+                "raycompat-kill-actor": self._kill_actor,
+                "raycompat-node": self._node_ready,
+                "raycompat-result": self._result,
+                "raycompat-item": self._item,
+                "raycompat-tried": self._tried,
+                "raycompat-blocked": self._blocked,
+                "raycompat-unblocked": self._unblocked,
+                "raycompat-actor-alive": self._actor_alive,
+                "raycompat-actor-ended": self._actor_ended,
+                "raycompat-log": self._log,
+            }
+        )
+        scheduler.handlers.update(
+            {
+                "raycompat_ready": self.wait_until_ready,
+                "raycompat_state": self.state,
+                "raycompat_function": self.function,
+                "raycompat_reserve_actor": self.reserve_actor,
+                "raycompat_find_actor": self.find_actor,
+                "raycompat_named_actors": self.named_actors,
+            }
+        )
+
+    # --- nodes and drivers come and go ----------------------------------------------------------
+
+    def _node_ready(self, worker: str, info: dict[str, Any]) -> None:
+        self.nodes[worker] = info
+        self._ledger.add_node(worker, ResourceSet.from_units(info["total"]))
+        dask.send_worker_batches_at_once(self._scheduler, worker)
+        for job in self.jobs.values():
+            dask.tell_worker(self._scheduler, worker, self._job_message(job))
+        self._notify_change()
+        self._dispatch_soon()
+
+    def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
+        """Forget a node; its calls have already left it (see `transition`)."""
+        if self.nodes.pop(worker, None) is not None:
+            self._ledger.remove_node(worker)
+            self._notify_change()
+
+    def add_client(self, scheduler: Scheduler, client: str) -> None:
+        """Make a new client's stream quick, once it is there."""
+        asyncio.get_running_loop().call_soon(
+            dask.send_client_batches_at_once, scheduler, client
+        )
+
+    def remove_client(self, scheduler: Scheduler, client: str) -> None:
+        """End the job of a driver that is gone."""
+        for job in [job for job in self.jobs.values() if job.client == client]:
+            del self.jobs[job.job]
+            for function in job.functions:
+                if not any(function in other.functions for other in self.jobs.values()):
+                    self._functions.pop(function, None)
+            for row in [r for r in self._actors.rows.values() if r.job == job.job]:
+                if row.state == "RESERVED":
+                    self._actors.forget(row.key)
+            for worker in self.nodes:
+                dask.tell_worker(
+                    scheduler, worker, {"op": "raycompat-job-ended", "job": job.job}
+                )
+            self._notify_change()
+
+    def _open_job(self, client: str, job: str, namespace: str, setup: dict[str, Any]) -> None:
+        self.jobs[job] = opened = Job(job, client, namespace, setup)
+        for worker in self.nodes:
+            dask.tell_worker(self._scheduler, worker, self._job_message(opened))
+
+    def _job_message(self, job: Job) -> dict[str, Any]:
+        return {
+            "op": "raycompat-job",
+            "job": job.job,
+            "namespace": job.namespace,
+            "setup": job.setup,
+        }
+
+    def _notify_change(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait_until_ready(self) -> list[dict[str, Any]]:
+        """Return the nodes, once every Dask worker that is there now has reported."""
+        while any(address not in self.nodes for address in self._scheduler.workers):
+            await self._changed.wait()
+        return [{"address": address, **info} for address, info in self.nodes.items()]
+
+    def state(self) -> dict[str, Any]:
+        """Return the nodes with what they have and what is free, for `ray.nodes` and the like."""
+        return {
+            "nodes": [
+                {
+                    "address": address,
+                    **info,
+                    "resources": self._ledger.node_total(address).amounts(),
+                }
+                for address, info in self.nodes.items()
+            ],
+            "total": self._ledger.cluster_total().amounts(),
+            "available": self._ledger.cluster_available().amounts(),
+        }
+
+    # --- functions ------------------------------------------------------------------------------
+
+    def _export(self, client: str, job: str, function: str, code: bytes) -> None:
+        self._functions[function] = code
+        if job in self.jobs:
+            self.jobs[job].functions.add(function)
+        waiter = self._function_waiters.pop(function, None)
+        if waiter is not None:
+            waiter.set()
+
+    async def function(self, function: str) -> bytes:
+        """Return the pickled function or class of that id, once some caller has exported it."""
+        while function not in self._functions:
+            await self._function_waiters.setdefault(function, asyncio.Event()).wait()
+        return self._functions[function]
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def _submit(self, client: str, calls: list[CallSpec]) -> None:
+        for spec in calls:
+            payload = spec["payload"]
+            spec["payload"] = b""
+            try:
+                self._submit_one(client, spec, payload)
+            except Exception as error:  # a stream must not die of one call
+                logger.exception("raycompat could not submit %s", spec["key"])
+                self._tell_owner(client, spec["key"], failures.internal(repr(error)))
+
+    def _submit_one(self, client: str, spec: CallSpec, payload: bytes) -> None:
+        key, kind = spec["key"], spec["kind"]
+        lost = [dep for dep in spec["deps"] if not dask.known(self._scheduler, dep)]
+        if lost:
+            self._tell_owner(client, key, failures.object_lost(lost[0]))
+            return
+        self.calls[key] = Call(
+            spec, client, ResourceSet.from_units(spec["request"]), spec["retries"]
+        )
+        if kind == "actor":
+            self._expect_actor(client, spec)
+        elif kind == "method":
+            row = self._actors.rows.get(spec["actor"] or "")
+            if row is None or row.state == "DEAD":
+                del self.calls[key]
+                error = row.error if row is not None else None
+                self._tell_owner(
+                    client, key, error or failures.actor_died("The actor is dead.", spec["actor"])
+                )
+                return
+            self._actors.enqueue(row.key, client, key)
+        body = entry.run_actor if kind == "actor" else entry.run_call
+        dask.add_task(
+            self._scheduler,
+            client,
+            key,
+            body,
+            (payload,),
+            spec["deps"],
+            parked=True,
+            urgent=kind == "actor",
+        )
+
+    def _adopt(self, client: str, key: str, wire: Any, worker: str) -> None:
+        if worker in self._scheduler.workers:
+            dask.add_task(
+                self._scheduler, client, key, entry.adopt, (wire,), (), parked=False, only_on=worker
+            )
+            self._pins.add(key, wire[-1])
+        else:
+            self._tell_owner(client, key, failures.owner_died(key))
+
+    def _pick(self, client: str, key: str, call: str, index: int) -> None:
+        if dask.known(self._scheduler, call):
+            dask.add_task(self._scheduler, client, key, entry.pick, (index,), (call,), parked=False)
+        else:
+            self._tell_owner(client, key, failures.object_lost(key))
+
+    def _pin(self, client: str, carrier: str, keys: list[str]) -> None:
+        if dask.known(self._scheduler, carrier):
+            self._pins.add(carrier, keys)
+
+    def _sync(self, client: str, token: int) -> None:
+        dask.tell_client(
+            self._scheduler, client, {"op": "raycompat-synced", "token": token}
+        )
+
+    def transition(self, key: str, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """Follow Dask: a call became ready, left its node, ended, or is forgotten.
+
+        Dask calls this in the middle of its own transitions: what starts new ones is put off.
+        """
+        if finish == "forgotten" and self._pins.carries(key):
+            asyncio.get_running_loop().call_soon(self._pins.drop, key)
+        call = self.calls.get(key)
+        if call is None:
+            return
+        if start == "processing":
+            self._left_node(key, call, finish)
+        elif start == "no-worker" and finish != "processing":
+            self._no_longer_ready(key, call)
+        if finish == "no-worker":
+            self._became_ready(key, call)
+        elif finish == "erred":
+            self._failed(key, call)
+        elif finish == "forgotten":
+            del self.calls[key]
+            self._errors.pop(key, None)
+            if call.spec["kind"] == "actor":
+                asyncio.get_running_loop().call_soon(self._actors.forget, key)
+
+    def _became_ready(self, key: str, call: Call) -> None:
+        call.since = time.monotonic()
+        actor = call.spec["actor"]
+        if actor is not None:
+            if actor in self._actors.rows:
+                self._actors.rows[actor].ready.add(key)
+        else:
+            shape = (call.owner, call.request, call.spec["strategy"])
+            self._queues.setdefault(shape, deque()).append(key)
+        self._dispatch_soon()
+
+    def _no_longer_ready(self, key: str, call: Call) -> None:
+        actor = call.spec["actor"]
+        if actor is not None:
+            self._actors.withdraw(actor, call.owner, key)
+            return
+        shape = (call.owner, call.request, call.spec["strategy"])
+        if key in self._queues.get(shape, ()):
+            self._queues[shape].remove(key)
+
+    def _left_node(self, key: str, call: Call, finish: str) -> None:
+        address, call.address = call.address, None
+        if call.holding is not None:
+            self._ledger.release(call.holding)
+            call.holding = None
+            self._dispatch_soon()
+        if finish in ("memory", "erred") or address is None:
+            return
+        dask.park(self._scheduler, key)
+        if address in self._scheduler.workers:
+            message = {"op": "raycompat-end", "key": key}
+            dask.tell_worker(self._scheduler, address, message)
+        elif finish != "forgotten":
+            asyncio.get_running_loop().call_soon(self._node_was_lost, key, call)
+
+    def _node_was_lost(self, key: str, call: Call) -> None:
+        """Spend one try of a call whose node died, or fail it: then Dask runs it elsewhere."""
+        if call.spec["kind"] != "task":
+            actor = call.spec["actor"] or key
+            error = failures.actor_died("The actor died because its node has died.", actor)
+            self._bury(actor, error)
+            self._fail(key, error)
+        elif call.retries == 0:
+            self._fail(key, failures.node_died("The node that ran the task has died."))
+        elif call.retries > 0:
+            call.retries -= 1
+
+    def _failed(self, key: str, call: Call) -> None:
+        """Tell the owner of a call that failed elsewhere than in its own body."""
+        if key in self._errors:
+            return
+        blamed = dask.blamed_key(self._scheduler, key)
+        error = self._errors.get(blamed or "")
+        if error is None:
+            error = failures.internal("The call failed inside Dask; see the log of its node.")
+        self._errors[key] = error
+        if call.spec["kind"] == "actor":
+            asyncio.get_running_loop().call_soon(self._bury, key, error)
+        self._tell_owner(call.owner, key, error, dependency=blamed != key)
+
+    def _fail(self, key: str, error: bytes) -> None:
+        call = self.calls.get(key)
+        if call is None:
+            return
+        if call.spec["actor"] is not None:
+            self._actors.withdraw(call.spec["actor"], call.owner, key)
+        self._errors[key] = error
+        self._tell_owner(call.owner, key, error)
+        dask.fail(self._scheduler, key, CallFailed(error, f"{call.spec['name']} failed"))
+
+    def _tell_owner(
+        self, owner: str, key: str, error: bytes, dependency: bool = False
+    ) -> None:
+        message = {"op": "raycompat-done", "key": key, "error": error, "dependency": dependency}
+        dask.tell_client(self._scheduler, owner, message)
+
+    # --- dispatch -------------------------------------------------------------------------------
+
+    def _dispatch_soon(self) -> None:
+        if not self._dispatch_due:
+            self._dispatch_due = True
+            asyncio.get_running_loop().call_soon(self._dispatch)
+
+    def _dispatch(self) -> None:
+        """Start what fits: one call of each queue in turn, so that no caller is starved."""
+        self._dispatch_due = False
+        for key in [key for key, row in self._actors.rows.items() if row.ready]:
+            self._dispatch_methods(key)
+        blocked: set[tuple[ResourceSet, str]] = set()
+        progress = True
+        while progress:
+            progress = False
+            for shape in list(self._queues):
+                if shape[1:] in blocked:
+                    continue
+                if self._dispatch_one(shape):
+                    progress = True
+                else:
+                    blocked.add(shape[1:])
+        if self._queues:
+            asyncio.get_running_loop().call_later(
+                INFEASIBLE_WARNING_S + 0.1, self._warn_of_the_infeasible
+            )
+
+    def _dispatch_one(self, shape: tuple[str, ResourceSet, str]) -> bool:
+        queue = self._queues[shape]
+        if not queue:
+            del self._queues[shape]
+            return True
+        key, (_, request, strategy) = queue[0], shape
+        nearest = dask.dependency_bytes(self._scheduler, key)
+        holding = self._ledger.acquire(
+            request, strategy=strategy, prefer=sorted(nearest, key=nearest.__getitem__)[::-1]
+        )
+        if holding is None:
+            return False
+        queue.popleft()
+        if not queue:
+            del self._queues[shape]
+        call = self.calls[key]
+        call.holding = holding
+        self._run_on(holding.node_id, key, call)
+        return True
+
+    def _dispatch_methods(self, actor: str) -> None:
+        address = self._actors.rows[actor].address
+        for key in list(self._actors.take_ready(actor)):
+            if address is not None:
+                self._run_on(address, key, self.calls[key])
+
+    def _run_on(self, address: str, key: str, call: Call) -> None:
+        call.address = address
+        grant = Grant(
+            key=key,
+            name=call.spec["name"],
+            job=call.spec["job"],
+            owner=call.owner,
+            retries=call.retries,
+            max_calls=call.spec["max_calls"],
+            env_vars=call.spec["env_vars"],
+            resources=call.request.amounts(),
+            gpus=list(call.holding.gpus) if call.holding else [],
+            actor=call.spec["actor"],
+            is_actor=call.spec["kind"] == "actor",
+        )
+        dask.tell_worker(
+            self._scheduler, address, {"op": "raycompat-grant", "grant": dict(grant)}
+        )
+        dask.release_to(self._scheduler, key, address)
+
+    def _warn_of_the_infeasible(self) -> None:
+        """Tell drivers, once a shape, what has waited and can never run."""
+        now = time.monotonic()
+        for (owner, request, _), queue in self._queues.items():
+            call = self.calls.get(queue[0]) if queue else None
+            if call is None or (owner, request) in self._warned:
+                continue
+            if now - call.since < INFEASIBLE_WARNING_S or self._ledger.feasible(request):
+                continue
+            self._warned.add((owner, request))
+            self._tell_driver(
+                call.spec["job"],
+                f"raycompat: {call.spec['name']} has waited {now - call.since:.0f} s for {request} "
+                f"and no node can ever provide that. The largest node has "
+                f"{self._ledger.largest_node(request)}, the cluster in total "
+                f"{self._ledger.cluster_total()}. Ask for less, or add a node that has it.",
+            )
+
+    def _tell_driver(self, job: str, line: str) -> None:
+        self._log(worker="", job=job, stream="stderr", lines=[line], prefix="")
+
+    # --- what nodes say of running calls --------------------------------------------------------
+
+    def _result(self, worker: str, key: str, owner: str, **outcome: Any) -> None:
+        if "error" in outcome:
+            self._errors[key] = outcome["error"]
+        dask.tell_client(
+            self._scheduler, owner, {"op": "raycompat-done", "key": key, **outcome}
+        )
+
+    def _item(self, worker: str, key: str, owner: str, item: str, index: int, wire: Any) -> None:
+        if key not in self.calls:
+            return
+        large = wire[0] == "segment"
+        if large:
+            self._adopt(owner, item, wire, worker)
+        dask.tell_client(
+            self._scheduler,
+            owner,
+            {"op": "raycompat-item", "key": key, "index": index, "wire": wire, "stored": large},
+        )
+
+    def _tried(self, worker: str, key: str, retries: int) -> None:
+        if key in self.calls:
+            self.calls[key].retries = retries
+
+    def _blocked(self, worker: str, key: str) -> None:
+        call = self.calls.get(key)
+        if call is not None and call.holding is not None:
+            self._ledger.lend_cpu(call.holding)
+            self._dispatch_soon()
+
+    def _unblocked(self, worker: str, key: str) -> None:
+        call = self.calls.get(key)
+        if call is not None and call.holding is not None:
+            self._ledger.take_back_cpu(call.holding)
+
+    def _log(self, worker: str, job: str, **message: Any) -> None:
+        if job in self.jobs:
+            dask.tell_client(
+                self._scheduler, self.jobs[job].client, {"op": "raycompat-log", **message}
+            )
+
+    def _cancel(self, client: str, key: str, force: bool, recursive: bool) -> None:
+        call = self.calls.get(key)
+        if call is None:
+            return
+        call.cancelled = True
+        if call.address is None:
+            self._fail(key, failures.cancelled(key))
+        else:
+            message = {
+                "op": "raycompat-cancel",
+                "key": key,
+                "force": force,
+                "recursive": recursive,
+            }
+            dask.tell_worker(self._scheduler, call.address, message)
+
+    # --- actors ---------------------------------------------------------------------------------
+
+    def _expect_actor(self, client: str, spec: CallSpec) -> None:
+        naming = spec["naming"] or {}
+        row = self._actors.rows.get(spec["key"])
+        if row is None:
+            row = ActorRow(key=spec["key"], job=spec["job"], **naming)
+            self._actors.reserve(row)
+        row.state = "PENDING"
+        if row.detached:
+            asyncio.get_running_loop().call_soon(
+                self._scheduler.client_desires_keys, [row.key], _DETACHED
+            )
+        self._notify_change()
+
+    async def reserve_actor(self, key: str, job: str, naming: dict[str, Any]) -> dict[str, Any]:
+        """Take a name for an actor that is about to be submitted, or say who has it."""
+        row = ActorRow(key=key, job=job, state="RESERVED", **naming)
+        taken = self._actors.reserve(row)
+        if taken is None:
+            return {"taken": False}
+        return {"taken": True, "key": taken.key, "about": taken.about}
+
+    async def find_actor(self, name: str, namespace: str) -> dict[str, Any] | None:
+        """Return key and description of the actor of that name; None when there is none."""
+        while (row := self._actors.find(name, namespace)) is not None:
+            if row.state != "RESERVED":
+                return {"key": row.key, "about": row.about}
+            await self._changed.wait()
+        return None
+
+    def named_actors(self, namespace: str | None) -> list[dict[str, Any]]:
+        """List the names of living actors."""
+        return self._actors.named(namespace)
+
+    def _actor_alive(self, worker: str, key: str, pid: int) -> None:
+        call, row = self.calls.get(key), self._actors.rows.get(key)
+        if call is None or row is None or row.state == "DEAD":
+            return
+        row.state, row.address, row.pid = "ALIVE", worker, pid
+        if call.holding is not None:
+            keep = ResourceSet.from_units(call.spec["keep"])
+            call.holding = self._ledger.shrink(call.holding, keep)
+        self._dispatch_soon()
+
+    def _actor_ended(self, worker: str, key: str, error: bytes) -> None:
+        self._bury(key, error)
+
+    def _kill_actor(self, client: str, key: str, no_restart: bool) -> None:
+        row, call = self._actors.rows.get(key), self.calls.get(key)
+        if row is None or row.state == "DEAD" or call is None:
+            return
+        error = failures.actor_died("The actor is dead because it was killed by `ray.kill`.", key)
+        self._bury(key, error)
+        if call.address is not None:
+            message = {"op": "raycompat-end", "key": key, "error": error}
+            dask.tell_worker(self._scheduler, call.address, message)
+        else:
+            self._fail(key, error)
+
+    def _bury(self, key: str, error: bytes) -> None:
+        row = self._actors.rows.get(key)
+        if row is None or row.state == "DEAD":
+            return
+        for call in self._actors.bury(key, error):
+            self._fail(call, error)
+        if row.detached and _DETACHED in self._scheduler.clients:
+            self._scheduler.client_releases_keys([key], _DETACHED)

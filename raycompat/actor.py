@@ -1,0 +1,475 @@
+"""Actors: what `remote` makes of a class, and the handles through which its methods are called."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import pickle
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _driver, exceptions
+from raycompat._caller import submit
+from raycompat._protocol import ids
+from raycompat._protocol.call_spec import CallSpec
+from raycompat._protocol.options import (
+    ActorOptions,
+    MethodOptions,
+    actor_options,
+    method_options,
+)
+
+if TYPE_CHECKING:
+    from raycompat._caller.session import Session
+    from raycompat.object_ref import ObjectRef
+
+#: Methods that every actor has.
+_BUILT_IN_METHODS = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
+
+
+def method(*args: Any, **options: Any) -> Callable[[Any], Any]:
+    """Give a method of an actor class its own options, such as `num_returns`.
+
+    Parameters
+    ----------
+    num_returns : int or "streaming"
+        How many references a call returns; ``num_return_vals`` is its old name.
+
+    Notes
+    -----
+    Ray source: ``ray.method``, 2.60.0. Differs from Ray: options that raycompat does not honour raise.
+    """
+    if args or not options:
+        raise ValueError(
+            "The @ray.method decorator must be applied using at least one of the arguments: "
+            "num_returns. For example: @ray.method(num_returns=2)."
+        )
+    checked = method_options(options)
+
+    def decorate(function: Any) -> Any:
+        function.__raycompat_method__ = checked
+        return function
+
+    return decorate
+
+
+class _Method:
+    """What handles know of one method: plain data, so that it travels with them."""
+
+    __slots__ = ("is_generator", "name", "options", "signature")
+
+    def __init__(self, name: str, function: Any, is_bound: bool) -> None:
+        self.name = name
+        self.options: MethodOptions = getattr(
+            function, "__raycompat_method__", MethodOptions()
+        )
+        self.is_generator = inspect.isgeneratorfunction(function)
+        self.signature = _signature_without_self(function, is_bound)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        signature = self.signature
+        if signature is not None:  # defaults and annotations may not be picklable, nor are needed
+            parameters = [
+                p.replace(
+                    annotation=p.empty, default=p.empty if p.default is p.empty else None
+                )
+                for p in signature.parameters.values()
+            ]
+            signature = inspect.Signature(parameters)
+        return (self.name, self.options, self.is_generator, signature)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.name, self.options, self.is_generator, self.signature = state
+
+
+def _signature_without_self(function: Any, is_bound: bool) -> inspect.Signature | None:
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):
+        return None
+    if is_bound:
+        return signature
+    parameters = list(signature.parameters.values())
+    if parameters and parameters[0].kind in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    ):
+        parameters = parameters[1:]
+    return signature.replace(parameters=parameters)
+
+
+def _methods_of(cls: type) -> dict[str, _Method]:
+    found = {}
+    for name, function in inspect.getmembers(cls, callable):
+        if name.startswith("__") and name not in ("__call__", *_BUILT_IN_METHODS):
+            continue
+        static = inspect.getattr_static(cls, name)
+        if isinstance(static, type):
+            continue
+        found[name] = _Method(name, function, isinstance(static, staticmethod | classmethod))
+    return found
+
+
+class ActorClass:
+    """A class whose instances, made by `remote`, live in processes of their own.
+
+    Notes
+    -----
+    Ray source: ``ray.actor.ActorClass``, 2.60.0. Differs from Ray: see the options that raise.
+    """
+
+    def __init__(self, cls: type, options: ActorOptions) -> None:
+        self._class = cls
+        self._options = options
+        self._signature = _signature_without_self(cls.__init__, False)
+        if cls.__init__ is object.__init__:
+            self._signature = inspect.Signature()
+        self._methods = _methods_of(cls)
+        self._exports: dict[str, str] = {}
+        functools.update_wrapper(self, cls, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse: the call that works is `remote`."""
+        name = self._class.__name__
+        raise TypeError(
+            f"Actors cannot be instantiated directly. Instead of '{name}()', use '{name}.remote()'."
+        )
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        """Refuse to be subclassed: subclass the plain class."""
+        name = self._class.__name__
+        raise ActorClassInheritanceException(
+            "Inheriting from actor classes is not currently supported. You tried to inherit from "
+            f"{name}. Inherit from the plain class instead, and decorate both."
+        )
+
+    def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
+        """Create an actor; does not wait for it.
+
+        Raises
+        ------
+        TypeError
+            When the arguments do not fit the constructor, or cannot be pickled.
+        ValueError
+            When an actor of that name is there already.
+        """
+        return self._create(args, kwargs, self._options)
+
+    def options(self, **options: Any) -> _BoundActorClass:
+        """Return the class with other options for the actors made through the result."""
+        return _BoundActorClass(self, actor_options(options, self._options))
+
+    def _remote(
+        self,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> ActorHandle:
+        changed = actor_options(options, self._options)
+        return self._create(tuple(args or ()), kwargs or {}, changed)
+
+    def _create(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: ActorOptions
+    ) -> ActorHandle:
+        session = _driver.require_session()
+        if self._signature is not None:
+            self._signature.bind(*args, **kwargs)
+        name = self._class.__name__
+        key = f"{name.replace('-', '_')}-{ids.new_actor_id()}"
+        about = pickle.dumps((name, self._methods), protocol=5)
+        naming = {
+            "name": options.name,
+            "namespace": options.namespace or session.setup.namespace,
+            "detached": options.lifetime == "detached",
+            "about": about,
+            "class_name": name,
+        }
+        if options.name is not None:
+            there = session.rpc(
+                "raycompat_reserve_actor", key=key, job=session.setup.job, naming=naming
+            )
+            if there["taken"]:
+                if options.get_if_exists:
+                    return _handle(session, there["key"], there["about"])
+                raise exceptions.ActorAlreadyExistsError(
+                    f"The name {options.name} (namespace={naming['namespace']}) is already taken. "
+                    "Please use a different name or get the existing actor using "
+                    f"ray.get_actor('{options.name}', namespace='{naming['namespace']}')"
+                )
+        spec = CallSpec(
+            key=key,
+            kind="actor",
+            name=f"{name}.__init__",
+            job=session.setup.job,
+            deps=[],
+            payload=b"",
+            request=options.placement_request().units(),
+            keep=options.lifetime_request().units(),
+            strategy=options.scheduling_strategy or "DEFAULT",
+            retries=0,
+            max_calls=0,
+            env_vars=dict((options.runtime_env or {}).get("env_vars", {})),
+            actor=None,
+            naming=naming,
+        )
+        payload = {"function": self._export(session), "is_actor": True}
+        arguments = submit.Arguments(session, args, kwargs)
+        created = submit.call(session, spec, arguments, payload, 1)
+        return ActorHandle(created, name, self._methods)
+
+    def _export(self, session: Session) -> str:
+        function = self._exports.get(session.setup.job)
+        if function is None:
+            function = self._exports[session.setup.job] = uuid.uuid4().hex
+        elif not session.setup.is_driver:
+            return function  # it came from a caller that has exported it
+        submit.export(session, function, self._class, f"actor class {self._class.__name__}")
+        return function
+
+    def __repr__(self) -> str:
+        return f"ActorClass({self._class.__name__})"
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse: there are no lazy graphs of calls."""
+        raise exceptions.UnsupportedRayFeatureError(
+            "ActorClass.bind", "lazy graphs of calls are not built", "call .remote(), or use Dask"
+        )
+
+
+class _BoundActorClass:
+    """An actor class with some options changed; see `ActorClass.options`."""
+
+    def __init__(self, actor_class: ActorClass, options: ActorOptions) -> None:
+        self._bound = actor_class
+        self._options = options
+
+    def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
+        """Create an actor with these options; see `ActorClass.remote`."""
+        return self._bound._create(args, kwargs, self._options)
+
+
+class ActorMethod:
+    """A method of one actor: call it with `remote`."""
+
+    __slots__ = ("_handle", "_method", "_options")
+
+    def __init__(self, handle: ActorHandle, method: _Method, options: MethodOptions) -> None:
+        self._handle = handle
+        self._method = method
+        self._options = options
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse: the call that works is `remote`."""
+        name = self._method.name
+        raise TypeError(
+            f"Actor methods cannot be called directly. Instead of running 'object.{name}()', "
+            f"try 'object.{name}.remote()'."
+        )
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the method; calls of one caller run in their order.
+
+        Raises
+        ------
+        TypeError
+            When the arguments do not fit the method's signature, or cannot be pickled.
+        """
+        return self._submit(args, kwargs, self._options)
+
+    def options(self, **options: Any) -> ActorMethod:
+        """Return the method with other options."""
+        return ActorMethod(self._handle, self._method, method_options(options, self._options))
+
+    def _remote(
+        self,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Any:
+        changed = method_options(options, self._options)
+        return self._submit(tuple(args or ()), kwargs or {}, changed)
+
+    def _submit(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: MethodOptions
+    ) -> Any:
+        handle, about = self._handle, self._method
+        session = handle._actor_ref._session
+        if about.signature is not None:
+            about.signature.bind(*args, **kwargs)
+        num_returns = options.num_returns
+        if num_returns is None:
+            num_returns = "streaming" if about.is_generator else 1
+        name = f"{handle._class_name}.{about.name}"
+        spec = CallSpec(
+            key=ids.call_key(about.name, ids.new_task_id()),
+            kind="method",
+            name=options.name or name,
+            job=session.setup.job,
+            deps=[],
+            payload=b"",
+            request={},
+            keep={},
+            strategy="DEFAULT",
+            retries=0,
+            max_calls=0,
+            env_vars={},
+            actor=handle._actor_ref._key,
+            naming=None,
+        )
+        arguments = submit.Arguments(session, args, kwargs)
+        return submit.call(
+            session, spec, arguments, {"method": about.name}, num_returns, holds=(handle,)
+        )
+
+
+class ActorHandle:
+    """The way to an actor. Its methods are attributes; the actor lives as long as a handle does.
+
+    Handles may be passed to tasks and actors, alone or inside other objects.
+
+    Notes
+    -----
+    Ray source: ``ray.actor.ActorHandle``, 2.60.0. Differs from Ray: a handle from `get_actor` keeps
+    the actor alive as any other does.
+    """
+
+    def __init__(
+        self, actor_ref: ObjectRef[Any], class_name: str, methods: dict[str, _Method]
+    ) -> None:
+        self._actor_ref = actor_ref
+        self._class_name = class_name
+        self._methods = methods
+
+    @property
+    def _actor_id(self) -> str:
+        return self._actor_ref._key.rpartition("-")[2]
+
+    @property
+    def _ray_actor_id(self) -> str:
+        return self._actor_id
+
+    def __getattr__(self, name: str) -> ActorMethod:
+        if name in _BUILT_IN_METHODS:
+            return ActorMethod(self, _Method(name, _anything, True), MethodOptions())
+        methods = self.__dict__.get("_methods", {})
+        if name not in methods:
+            raise AttributeError(
+                f"'{self.__dict__.get('_class_name')}' object has no attribute '{name}'. Its methods "
+                f"are: {', '.join(n for n in methods if not n.startswith('_'))}."
+            )
+        return ActorMethod(self, methods[name], methods[name].options)
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._methods)
+
+    def __repr__(self) -> str:
+        return f"Actor({self._class_name}, {self._actor_id})"
+
+    def __hash__(self) -> int:
+        return hash(self._actor_id)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ActorHandle) and other._actor_id == self._actor_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ActorHandle, (self._actor_ref, self._class_name, self._methods)
+
+
+def _anything(*args: Any, **kwargs: Any) -> None:
+    """Give the built-in methods a signature that takes anything."""
+
+
+class ActorClassInheritanceException(TypeError):
+    """Refuse to inherit from an actor class."""
+
+
+def _handle(session: Session, key: str, about: bytes) -> ActorHandle:
+    (ref,) = session.hold([key])
+    return ActorHandle(ref, *pickle.loads(about))
+
+
+def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
+    """Return a handle of the actor of that name.
+
+    Parameters
+    ----------
+    name : str
+        The name that its creator gave in ``.options(name=...)``.
+    namespace : str, optional
+        By default this driver's own.
+
+    Raises
+    ------
+    ValueError
+        When there is no such actor, or the name is empty.
+    TypeError
+        When the name is no string.
+
+    Notes
+    -----
+    Ray source: ``ray.get_actor``, 2.60.0. Differs from Ray: the handle keeps the actor alive.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"The name of an actor is a string, not {name!r}.")
+    if not name:
+        raise ValueError("Please supply a non-empty value to get_actor")
+    session = _driver.require_session()
+    space = namespace if namespace is not None else session.setup.namespace
+    found = session.rpc("raycompat_find_actor", name=name, namespace=space)
+    if found is None:
+        raise ValueError(
+            f"Failed to look up actor with name '{name}'. This could because 1. You are trying to "
+            f"look up a named actor you didn't create. 2. The named actor died. 3. You did not use "
+            f"a namespace matching the namespace of the actor."
+        )
+    return _handle(session, found["key"], found["about"])
+
+
+def exit_actor() -> None:
+    """Leave the actor in whose method this is called: the call ends, then the actor's process does.
+
+    Raises
+    ------
+    TypeError
+        When called outside of an actor.
+
+    Notes
+    -----
+    Ray source: ``ray.actor.exit_actor``, 2.60.0. No known difference.
+    """
+    from raycompat._executor import context
+    from raycompat._executor.run_actor import ActorExit
+
+    call, executor = context.current(), context.executor()
+    if executor is None or call is None or call.actor is None:
+        raise TypeError("exit_actor called on a non-actor worker.")
+    executor.leave_actor("The actor exited: it called `exit_actor`.")
+    raise ActorExit(0)
+
+
+def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
+    """End an actor at once: its process is killed, what waits for it fails with `ActorDiedError`.
+
+    Parameters
+    ----------
+    actor : ActorHandle
+    no_restart : bool, default True
+        Without restarts (which are yet to come) both values mean the same.
+
+    Raises
+    ------
+    ValueError
+        When `actor` is no actor handle.
+
+    Notes
+    -----
+    Ray source: ``ray.kill``, 2.60.0.
+    """
+    if not isinstance(actor, ActorHandle):
+        raise ValueError(
+            f"ray.kill() only supported for actors. Got: {type(actor)}. Cancel a task with "
+            "ray.cancel(ref)."
+        )
+    session = actor._actor_ref._session
+    session.send("raycompat-kill-actor", key=actor._actor_ref._key, no_restart=no_restart)

@@ -1,0 +1,956 @@
+"""The errors that Ray programs catch, and how they travel.
+
+1. User code raises in an executor; `RayTaskError.from_exception` keeps the error
+   as ``cause`` and its traceback, without the framework's own frames, as text.
+2. `dumps_error` turns it into bytes. A cause that cannot be pickled is replaced.
+3. The caller's `loads_error` returns what ``get`` raises: one object that is both
+   a `RayTaskError` and an instance of the user's class.
+
+Names, bases and parameters are those of ``ray.exceptions``, 2.60.0. Differs from
+Ray: texts carry no colour codes, and an error that cannot be unpickled is both a
+`RayTaskError` and an `UnserializableException` (in Ray only the latter).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import threading
+import traceback
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypedDict, Unpack, cast
+
+import cloudpickle  # type: ignore[import-untyped, unused-ignore]
+
+__all__ = [
+    "RAY_EXCEPTION_TYPES",
+    "ActorAlreadyExistsError",
+    "ActorDiedError",
+    "ActorHandleNotFoundError",
+    "ActorPlacementGroupRemoved",
+    "ActorUnavailableError",
+    "ActorUnschedulableError",
+    "AsyncioActorExit",
+    "AuthenticationError",
+    "CrossLanguageError",
+    "GetTimeoutError",
+    "LocalRayletDiedError",
+    "NodeDiedError",
+    "ObjectFetchTimedOutError",
+    "ObjectFreedError",
+    "ObjectLostError",
+    "ObjectReconstructionFailedError",
+    "ObjectRefStreamEndOfStreamError",
+    "ObjectStoreFullError",
+    "OufOfBandObjectRefSerializationException",
+    "OutOfDiskError",
+    "OutOfMemoryError",
+    "OwnerDiedError",
+    "PendingCallsLimitExceeded",
+    "PlasmaObjectNotAvailable",
+    "RayActorError",
+    "RayCgraphCapacityExceeded",
+    "RayChannelError",
+    "RayChannelTimeoutError",
+    "RayDirectTransportError",
+    "RayError",
+    "RaySystemError",
+    "RayTaskError",
+    "ReferenceCountingAssertionError",
+    "RpcError",
+    "RuntimeEnvSetupError",
+    "StreamingGeneratorReplayInconsistentError",
+    "TaskCancelledError",
+    "TaskPlacementGroupRemoved",
+    "TaskUnschedulableError",
+    "UnserializableException",
+    "UnsupportedRayFeatureError",
+    "UserCodeException",
+    "WorkerCrashedError",
+]
+
+#: Programs and log filters know Ray's name of this logger, so it is kept.
+logger = logging.getLogger("ray.exceptions")
+
+
+class RayError(Exception):
+    """Stand for every error that the framework itself raises."""
+
+    #: Template of `str`, in which {0} is the error; when empty, `str` shows the arguments.
+    _error_text: ClassVar[str] = ""
+
+    def __str__(self) -> str:
+        return self._error_text.format(self) if self._error_text else super().__str__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Rebuild from state, not by calling the class again: constructors here and in
+        # users' subclasses take other arguments than those that end up in `args`.
+        return _new_error, (type(self), *self.args), self.__dict__ or None
+
+    def to_bytes(self) -> bytes:
+        """Pickle this error, with its text in case it cannot be unpickled."""
+        text = "".join(traceback.format_exception(self))
+        try:
+            blob = cloudpickle.dumps(self)
+        except Exception as error:
+            reason = f"{_class_name(self)} isn't serializable: {error}"
+            blob = pickle.dumps(UnserializableException(f"{reason}.\n{text}"))
+        return pickle.dumps((blob, text))
+
+    @staticmethod
+    def from_bytes(b: bytes) -> RayError:
+        """Read what `to_bytes` wrote; what cannot be read is an `UnserializableException`."""
+        blob, text = pickle.loads(b)
+        try:
+            return cast("RayError", pickle.loads(blob))
+        except Exception as error:
+            return UnserializableException(f"{text}\nUnpickling failed: {error!r}")
+
+
+class UnsupportedRayFeatureError(RayError, NotImplementedError):
+    """Refuse a part of the Ray API that raycompat does not implement.
+
+    Parameters
+    ----------
+    feature : str
+        The name or option, as the user wrote it.
+    reason, alternative : str, optional
+        Why it is not supported, and what to do instead: one sentence each.
+    """
+
+    def __init__(self, feature: str, reason: str = "", alternative: str = "") -> None:
+        self.feature = feature
+        self.reason = reason
+        self.alternative = alternative
+
+    def __str__(self) -> str:
+        sentences = [f"{self.feature} is not supported by raycompat"]
+        sentences += [part.strip().rstrip(".") for part in (self.reason, self.alternative) if part]
+        return ". ".join(sentences) + "."
+
+
+class _Place(TypedDict, total=False):
+    """Say in which process a task ran; see `RayTaskError`."""
+
+    proctitle: str | None
+    pid: int | None
+    ip: str | None
+    actor_repr: str | None
+    actor_id: str | None
+
+
+class RayTaskError(RayError):
+    """Carry an exception of user code from an executor to the caller.
+
+    Build it with `from_exception` or `from_dependency`; what ``get`` raises is
+    `as_instanceof_cause`, an instance of the user's class as well.
+
+    Parameters
+    ----------
+    function_name : str
+        The function, or ``Class.method``.
+    traceback_str : str
+        The remote traceback, as text.
+    cause : BaseException
+        The user's exception.
+    proctitle : str, optional
+        Title of the process, by default ``ray::<function_name>``.
+    pid : int, optional
+        Id of the process, by default this one.
+    ip : str, optional
+        Address of the node.
+    actor_repr : str, optional
+        The ``repr`` of the actor, if it was an actor's method.
+    actor_id : str, optional
+        The actor's id, in hex.
+    """
+
+    def __init__(
+        self,
+        function_name: str,
+        traceback_str: str,
+        cause: BaseException,
+        proctitle: str | None = None,
+        pid: int | None = None,
+        ip: str | None = None,
+        actor_repr: str | None = None,
+        actor_id: str | None = None,
+    ) -> None:
+        self.function_name = function_name
+        self.traceback_str = traceback_str
+        self.cause = cause
+        self.proctitle = proctitle or f"ray::{function_name}"
+        self.pid = pid or os.getpid()
+        self.ip = ip or "127.0.0.1"
+        self.actor_repr = actor_repr
+        self._actor_id = actor_id
+        self.args = (function_name, traceback_str, cause, self.proctitle, self.pid, self.ip)
+
+    @classmethod
+    def from_exception(
+        cls,
+        exc: BaseException,
+        function_name: str,
+        *,
+        hide_frame: Callable[[str], bool] | None = None,
+        **place: Unpack[_Place],
+    ) -> RayTaskError:
+        """Describe an exception that user code has just raised.
+
+        Parameters
+        ----------
+        exc : BaseException
+            The exception, its traceback and chain still attached. If it is a
+            `RayTaskError` (a nested task's), its cause becomes this one's cause.
+        function_name : str
+            The function, or ``Class.method``.
+        hide_frame : callable, optional
+            Tells from a file name whether to leave a frame out; by default the
+            frames of raycompat itself.
+        **place
+            The parameters of the class from ``proctitle`` on.
+
+        Returns
+        -------
+        RayTaskError
+            Never a dual instance; send it with `dumps_error`.
+        """
+        text = _format_remote_traceback(exc, hide_frame or _is_framework_file)
+        return cls(function_name, text, _user_cause(exc), **place)
+
+    @classmethod
+    def from_dependency(
+        cls, error: BaseException, function_name: str, **place: Unpack[_Place]
+    ) -> RayTaskError:
+        """Describe a call that never ran because one of its arguments failed.
+
+        Parameters
+        ----------
+        error : BaseException
+            What ``get`` of the argument raises.
+        function_name, **place
+            As for `from_exception`; they describe the call that did not run.
+
+        Returns
+        -------
+        RayTaskError
+            With the cause of ``error``, or ``error`` itself, as its cause.
+        """
+        text = (
+            f"{_TRACEBACK_LINE}\n"
+            "  At least one of the input arguments for this task could not be computed:\n"
+            f"{_class_name(error)}: {error}"
+        )
+        return cls(function_name, text, _user_cause(error), **place)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The cause travels as bytes of its own, so that a class which cannot be pickled
+        # here, or unpickled there, spoils the cause only and never the whole error.
+        state = dict(self.__dict__)
+        cause = _dump_cause(state.pop("cause"), self.traceback_str)
+        return _restore_task_error, (type(self), state, cause)
+
+    def make_dual_exception_instance(self) -> RayTaskError:
+        """Make an instance of both `RayTaskError` and the class of the cause.
+
+        Returns
+        -------
+        RayTaskError
+            Its class is named ``RayTaskError(<class of the cause>)``; the attributes
+            of the cause are its own.
+
+        Raises
+        ------
+        TypeError
+            If the class of the cause cannot be subclassed.
+        """
+        dual_class = _dual_class(type(self.cause))
+        native: Any = dual_class
+        while native.__flags__ & _HEAP_TYPE:  # the nearest base written in C
+            native = native.__base__
+        # The user's own __new__ and __init__ want arguments that nobody knows here.
+        if isinstance(self.cause, BaseExceptionGroup):
+            dual = native.__new__(dual_class, self.cause.message, self.cause.exceptions)
+        else:
+            dual = native.__new__(dual_class, self.cause)
+        state = object.__getattribute__(dual, "__dict__")
+        state.update(getattr(self.cause, "__dict__", {}))
+        state["_ray_task_error"] = self
+        return cast("RayTaskError", dual)
+
+    def as_instanceof_cause(self) -> RayTaskError:
+        """Return the error to raise: the dual instance wherever one can be made.
+
+        Returns
+        -------
+        RayTaskError
+            This object itself if the cause is a plain `RayError` or `Exception`, or
+            if its class cannot be combined with this one (a warning is logged).
+        """
+        if type(self.cause) in type(self).__mro__:
+            return self
+        try:
+            return self.make_dual_exception_instance()
+        except TypeError as error:
+            logger.warning(
+                "User exception type %s in RayTaskError can't be subclassed! "
+                "This exception is raised as RayTaskError only. You can use "
+                "`ray_task_error.cause` to access the user exception. Reason: %s",
+                type(self.cause),
+                error,
+            )
+        except Exception as error:
+            logger.warning(
+                "No class that is both RayTaskError and %s could be made, so the error is "
+                "raised as RayTaskError only; see its `cause`. Reason: %r",
+                type(self.cause),
+                error,
+            )
+        return self
+
+    def __str__(self) -> str:
+        header = f"{self.proctitle}() (pid={self.pid}, ip={self.ip}"
+        if self.actor_repr:
+            header += f", actor_id={self._actor_id}, repr={self.actor_repr}"
+        header += ")"
+        lines = self.traceback_str.strip("\n").split("\n")
+        if _TRACEBACK_LINE not in lines:
+            lines.insert(0, _TRACEBACK_LINE)  # a group, or every frame was left out
+        lines = [header if line == _TRACEBACK_LINE else line for line in lines]
+        return "\n".join(lines)
+
+
+#: Line that a remote traceback starts with; `str` puts the header there.
+_TRACEBACK_LINE = "Traceback (most recent call last):"
+#: Py_TPFLAGS_HEAPTYPE: set on classes made in Python, not on the interpreter's own.
+_HEAP_TYPE = 1 << 9
+
+
+class _DualBody:
+    """Hold the members that every dual class gets as its own.
+
+    They are copied, not inherited, so that the bases are exactly `RayTaskError` and
+    the user's class, as in Ray.
+    """
+
+    _ray_task_error: RayTaskError
+
+    @property
+    def cause(self) -> BaseException:
+        return self._ray_task_error.cause
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        state: dict[str, Any] = object.__getattribute__(self, "__dict__")
+        return cast("tuple[Any, ...]", state.get("_dual_args", (self.cause,)))
+
+    @args.setter
+    def args(self, value: tuple[Any, ...]) -> None:
+        object.__getattribute__(self, "__dict__")["_dual_args"] = tuple(value)
+
+    def __getattr__(self, name: str) -> Any:
+        # The user's attribute comes first, also where RayTaskError has one of that name.
+        task_error: RayTaskError = object.__getattribute__(self, "_ray_task_error")
+        try:
+            return getattr(task_error.cause, name)
+        except AttributeError:
+            if name in task_error.__dict__:
+                return task_error.__dict__[name]
+            raise
+
+    def __str__(self) -> str:
+        return str(self._ray_task_error)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        own: dict[str, Any] = object.__getattribute__(self, "__dict__")
+        theirs = getattr(self.cause, "__dict__", {})
+        state = {k: v for k, v in own.items() if k not in theirs or theirs[k] is not v}
+        return _restore_dual, (state.pop("_ray_task_error"), state)
+
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
+        return _DualBody.__reduce__(self)
+
+    def make_dual_exception_instance(self) -> RayTaskError:
+        return self._ray_task_error.make_dual_exception_instance()
+
+    def as_instanceof_cause(self) -> RayTaskError:
+        return cast("RayTaskError", self)
+
+
+_DUAL_MEMBERS = {
+    name: member
+    for name, member in vars(_DualBody).items()
+    if isinstance(member, (types.FunctionType, property))
+}
+# Weak on both sides: a class that was pickled by value must be collectable again.
+_dual_classes: weakref.WeakKeyDictionary[type, weakref.ref[type[Any]]] = weakref.WeakKeyDictionary()
+_dual_classes_lock = threading.RLock()  # making a class runs code of the user
+
+
+def _dual_class(cause_class: type) -> type[Any]:
+    """Return the one class that is both RayTaskError and ``cause_class``."""
+    with _dual_classes_lock:
+        reference = _dual_classes.get(cause_class)
+        found = reference() if reference else None
+        if found is None:
+            name = f"RayTaskError({cause_class.__name__})"
+            members = {
+                **_forwards(cause_class),
+                **_DUAL_MEMBERS,
+                "__module__": __name__,
+                "__qualname__": name,
+                "__doc__": cause_class.__doc__,
+            }
+            found = types.new_class(
+                name, (RayTaskError, cause_class), {}, lambda ns: ns.update(members)
+            )
+            _dual_classes[cause_class] = weakref.ref(found)
+        return found
+
+
+def _forwards(cause_class: type) -> dict[str, property]:
+    """Make properties for what the cause keeps outside its ``__dict__``.
+
+    These are slots and the fields of built-in errors (``errno``, ``encoding`` ...),
+    which on the dual instance itself would be empty.
+    """
+    kinds = (types.MemberDescriptorType, types.GetSetDescriptorType)
+    return {
+        name: _forward(name)
+        for klass in cause_class.__mro__
+        if klass not in RayTaskError.__mro__
+        for name, member in vars(klass).items()
+        if isinstance(member, kinds) and not name.startswith("__")
+    }
+
+
+def _forward(name: str) -> property:
+    def get(self: RayTaskError) -> Any:
+        return getattr(self.cause, name)
+
+    def set_(self: RayTaskError, value: Any) -> None:
+        setattr(self.cause, name, value)
+
+    return property(get, set_)
+
+
+def _restore_dual(task_error: RayTaskError, state: dict[str, Any]) -> RayTaskError:
+    dual = task_error.as_instanceof_cause()
+    object.__getattribute__(dual, "__dict__").update(state)
+    return dual
+
+
+def _dump_cause(cause: BaseException, text: str) -> bytes:
+    try:
+        return cast("bytes", cloudpickle.dumps(cause))
+    except Exception as error:
+        name = _class_name(cause)
+        logger.warning(
+            "The original cause of the RayTaskError (%s) isn't serializable: %s", name, error
+        )
+        message = (
+            f"Exception {name} isn't serializable: {error}.\nOriginal exception details:\n{text}"
+        )
+        return pickle.dumps(RayError(message))
+
+
+def _restore_task_error(
+    cls: type[RayTaskError], state: dict[str, Any], cause_pickle: bytes
+) -> RayTaskError:
+    try:
+        cause = pickle.loads(cause_pickle)
+    except Exception as error:
+        text = state["traceback_str"].strip("\n")
+        cause = UnserializableException(f"{text}\nThis exception isn't serializable: {error!r}")
+        state = {**state, "traceback_str": str(cause)}
+    task_error = cls.__new__(cls)
+    task_error.__dict__.update(state, cause=cause)
+    names = ("function_name", "traceback_str", "cause", "proctitle", "pid", "ip")
+    task_error.args = tuple(task_error.__dict__.get(name) for name in names)
+    return task_error
+
+
+def _new_error(cls: type[RayError], *args: object) -> RayError:
+    return cls.__new__(cls, *args)
+
+
+def dumps_error(error: RayError) -> bytes:
+    """Turn an error into bytes, whatever its cause is made of."""
+    return error.to_bytes()
+
+
+def loads_error(data: bytes) -> RayError:
+    """Return what ``get`` is to raise: a fresh object at each call, dual where possible."""
+    error = RayError.from_bytes(data)
+    return error.as_instanceof_cause() if isinstance(error, RayTaskError) else error
+
+
+_PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__)) + os.sep
+#: Machinery that is hidden only where one of our own frames has called it.
+_PLUMBING = tuple(
+    os.sep + part.replace("/", os.sep)
+    for part in ("concurrent/futures/", "asyncio/", "distributed/", "threading.py", "contextlib.py")
+)
+
+
+def _is_framework_file(filename: str) -> bool:
+    """Tell our own machinery from user code and from our libraries (tune, rllib ...)."""
+    if not filename.startswith(_PACKAGE_DIR):
+        return False
+    first, *rest = filename[len(_PACKAGE_DIR) :].split(os.sep)
+    return not rest or first.startswith("_")
+
+
+def _format_remote_traceback(exc: BaseException, hide_frame: Callable[[str], bool]) -> str:
+    report = traceback.TracebackException.from_exception(exc, compact=True)
+    for part in _parts(report):
+        kept = []
+        hidden = False
+        for frame in part.stack or ():
+            plumbing = any(name in frame.filename for name in _PLUMBING)
+            hidden = hide_frame(frame.filename) or (hidden and plumbing)
+            if not hidden:
+                kept.append(frame)
+        part.stack = traceback.StackSummary.from_list(kept)
+    return "".join(report.format())
+
+
+def _parts(
+    report: traceback.TracebackException,
+) -> Iterator[traceback.TracebackException]:
+    """Walk the exception, what caused it, its context and the members of groups."""
+    stack = [report]
+    while stack:
+        part = stack.pop()
+        yield part
+        following = [part.__cause__, part.__context__, *(getattr(part, "exceptions", None) or ())]
+        stack += [each for each in following if each is not None]
+
+
+def _user_cause(error: BaseException) -> BaseException:
+    """Return the innermost cause: Ray never nests one RayTaskError in another."""
+    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
+        error = error.cause
+    return error
+
+
+def _class_name(error: BaseException) -> str:
+    return f"{type(error).__module__}.{type(error).__qualname__}"
+
+
+class UserCodeException(RayError):
+    """Wrap an exception of user code that a library ran; retries look at its cause."""
+
+
+class UnserializableException(RayError):
+    """Stand in for an exception that could not be unpickled, with its text."""
+
+    _error_text = (
+        "Failed to deserialize exception. Give its class a __reduce__ that returns the "
+        "arguments of its constructor.\nOriginal exception:\n{0._original_stack_trace}"
+    )
+
+    def __init__(self, original_stack_trace: str) -> None:
+        self._original_stack_trace = original_stack_trace
+
+
+class CrossLanguageError(RayError):
+    """Report an error of another language's worker; raycompat itself has none."""
+
+    def __init__(self, ray_exception: Any) -> None:
+        language = getattr(ray_exception, "language", "another language")
+        text = getattr(ray_exception, "formatted_exception_string", ray_exception)
+        super().__init__(f"An exception raised from {language}:\n{text}")
+
+
+class TaskCancelledError(RayError):
+    """Report that the task was cancelled, before or while it ran."""
+
+    def __init__(self, task_id: object = None, error_message: str | None = None) -> None:
+        self.task_id = task_id
+        self.error_message = error_message
+
+    def __str__(self) -> str:
+        message = f"Task: {self.task_id} was cancelled. " if self.task_id else ""
+        return message + (self.error_message or "")
+
+
+class LocalRayletDiedError(RayError):
+    """Report that the node on which the task ran has died."""
+
+    _error_text = "The task's local raylet died: the Dask worker of its node has stopped."
+
+
+class WorkerCrashedError(RayError):
+    """Report that the process died while it ran the task."""
+
+    def __str__(self) -> str:
+        first = "The worker died unexpectedly while executing this task."
+        return " ".join([first, *map(str, self.args)])
+
+
+class NodeDiedError(RayError):
+    """Report that a node is dead or cannot be reached."""
+
+    _error_text = "{0.message}"
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+
+class RayActorError(RayError):
+    """Report that an actor failed before it finished the call.
+
+    Parameters
+    ----------
+    actor_id : str, optional
+        In hex.
+    error_msg : str, optional
+        The whole text of the error.
+    actor_init_failed : bool, default False
+        Whether the constructor raised.
+    preempted : bool, default False
+        Whether the actor's node was taken away.
+    """
+
+    BASE_ERROR_MSG: ClassVar[str] = "The actor experienced an error before finishing this task."
+    _error_text = "{0.error_msg}"
+
+    def __init__(
+        self,
+        actor_id: str | None = None,
+        error_msg: str = BASE_ERROR_MSG,
+        actor_init_failed: bool = False,
+        preempted: bool = False,
+    ) -> None:
+        self.actor_id = actor_id
+        self.error_msg = error_msg
+        self._actor_init_failed = actor_init_failed
+        self._preempted = preempted
+
+    @property
+    def actor_init_failed(self) -> bool:
+        """Whether the actor's constructor raised."""
+        return self._actor_init_failed
+
+    @property
+    def preempted(self) -> bool:
+        """Whether the actor died because its node was taken away."""
+        return self._preempted
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorDiedErrorContext:
+    """Say how an actor's process ended, for `ActorDiedError`."""
+
+    error_message: str = ""
+    class_name: str = ""
+    actor_id: str | None = None
+    pid: int = 0
+    name: str = ""
+    ray_namespace: str = ""
+    node_ip_address: str = ""
+    never_started: bool = False
+    preempted: bool = False
+
+    def __str__(self) -> str:
+        names = ("class_name", "actor_id", "pid", "name", "ray_namespace", "node_ip_address")
+        labels = {"ray_namespace": "namespace", "node_ip_address": "ip"}
+        values = {labels.get(name, name): getattr(self, name) for name in names}
+        lines = [f"\t{label}: {value}" for label, value in values.items() if value]
+        lines += [self.error_message] if self.error_message else []
+        if self.never_started:
+            lines.append("The actor never ran - it was cancelled before it started running.")
+        return "\n".join(lines)
+
+
+class ActorDiedError(RayActorError):
+    """Report that the actor is dead and will not come back.
+
+    Parameters
+    ----------
+    cause : RayTaskError or ActorDiedErrorContext, optional
+        The error of its constructor, or how its process ended.
+    """
+
+    BASE_ERROR_MSG: ClassVar[str] = "The actor died unexpectedly before finishing this task."
+
+    def __init__(self, cause: RayTaskError | ActorDiedErrorContext | None = None) -> None:
+        if isinstance(cause, RayTaskError):
+            text = f"The actor died because of an error raised in its creation task, {cause}"
+            super().__init__(cause._actor_id, text, actor_init_failed=True)
+        elif cause is None:
+            super().__init__(None, self.BASE_ERROR_MSG)
+        else:
+            text = f"{self.BASE_ERROR_MSG}\n{cause}"
+            super().__init__(cause.actor_id, text, preempted=cause.preempted)
+
+    @staticmethod
+    def from_task_error(task_error: RayTaskError) -> ActorDiedError:
+        """Make the error of an actor whose constructor raised."""
+        return ActorDiedError(task_error)
+
+
+class ActorUnavailableError(RayActorError):
+    """Report that the actor cannot be reached now, and may be later."""
+
+    def __init__(self, error_message: str, actor_id: bytes | str | None) -> None:
+        actor_hex = actor_id.hex() if isinstance(actor_id, bytes) else actor_id
+        text = f"The actor {actor_hex} is unavailable: {error_message}."
+        super().__init__(
+            actor_hex, f"{text} The task may or may not have been executed on the actor."
+        )
+
+
+class AsyncioActorExit(RayError):
+    """Leave an asyncio actor: ``exit_actor()`` raises it."""
+
+
+class PendingCallsLimitExceeded(RayError):
+    """Refuse a call to an actor that has ``max_pending_calls`` calls waiting."""
+
+
+class ActorAlreadyExistsError(ValueError, RayError):
+    """Refuse a second actor of the same name in a namespace."""
+
+    _error_text = "{0.error_message}"
+
+    def __init__(self, error_message: str) -> None:
+        super().__init__(error_message)
+        self.error_message = error_message
+
+
+class ActorHandleNotFoundError(ValueError, RayError):
+    """Refuse a handle that belongs to an earlier session."""
+
+    _error_text = "{0.error_message}"
+
+    def __init__(self, error_message: str) -> None:
+        super().__init__(error_message)
+        self.error_message = error_message
+
+
+class GetTimeoutError(RayError, TimeoutError):
+    """Report that ``get`` waited its whole ``timeout``."""
+
+
+class PlasmaObjectNotAvailable(RayError):
+    """Report that an object was not there in time."""
+
+
+class ObjectStoreFullError(RayError):
+    """Report that a node has no room for an object."""
+
+    def __str__(self) -> str:
+        return (
+            f"{super().__str__()}\nThe local object store is full of objects that are still in "
+            "use. Drop references, or give init a larger object_store_memory (bytes)."
+        )
+
+
+class OutOfDiskError(RayError):
+    """Report that neither memory nor the node's disk has room for an object."""
+
+    def __str__(self) -> str:
+        return (
+            f"{super().__str__()}\nThe object cannot be created: the object store is full and "
+            "so is the disk it spills to. Free space in init's _temp_dir, or choose another."
+        )
+
+
+class OutOfMemoryError(RayError):
+    """Report that a task was stopped because its node ran out of memory."""
+
+    _error_text = "{0.message}"
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+
+class ObjectLostError(RayError):
+    """Report that every copy of an object is gone.
+
+    Parameters
+    ----------
+    object_ref_hex : str
+        Id of the object.
+    owner_address : object
+        Address of the process that made it, or None.
+    call_site : str
+        Where in the program it was made, or empty.
+    """
+
+    _error_text = "All copies of {0.object_ref_hex} have been lost due to node failure."
+
+    def __init__(self, object_ref_hex: str, owner_address: object, call_site: str) -> None:
+        self.object_ref_hex = object_ref_hex
+        self.owner_address = owner_address
+        self.call_site = call_site
+
+    def __str__(self) -> str:
+        origin = f" The ObjectRef was created at: {self.call_site}" if self.call_site else ""
+        first = f"Failed to retrieve object {self.object_ref_hex}.{origin}"
+        return f"{first}\n\n{self._error_text.format(self)}"
+
+
+class ObjectFetchTimedOutError(ObjectLostError):
+    """Report that no node that holds the object answered in time."""
+
+    _error_text = "Fetch for object {0.object_ref_hex} timed out because no locations were found."
+
+
+class ReferenceCountingAssertionError(ObjectLostError, AssertionError):
+    """Report that an object was deleted while someone still referred to it."""
+
+    _error_text = "It was deleted although it is referred to. That is a bug: please report it."
+
+
+class ObjectFreedError(ObjectLostError):
+    """Report that the program freed the object by hand."""
+
+    _error_text = "It was manually freed. Free only objects that nobody needs any more."
+
+
+class OwnerDiedError(ObjectLostError):
+    """Report that the process which made the object, its owner, is gone."""
+
+    _error_text = "The object's owner has exited: the process that first made it."
+
+
+class ObjectReconstructionFailedError(ObjectLostError):
+    """Report that a lost object could not be computed again; a reason has a name and a text."""
+
+    _error_text = "[{0.reason}] {0.reason_message}"
+    REASON_MESSAGES: ClassVar[dict[str, str]] = {
+        "OBJECT_UNRECONSTRUCTABLE_MAX_ATTEMPTS_EXCEEDED": (
+            "Its task has used all its retries. Use @ray.remote(max_retries=n) with a larger n."
+        ),
+        "OBJECT_UNRECONSTRUCTABLE_PUT": (
+            "It was made by ray.put(), so no task can make it again. Return it from a task."
+        ),
+        "OBJECT_UNRECONSTRUCTABLE_RETRIES_DISABLED": "Its task has max_retries=0.",
+        "OBJECT_UNRECONSTRUCTABLE_TASK_CANCELLED": "Its task was cancelled.",
+    }
+
+    def __init__(
+        self,
+        object_ref_hex: str,
+        reason: str | None = None,
+        reason_message: str | None = None,
+        owner_address: object = None,
+        call_site: str = "",
+    ) -> None:
+        super().__init__(object_ref_hex, owner_address, call_site)
+        known = self.REASON_MESSAGES.get(reason or "", "The reason is not known.")
+        self.reason = reason
+        self.reason_message = reason_message or known
+
+
+class ObjectRefStreamEndOfStreamError(RayError):
+    """End the stream of references of a generator task."""
+
+
+class OufOfBandObjectRefSerializationException(RayError):
+    """Refuse to pickle an ObjectRef outside of an argument, a result or a put."""
+
+
+class RuntimeEnvSetupError(RayError):
+    """Report that a ``runtime_env`` could not be prepared."""
+
+    def __init__(self, error_message: str | None = None) -> None:
+        self.error_message = error_message
+
+    def __str__(self) -> str:
+        return f"Failed to set up runtime environment.\n{self.error_message or ''}".rstrip()
+
+
+class TaskPlacementGroupRemoved(RayError):
+    """Report that the task's placement group was removed."""
+
+    _error_text = "The placement group corresponding to this task has been removed."
+
+
+class ActorPlacementGroupRemoved(RayError):
+    """Report that the actor's placement group was removed."""
+
+    _error_text = "The placement group corresponding to this Actor has been removed."
+
+
+class TaskUnschedulableError(RayError):
+    """Report that a task can never be placed, for example on a node that is dead."""
+
+    _error_text = "The task is not schedulable: {0.error_message}"
+
+    def __init__(self, error_message: str) -> None:
+        self.error_message = error_message
+
+
+class ActorUnschedulableError(RayError):
+    """Report that an actor can never be placed, for example on a node that is dead."""
+
+    _error_text = "The actor is not schedulable: {0.error_message}"
+
+    def __init__(self, error_message: str) -> None:
+        self.error_message = error_message
+
+
+class RaySystemError(RayError):
+    """Report a failure of the framework itself."""
+
+    def __init__(self, client_exc: object, traceback_str: str | None = None) -> None:
+        self.client_exc = client_exc
+        self.traceback_str = traceback_str
+
+    def __str__(self) -> str:
+        trace = f"\ntraceback: {self.traceback_str}" if self.traceback_str else ""
+        return f"System error: {self.client_exc}{trace}"
+
+
+class StreamingGeneratorReplayInconsistentError(RaySystemError):
+    """Report that a generator task yielded another number of objects when run again."""
+
+
+class RayChannelError(RaySystemError):
+    """Report a failure of a compiled graph's channel."""
+
+
+class RayChannelTimeoutError(RayChannelError, TimeoutError):
+    """Report that a compiled graph's channel did not answer in time."""
+
+
+class RayCgraphCapacityExceeded(RaySystemError):
+    """Report that a compiled graph's buffer is full."""
+
+
+class RayDirectTransportError(RaySystemError):
+    """Report a failure of a direct transfer between accelerators."""
+
+
+class RpcError(RayError):
+    """Report a failure of a connection between processes."""
+
+    _error_text = "{0.message}"
+
+    def __init__(self, message: str, rpc_code: int | None = None) -> None:
+        self.message = message
+        self.rpc_code = rpc_code
+
+
+class AuthenticationError(RayError):
+    """Report that the cluster's shared secret is missing or wrong."""
+
+    _error_text = "{0.message}. Every node and driver of a cluster needs the same secret."
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        self.__suppress_context__ = True
+
+
+#: Every class of this module, as in Ray (whose list lacks some).
+RAY_EXCEPTION_TYPES: list[type[RayError]] = [
+    each for each in vars().values() if isinstance(each, type) and issubclass(each, RayError)
+]

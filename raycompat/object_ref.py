@@ -1,0 +1,183 @@
+"""References to objects: `ObjectRef`, and `ObjectRefGenerator` for what a generator function yields."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Generator, Iterator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from raycompat._caller import session as _sessions
+from raycompat._protocol import ids
+from raycompat._protocol.serialization import report_ref
+
+if TYPE_CHECKING:
+    from raycompat._caller.generator import Stream
+    from raycompat._caller.session import Session
+
+T = TypeVar("T")
+
+
+class ObjectRef(Generic[T]):
+    """Stand for a value that is being made, or lies somewhere in the cluster.
+
+    `remote` calls and `put` return references; `get` gives the value. A reference may be passed on
+    in any way: as an argument, inside any object, in a closure, in a result. The value lives as long
+    as any reference to it does, anywhere.
+
+    Notes
+    -----
+    Ray source: ``ray.ObjectRef``, 2.60.0 (``ray.ObjectID`` before 0.8.7). Differs from Ray: none
+    known.
+    """
+
+    __slots__ = ("__weakref__", "_key", "_session")
+
+    _key: str
+    _session: Session
+
+    def __init__(self, id: bytes) -> None:
+        raise TypeError(
+            f"ObjectRef cannot be made from {id!r}: references come from .remote() and "
+            "raycompat.put(). To hand one to another process, pass or pickle the reference itself."
+        )
+
+    @classmethod
+    def _from_key(cls, key: str, session: Session) -> ObjectRef[Any]:
+        """Make one more reference to an object that has an entry in the session's table."""
+        self = object.__new__(cls)
+        self._key = key
+        self._session = session
+        session.table.count_up(key)
+        return self
+
+    def __del__(self) -> None:
+        session = getattr(self, "_session", None)
+        if session is not None:
+            session.table.dropped.append(self._key)
+            session.wake()
+
+    def hex(self) -> str:
+        """Return the object's id: 56 hexadecimal digits."""
+        return ids.object_hex(self._key)
+
+    def binary(self) -> bytes:
+        """Return the object's id: 28 bytes."""
+        return bytes.fromhex(self.hex())
+
+    def task_id(self) -> str:
+        """Return the id of the task that makes the object: 48 hexadecimal digits."""
+        return ids.task_hex(self._key)
+
+    @staticmethod
+    def size() -> int:
+        """Return how many bytes an id has."""
+        return ids.OBJECT_ID_BYTES
+
+    def is_nil(self) -> bool:
+        """Return False: raycompat makes no references to nothing."""
+        return False
+
+    def __repr__(self) -> str:
+        return f"ObjectRef({self.hex()})"
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectRef) and other._key == self._key
+
+    def future(self) -> Future[T]:
+        """Return a `concurrent.futures.Future` of the value.
+
+        Cancelling it does not cancel the task.
+        """
+        from raycompat._caller import resolve
+
+        return resolve.as_future(self)
+
+    def as_future(self) -> asyncio.Future[T]:
+        """Return an `asyncio.Future` of the value, for the running event loop."""
+        return asyncio.wrap_future(self.future())
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self.as_future().__await__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from raycompat._caller import refs
+
+        carried = refs.export(self)
+        if carried[0] == "key" and not report_ref(self._key, self):
+            # Somebody else pickles us and tells us nothing of where the bytes go.
+            self._session.leaked[self._key] = self
+        return _restore, carried
+
+
+#: The name of `ObjectRef` before Ray 0.8.7.
+ObjectID = ObjectRef
+
+
+def _restore(*carried: Any) -> ObjectRef[Any]:
+    from raycompat._caller import refs
+
+    session = _sessions.current()
+    if session is None:
+        raise RuntimeError(
+            "An ObjectRef cannot be unpickled here: this process is not connected to a cluster. "
+            "Call raycompat.init() first."
+        )
+    return refs.restore(session, carried)
+
+
+class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[Any]"]):
+    """Yield references to the items of a remote generator, each as soon as it is made.
+
+    An error that the generator raises sits on the last reference; after it the iteration stops.
+
+    Notes
+    -----
+    Ray source: ``ray.ObjectRefGenerator``, 2.60.0. Differs from Ray: cannot be passed to other
+    processes, as in Ray; `completed` is a reference to None that is ready when the generator ends.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> ObjectRefGenerator:
+        return self
+
+    def __next__(self) -> ObjectRef[Any]:
+        ref = self._stream.next()
+        if ref is None:
+            raise StopIteration
+        return ref
+
+    def __aiter__(self) -> ObjectRefGenerator:
+        return self
+
+    async def __anext__(self) -> ObjectRef[Any]:
+        ref = await asyncio.wrap_future(self._stream.next_future())
+        if ref is None:
+            raise StopAsyncIteration
+        return ref
+
+    def completed(self) -> ObjectRef[None]:
+        """Return a reference that is ready (None, or the error) when the generator has ended."""
+        return self._stream.completed
+
+    def next_ready(self) -> bool:
+        """Return whether `next` would return at once."""
+        return self._stream.has_next()
+
+    def is_finished(self) -> bool:
+        """Return whether all items have been taken and the generator has ended."""
+        return self._stream.is_exhausted()
+
+    def __repr__(self) -> str:
+        return f"ObjectRefGenerator({self._stream.key})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(
+            "An ObjectRefGenerator cannot be pickled or passed to another task. Pass the references "
+            "that it yields."
+        )

@@ -1,0 +1,166 @@
+"""Remote functions: what `remote` makes of a function."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import pickle
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import cloudpickle
+
+from raycompat import _driver
+from raycompat._caller import submit
+from raycompat._caller.session import Session
+from raycompat._protocol import ids
+from raycompat._protocol.call_spec import CallSpec
+from raycompat._protocol.options import TaskOptions, task_options
+
+
+class RemoteFunction:
+    """A function whose calls, `remote`, run in other processes.
+
+    Notes
+    -----
+    Ray source: ``ray.remote_function.RemoteFunction``, 2.60.0. No known difference.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: TaskOptions) -> None:
+        if inspect.iscoroutinefunction(function):
+            raise ValueError(
+                "'async def' should not be used for remote tasks. You can wrap the async function "
+                "with `asyncio.get_event_loop().run_until(f())`, or make it a method of an actor."
+            )
+        self._function = function
+        self._options = options
+        self._is_generator = inspect.isgeneratorfunction(function)
+        _check_num_returns(function, options.num_returns, self._is_generator)
+        self._signature = _signature_of(function)
+        #: The id under which each job knows the function; kept across processes.
+        self._exports: dict[str, str] = {}
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse: the call that works is `remote`."""
+        name = self._function.__name__
+        raise TypeError(
+            f"Remote functions cannot be called directly. Instead of running '{name}()', "
+            f"try '{name}.remote()'."
+        )
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function in another process.
+
+        Returns
+        -------
+        ObjectRef, list of ObjectRef, None or ObjectRefGenerator
+            As `num_returns` says: 1, several, 0, or a generator function.
+
+        Raises
+        ------
+        TypeError
+            When the arguments do not fit the function's signature, or cannot be pickled.
+        """
+        return self._submit(args, kwargs, self._options)
+
+    def options(self, **options: Any) -> _BoundFunction:
+        """Return the function with other options for the calls made through the result."""
+        changed = task_options(options, self._options)
+        _check_num_returns(self._function, changed.num_returns, self._is_generator)
+        return _BoundFunction(self, changed)
+
+    def _remote(
+        self,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Any:
+        return self._submit(tuple(args or ()), kwargs or {}, task_options(options, self._options))
+
+    def _submit(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskOptions) -> Any:
+        session = _driver.require_session()
+        if self._signature is not None:
+            self._signature.bind(*args, **kwargs)
+        name = self._function.__name__
+        function = self._export(session)
+        num_returns = options.num_returns
+        if num_returns is None:
+            num_returns = "streaming" if self._is_generator else 1
+        spec = CallSpec(
+            key=ids.call_key(name, ids.new_task_id()),
+            kind="task",
+            name=options.name or name,
+            job=session.setup.job,
+            deps=[],
+            payload=b"",
+            request=options.request().units(),
+            keep={},
+            strategy=options.scheduling_strategy or "DEFAULT",
+            retries=options.max_retries,
+            max_calls=options.max_calls,
+            env_vars=dict((options.runtime_env or {}).get("env_vars", {})),
+            actor=None,
+            naming=None,
+        )
+        payload = {
+            "function": function,
+            "retry_exceptions": _pickled_exceptions(options.retry_exceptions),
+        }
+        arguments = submit.Arguments(session, args, kwargs)
+        return submit.call(session, spec, arguments, payload, num_returns)
+
+    def _export(self, session: Session) -> str:
+        function = self._exports.get(session.setup.job)
+        if function is None:
+            function = self._exports[session.setup.job] = uuid.uuid4().hex
+        elif not session.setup.is_driver:
+            return function  # it came from a caller that has exported it
+        submit.export(session, function, self._function, f"remote function {self.__name__}")
+        return function
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse: there are no lazy graphs of calls."""
+        from raycompat.exceptions import UnsupportedRayFeatureError
+
+        raise UnsupportedRayFeatureError(
+            "RemoteFunction.bind", "lazy graphs of calls are not built", "call .remote(), or use Dask"
+        )
+
+
+class _BoundFunction:
+    """A remote function with some options changed; see `RemoteFunction.options`."""
+
+    def __init__(self, function: RemoteFunction, options: TaskOptions) -> None:
+        self._bound = function
+        self._options = options
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function with these options; see `RemoteFunction.remote`."""
+        return self._bound._submit(args, kwargs, self._options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse, as the function itself does."""
+        self._bound(*args, **kwargs)
+
+
+def _signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except (ValueError, TypeError):  # some built-in functions have none
+        return None
+
+
+def _check_num_returns(function: Any, num_returns: Any, is_generator: bool) -> None:
+    if num_returns in ("streaming", "dynamic") and not is_generator:
+        raise ValueError(
+            f"num_returns={num_returns!r} needs a generator function, and {function.__name__} is "
+            "none: it has no yield. Remove num_returns, or yield the items."
+        )
+
+
+def _pickled_exceptions(wanted: Any) -> bool | bytes:
+    if isinstance(wanted, bool) or wanted is None:
+        return bool(wanted)
+    return cloudpickle.dumps(tuple(wanted), protocol=pickle.HIGHEST_PROTOCOL)

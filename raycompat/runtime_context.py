@@ -1,0 +1,147 @@
+"""What a program can ask about where it runs: `get_runtime_context`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _driver
+from raycompat._executor import context
+from raycompat._protocol import ids
+
+if TYPE_CHECKING:
+    from raycompat.actor import ActorHandle
+
+
+class RuntimeContext:
+    """Where this code runs: job, node, task, actor.
+
+    Notes
+    -----
+    Ray source: ``ray.runtime_context.RuntimeContext``, 2.60.0.
+    """
+
+    def __init__(self) -> None:
+        self._session = _driver.require_session()
+
+    def get(self) -> dict[str, Any]:
+        """Return ids as a dictionary: job_id, node_id, namespace, and task_id, actor_id in calls."""
+        found = {
+            "job_id": self.get_job_id(),
+            "node_id": self.get_node_id(),
+            "namespace": self.namespace,
+        }
+        if self.get_task_id() is not None:
+            found["task_id"] = self.get_task_id()
+        if self.get_actor_id() is not None:
+            found["actor_id"] = self.get_actor_id()
+        return found
+
+    def get_job_id(self) -> str:
+        """Return the id of the driver's job: 8 hexadecimal digits."""
+        return self._session.setup.job
+
+    def get_node_id(self) -> str:
+        """Return the id of this node: 56 hexadecimal digits."""
+        return self._session.setup.node_id
+
+    def get_worker_id(self) -> str:
+        """Return the id of this process: 56 hexadecimal digits."""
+        return f"{os.getpid():08x}{self._session.setup.job}".ljust(2 * ids.NODE_ID_BYTES, "0")
+
+    def get_task_id(self) -> str | None:
+        """Return the id of the running task, 48 hexadecimal digits; None in a driver."""
+        call = context.current()
+        return call.task_id.ljust(2 * ids.TASK_ID_BYTES, "0") if call is not None else None
+
+    def get_task_name(self) -> str | None:
+        """Return the name of the running task; None in a driver."""
+        call = context.current()
+        return call.name if call is not None else None
+
+    def get_task_function_name(self) -> str | None:
+        """Return the name of the running function; None in a driver."""
+        return self.get_task_name()
+
+    def get_actor_id(self) -> str | None:
+        """Return the id of the actor that runs this, 32 hexadecimal digits; None elsewhere."""
+        call = context.current()
+        return call.actor.rpartition("-")[2] if call is not None and call.actor else None
+
+    def get_actor_name(self) -> str | None:
+        """Return the name of the actor that runs this; empty without a name, None elsewhere."""
+        call = context.current()
+        return call.actor_name if call is not None and call.actor else None
+
+    @property
+    def namespace(self) -> str:
+        """The namespace in which names of actors are looked up."""
+        return self._session.setup.namespace
+
+    @property
+    def was_current_actor_reconstructed(self) -> bool:
+        """Whether this actor has been restarted; restarts are yet to come."""
+        if self.get_actor_id() is None:
+            raise RuntimeError("This method is only available in an actor.")
+        return False
+
+    @property
+    def current_actor(self) -> ActorHandle:
+        """A handle of the actor that runs this.
+
+        Raises
+        ------
+        RuntimeError
+            Outside of an actor.
+        """
+        from raycompat.actor import ActorHandle, _methods_of
+
+        call, executor = context.current(), context.executor()
+        if executor is None or call is None or call.actor is None:
+            raise RuntimeError("This method is only available in an actor.")
+        (ref,) = self._session.hold([call.actor])
+        cls = type(executor.actor.instance)
+        return ActorHandle(ref, cls.__name__, _methods_of(cls))
+
+    def get_assigned_resources(self) -> dict[str, float]:
+        """Return what the running call holds, by resource."""
+        call = context.current()
+        if call is None:
+            raise RuntimeError("get_assigned_resources works in tasks and actors, not in a driver.")
+        return dict(call.resources)
+
+    def get_accelerator_ids(self) -> dict[str, list[str]]:
+        """Return the ids of the accelerators that the running call was given, by kind."""
+        call = context.current()
+        if call is None:
+            raise RuntimeError("get_accelerator_ids works in tasks and actors, not in a driver.")
+        return {"GPU": list(call.gpus)}
+
+    def get_runtime_env_string(self) -> str:
+        """Return the runtime environment of the job as JSON."""
+        import json
+
+        variables = self._session.setup.extra.get("env_vars", {})
+        return json.dumps({"env_vars": variables} if variables else {})
+
+    def is_canceled(self) -> bool:
+        """Return whether the running task has been asked to end."""
+        call, executor = context.current(), context.executor()
+        if executor is None or call is None:
+            raise RuntimeError("is_canceled works in tasks, not in a driver.")
+        return executor.is_cancelled(call.key)
+
+    @property
+    def gcs_address(self) -> str:
+        """The address of the scheduler."""
+        return self._session.setup.scheduler.split("://")[-1]
+
+
+def get_runtime_context() -> RuntimeContext:
+    """Return what there is to know about where this runs; connects if need be.
+
+    Notes
+    -----
+    Ray source: ``ray.get_runtime_context``, 2.60.0.
+    """
+    return RuntimeContext()

@@ -1,0 +1,5 @@
+"""Ray's helpers, where Ray has them."""
+
+from raycompat.util._node_address import get_node_ip_address
+
+__all__ = ["get_node_ip_address"]

@@ -1,0 +1,135 @@
+"""Print the public names of the installed Ray, with their signatures, as JSON.
+
+Run it with the Python of an environment that has Ray, and compare the result with
+``ray_api.toml``::
+
+    /opt/ray260/bin/python tests/compat/collect_ray_api.py > names.json
+"""
+
+import importlib
+import inspect
+import json
+import re
+from collections.abc import Iterator
+
+#: Modules whose ``__all__`` is the list, and modules whose own classes and functions are.
+LISTED = ("ray", "ray.util")
+OWN = (
+    "ray.exceptions",
+    "ray.util.actor_pool",
+    "ray.util.placement_group",
+    "ray.util.queue",
+    "ray.util.scheduling_strategies",
+)
+#: Public, but on no list.
+MORE = (
+    "ray.actor.ActorClass",
+    "ray.actor.ActorClassInheritanceException",
+    "ray.actor.ActorHandle",
+    "ray.actor.ActorMethod",
+    "ray.actor.exit_actor",
+    "ray.cloudpickle",
+    "ray.cluster_utils.Cluster",
+    "ray.dag",
+    "ray.exceptions",
+    "ray.exceptions.RAY_EXCEPTION_TYPES",
+    "ray.experimental",
+    "ray.experimental.tqdm_ray",
+    "ray.remote_function.RemoteFunction",
+    "ray.rllib",
+    "ray.runtime_context.RuntimeContext",
+    "ray.runtime_env.RuntimeEnv",
+    "ray.serve",
+    "ray.train",
+    "ray.tune",
+    "ray.util.dask",
+    "ray.util.joblib",
+    "ray.util.metrics",
+    "ray.util.multiprocessing",
+    "ray.util.state",
+)
+#: Classes whose methods and properties programs use.
+WITH_MEMBERS = (
+    "ray.ObjectRef",
+    "ray.ObjectRefGenerator",
+    "ray.actor.ActorClass",
+    "ray.actor.ActorMethod",
+    "ray.cluster_utils.Cluster",
+    "ray.remote_function.RemoteFunction",
+    "ray.runtime_context.RuntimeContext",
+    "ray.util.actor_pool.ActorPool",
+    "ray.util.placement_group.PlacementGroup",
+    "ray.util.queue.Queue",
+)
+#: Classes that programs never call, so that their constructors are no one's business.
+NEVER_CALLED = ("ray.ObjectRef", "ray.actor.", "ray.remote_function.", "ray.runtime_context.")
+
+
+def signature_of(thing: object) -> str | None:
+    """Write parameter names, kinds and defaults; None where Python cannot tell them."""
+    if inspect.isclass(thing) and not inspect.isfunction(thing.__init__):
+        return None
+    try:
+        signature = inspect.signature(thing)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    text = str(signature.replace(parameters=bare, return_annotation=signature.empty))
+    return re.sub(r"<[^<>]* at 0x[0-9a-f]+>|<object object[^>]*>", "...", text)
+
+
+def find(name: str) -> object:
+    """Return the value of a dotted name; None where its import fails in this environment."""
+    path, _, last = name.rpartition(".")
+    try:
+        return getattr(importlib.import_module(path), last)
+    except (ImportError, AttributeError, RuntimeError):  # RuntimeError: ray.workflow
+        try:
+            return importlib.import_module(name)
+        except (ImportError, RuntimeError):
+            return None
+
+
+def names() -> Iterator[tuple[str, object]]:
+    """Yield each public dotted name with its value."""
+    for path in LISTED:
+        for name in importlib.import_module(path).__all__:
+            yield f"{path}.{name}", find(f"{path}.{name}")
+    for path in OWN:
+        for name, value in vars(importlib.import_module(path)).items():
+            if (
+                getattr(value, "__module__", None) == path
+                and (isinstance(value, type) or inspect.isfunction(value))
+                and name[0] != "_"
+            ):
+                yield f"{path}.{name}", value
+    yield from ((name, find(name)) for name in MORE)
+
+
+def members(name: str, value: object) -> Iterator[tuple[str, object]]:
+    """Yield the public methods and properties of the classes that programs use."""
+    if name in WITH_MEMBERS:
+        yield from (
+            (f"{name}.{each}", getattr(value, each)) for each in dir(value) if each[0] != "_"
+        )
+
+
+def described(name: str, value: object) -> dict[str, str]:
+    """Return the kind of a value, and its signature if it is for programs to call."""
+    kind = type(value).__name__
+    hidden = isinstance(value, type) and name.startswith(NEVER_CALLED)
+    signature = None if hidden or not callable(value) else signature_of(value)
+    return {"kind": kind, "signature": signature} if signature else {"kind": kind}
+
+
+def main() -> None:
+    """Print the table."""
+    table = {}
+    for name, value in names():
+        for path, thing in [(name, value), *members(name, value)]:
+            table[path] = described(path, thing)
+    print(json.dumps(dict(sorted(table.items())), indent=1))
+
+
+if __name__ == "__main__":
+    main()
