@@ -89,12 +89,12 @@ def put(value: Any) -> ObjectRef[Any]:
     return submit.put(_driver.require_session(), value)
 
 
-def get(refs: Any, *, timeout: float | None = None) -> Any:
+def get(object_refs: Any, *, timeout: float | None = None) -> Any:
     """Return the value of a reference, or the list of values of a list of references.
 
     Parameters
     ----------
-    refs : ObjectRef or list of ObjectRef
+    object_refs : ObjectRef or list of ObjectRef
     timeout : float, optional
         Seconds to wait at most; 0 returns at once or raises. By default, wait for ever.
 
@@ -103,7 +103,7 @@ def get(refs: Any, *, timeout: float | None = None) -> Any:
     GetTimeoutError
         When not everything is there in time.
     ValueError
-        When `refs` is something else.
+        When `object_refs` is something else.
     Exception
         The error of the first task that failed: an instance of its class and of `RayTaskError`.
 
@@ -114,24 +114,24 @@ def get(refs: Any, *, timeout: float | None = None) -> Any:
     session = _driver.require_session()
     if timeout is not None and timeout < 0:
         raise ValueError(f"get(timeout={timeout!r}): expected seconds, 0 or more, or None.")
-    if isinstance(refs, ObjectRef):
-        _check_session(refs, session)
-        return resolve.get(session, [refs], timeout)[0]
-    if isinstance(refs, ObjectRefGenerator):
-        return refs
-    if not isinstance(refs, list):
+    if isinstance(object_refs, ObjectRef):
+        _check_session(object_refs, session)
+        return resolve.get(session, [object_refs], timeout)[0]
+    if isinstance(object_refs, ObjectRefGenerator):
+        return object_refs
+    if not isinstance(object_refs, list):
         raise ValueError(
-            f"Invalid type of object refs, {type(refs)}, is given. 'object_refs' must either be an "
+            f"Invalid type of object refs, {type(object_refs)}, is given. 'object_refs' must either be an "
             "ObjectRef or a list of ObjectRefs. "
         )
-    for ref in refs:
+    for ref in object_refs:
         if not isinstance(ref, ObjectRef):
             raise ValueError(
                 f"Invalid type of object refs, {type(ref)}, is given. 'object_refs' must either be "
                 "an ObjectRef or a list of ObjectRefs. "
             )
         _check_session(ref, session)
-    return resolve.get(session, refs, timeout)
+    return resolve.get(session, object_refs, timeout)
 
 
 def _check_session(ref: ObjectRef[Any], session: Any) -> None:
@@ -142,7 +142,7 @@ def _check_session(ref: ObjectRef[Any], session: Any) -> None:
 
 
 def wait(
-    refs: Any,
+    ray_waitables: Any,
     *,
     num_returns: int = 1,
     timeout: float | None = None,
@@ -152,10 +152,10 @@ def wait(
 
     Parameters
     ----------
-    refs : list of ObjectRef
+    ray_waitables : list of ObjectRef
         Without duplicates.
     num_returns : int, default 1
-        How many to wait for, from 1 to ``len(refs)``; no more than that many are returned as ready.
+        How many to wait for, from 1 to ``len(ray_waitables)``; no more than that many are returned as ready.
     timeout : float, optional
         Seconds to wait at most; 0 looks once.
     fetch_local : bool, default True
@@ -171,11 +171,11 @@ def wait(
     Ray source: ``ray.wait``, 2.60.0. A reference whose task failed is ready.
     """
     session = _driver.require_session()
-    if isinstance(refs, ObjectRef):
+    if isinstance(ray_waitables, ObjectRef):
         raise TypeError("wait() expected a list of ray.ObjectRef, got a single ray.ObjectRef")
-    if not isinstance(refs, list):
-        raise TypeError(f"wait() expected a list of ray.ObjectRef, got {type(refs)}")
-    for ref in refs:
+    if not isinstance(ray_waitables, list):
+        raise TypeError(f"wait() expected a list of ray.ObjectRef, got {type(ray_waitables)}")
+    for ref in ray_waitables:
         if not isinstance(ref, ObjectRef):
             raise TypeError(f"wait() expected a list of ray.ObjectRef, got list containing {type(ref)}")
         _check_session(ref, session)
@@ -183,23 +183,23 @@ def wait(
         raise ValueError(
             f"The 'timeout' argument must be nonnegative. Received {timeout}"
         )
-    if not refs:
+    if not ray_waitables:
         return [], []
-    if len(refs) != len(set(refs)):
+    if len(ray_waitables) != len(set(ray_waitables)):
         raise ValueError("Wait requires a list of unique ray_waitables.")
     if num_returns <= 0:
         raise ValueError("Invalid number of objects to return %d." % num_returns)
-    if num_returns > len(refs):
+    if num_returns > len(ray_waitables):
         raise ValueError("num_returns cannot be greater than the number of ray_waitables provided to ray.wait.")
-    return resolve.wait(session, refs, num_returns, timeout)
+    return resolve.wait(session, ray_waitables, num_returns, timeout)
 
 
-def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
+def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) -> None:
     """Cancel the task that makes an object; nothing happens when it has ended.
 
     Parameters
     ----------
-    ref : ObjectRef or ObjectRefGenerator
+    ray_waitable : ObjectRef or ObjectRefGenerator
     force : bool, default False
         Kill the process of a task that runs, rather than raise KeyboardInterrupt in it.
     recursive : bool, default True
@@ -208,7 +208,7 @@ def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
     Raises
     ------
     TypeError
-        When `ref` is no reference.
+        When `ray_waitable` is no reference.
     ValueError
         With `force` on a call of an actor's method.
 
@@ -216,6 +216,7 @@ def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
     -----
     Ray source: ``ray.cancel``, 2.60.0. ``get`` then raises `TaskCancelledError`.
     """
+    ref = ray_waitable
     if isinstance(ref, ObjectRefGenerator):
         ref = ref.completed()
     if isinstance(ref, ActorHandle) or not isinstance(ref, ObjectRef):

@@ -37,6 +37,11 @@ def known(scheduler: Scheduler, key: str) -> bool:
     return key in scheduler.tasks
 
 
+def all_keys(scheduler: Scheduler) -> list[str]:
+    """Return the keys of all tasks and values."""
+    return [str(key) for key in scheduler.tasks]
+
+
 def add_task(
     scheduler: Scheduler,
     client: str,

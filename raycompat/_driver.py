@@ -112,13 +112,14 @@ def init(
     dashboard_port: int | None = None,
     job_config: Any = None,
     configure_logging: bool = True,
-    logging_level: int | str = logging.INFO,
+    logging_level: int | str = "info",
     logging_format: str | None = None,
     logging_config: Any = None,
     log_to_driver: bool | None = None,
     namespace: str | None = None,
     runtime_env: dict[str, Any] | None = None,
     enable_resource_isolation: bool = False,
+    proxy_server_url: str | None = None,
     cgroup_path: str | None = None,
     system_reserved_cpu: float | None = None,
     system_reserved_memory: int | None = None,
@@ -194,6 +195,13 @@ def init(
         return _init(given, temp_dir)
 
 
+_NOT_HONOURED = (
+    "system_reserved_cpu",
+    "system_reserved_memory",
+    "job_config",
+    "logging_config",
+    "proxy_server_url",
+)
 _PARAMETERS = tuple(inspect.signature(init).parameters)[:-1]
 
 
@@ -204,7 +212,7 @@ def _adopt_old_names(given: dict[str, Any]) -> None:
         warnings.warn(
             f"init({old}=...) is a name of early Ray: {advice}.", DeprecationWarning, stacklevel=3
         )
-        if new is not None and given.get(new) in (None, dict(zip(_PARAMETERS, ())).get(new)):
+        if new is not None and given.get(new) is None:
             given[new] = value
 
 
@@ -232,7 +240,7 @@ def _refuse(given: dict[str, Any]) -> None:
         raise unsupported("init(labels=...)", "nodes have no labels yet", "use resources=")
     if given["enable_resource_isolation"] or given["cgroup_path"]:
         raise unsupported("resource isolation by cgroups", "", "run the node in a container")
-    for name in ("system_reserved_cpu", "system_reserved_memory", "job_config", "logging_config"):
+    for name in _NOT_HONOURED:
         if given[name] is not None:
             raise unsupported(f"init({name}=...)")
     env = given["runtime_env"] or {}
@@ -402,8 +410,13 @@ def _end_cluster() -> None:
 
 
 @atexit.register
-def shutdown(_exiting_interpreter: bool = False) -> None:
+def shutdown(_exiting_interpreter: bool = False, wait_for_processes: bool = False) -> None:
     """Leave the cluster; when this process started it, end it. Safe to call at any time.
+
+    Parameters
+    ----------
+    wait_for_processes : bool, default False
+        Accepted for Ray's sake: the processes have always ended when this returns.
 
     Notes
     -----

@@ -29,7 +29,8 @@ def receive_with(keep: Callable[[Block], Any]) -> None:
 def _same_host(context: dict[str, Any] | None) -> bool:
     if not context or "sender" not in context or "recipient" not in context:
         return False
-    return get_address_host(context["sender"]) == get_address_host(context["recipient"])
+    sender, recipient = context["sender"]["address"], context["recipient"]["address"]
+    return get_address_host(sender) == get_address_host(recipient)
 
 
 @dask_serialize.register(SegmentValue)

@@ -13,6 +13,8 @@ Ray: texts carry no colour codes, and an error that cannot be unpickled is both 
 
 from __future__ import annotations
 
+import copyreg
+import io
 import logging
 import os
 import pickle
@@ -95,7 +97,7 @@ class RayError(Exception):
         """Pickle this error, with its text in case it cannot be unpickled."""
         text = "".join(traceback.format_exception(self))
         try:
-            blob = cloudpickle.dumps(self)
+            blob = _dumps(self)
         except Exception as error:
             reason = f"{_class_name(self)} isn't serializable: {error}"
             blob = pickle.dumps(UnserializableException(f"{reason}.\n{text}"))
@@ -444,9 +446,33 @@ def _restore_dual(task_error: RayTaskError, state: dict[str, Any]) -> RayTaskErr
     return dual
 
 
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
+    """Pickle exceptions by their own rules.
+
+    Importing distributed makes tblib reduce every exception class of the process: with
+    traceback and context, but without the fields of some built-in ones.
+    """
+
+    def reducer_override(self, obj: Any) -> Any:
+        reducer = copyreg.dispatch_table.get(type(obj))
+        if isinstance(obj, BaseException) and _module_of(reducer).startswith("tblib."):
+            return obj.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
+        return super().reducer_override(obj)
+
+
+def _module_of(function: object) -> str:
+    return getattr(function, "__module__", None) or ""
+
+
+def _dumps(error: BaseException) -> bytes:
+    with io.BytesIO() as file:
+        _Pickler(file).dump(error)
+        return file.getvalue()
+
+
 def _dump_cause(cause: BaseException, text: str) -> bytes:
     try:
-        return cast("bytes", cloudpickle.dumps(cause))
+        return _dumps(cause)
     except Exception as error:
         name = _class_name(cause)
         logger.warning(

@@ -81,7 +81,9 @@ class LocalCluster:
         self._processes: list[_Process] = []
         try:
             scheduler = self._start(
-                "raycompat._scheduler.main", {"dashboard_address": dashboard_address}, "scheduler"
+                "raycompat._scheduler.main",
+                {"directory": str(self.directory), "dashboard_address": dashboard_address},
+                "scheduler",
             )
             # The node imports while the scheduler starts, and is told the address then.
             node = self._start(

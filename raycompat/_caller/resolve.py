@@ -23,7 +23,7 @@ def error_of(entry: Entry) -> BaseException:
     """Return what `get` raises for an object that failed: a fresh exception at each call."""
     assert entry.error is not None
     error = exceptions.loads_error(entry.error)
-    if entry.victim is not None and isinstance(error, exceptions.RayTaskError):
+    if entry.victim is not None:
         error = exceptions.RayTaskError.from_dependency(error, entry.victim).as_instanceof_cause()
     return error
 

@@ -122,6 +122,7 @@ class Session:
         self._loop = dask.event_loop(client)
         handlers = {
             "raycompat-done": self._on_done,
+            "raycompat-actor-alive": self._on_actor_alive,
             "raycompat-item": self._on_item,
             "raycompat-synced": self._on_synced,
             "raycompat-log": lambda **message: self.on_log(**message),
@@ -168,12 +169,12 @@ class Session:
         if messages and not self.closed:
             dask.send(self.client, messages)
 
-    def rpc(self, name: str, **arguments: Any) -> Any:
+    def rpc(self, operation: str, /, **arguments: Any) -> Any:
         """Ask the scheduler plugin something and wait for the answer."""
         client = self.client
 
         async def ask() -> Any:
-            return await getattr(client.scheduler, name)(**arguments)
+            return await getattr(client.scheduler, operation)(**arguments)
 
         return client.sync(ask)
 
@@ -301,6 +302,14 @@ class Session:
             else:
                 assert values is not None
                 self._settle(entry, from_wire(values[index]))
+        self._call_ended(call)
+
+    def _on_actor_alive(self, key: str) -> None:
+        call = self.calls.pop(key, None)
+        if call is not None:
+            self._call_ended(call)
+
+    def _call_ended(self, call: PendingCall) -> None:
         call.holds = ()
         if not self.calls:
             with self._idle:

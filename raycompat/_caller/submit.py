@@ -185,16 +185,15 @@ def call(
     returns: list[Entry] = []
     stream = None
     refs: Any
+    entry_ref: ObjectRef[Any] = ObjectRef._from_key(key, session)
     if streaming:
-        completed: ObjectRef[None] = ObjectRef._from_key(key, session)
-        stream = Stream(session, key, completed)
+        stream = Stream(session, key, entry_ref)
         refs = ObjectRefGenerator(stream)
         returns = [entry]
     elif count == 1:
-        refs = ObjectRef._from_key(key, session)
+        refs = entry_ref
         returns = [entry]
     else:
-        keeper = ObjectRef._from_key(key, session)
         for index in range(count):
             one = session.table.add(ids.return_key(key, index))
             one.parent, one.pick_index = entry, index
@@ -202,7 +201,7 @@ def call(
             returns.append(one)
         refs = [ObjectRef._from_key(one.key, session) for one in returns] or None
         # The call's own entry stays until the call has ended.
-        holds = (*holds, keeper)
+        holds = (*holds, entry_ref)
     if arguments.failed is not None:
         _fail_at_once(session, spec["name"], arguments.failed, returns, stream)
         return refs
@@ -210,13 +209,12 @@ def call(
     spec["payload"] = pickle.dumps(
         {**payload, "arguments": arguments.block, "num_returns": num_returns}, protocol=5
     )
+    if spec["kind"] == "actor":
+        entry.escaped = True  # an actor that has died keeps its row, which says why
+    elif count == 1:
+        holds = (*holds, entry_ref)  # a call whose reference is dropped runs all the same
     session.calls[key] = PendingCall(
-        key,
-        spec["name"],
-        returns,
-        (*arguments.holds, *holds, *([refs] if count == 1 and not streaming else [])),
-        session.current_task(),
-        stream,
+        key, spec["name"], returns, (*arguments.holds, *holds), session.current_task(), stream
     )
     session.submit(dict(spec))
     return refs

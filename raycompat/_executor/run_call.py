@@ -64,9 +64,11 @@ def run(
         return _lay_out(executor, call, result, payload["num_returns"])
     except ActorExit:
         return _lay_out(executor, call, None, payload["num_returns"])
+    except KeyboardInterrupt:
+        return Outcome.cancelled(call.key, call.name)
+    except SystemExit:
+        raise  # it ends the process, as it does in any program
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt) and executor.is_cancelled(call.key):
-            return Outcome.cancelled(call.key, call.name)
         return _failed(executor, call, payload, error)
 
 

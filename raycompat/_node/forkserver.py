@@ -17,6 +17,7 @@ import select
 import signal
 import socket
 import sys
+import traceback
 from typing import Any
 
 #: Bytes. The largest request: mostly the environment variables that a call asks for.
@@ -50,6 +51,10 @@ def _become_executor(request: dict[str, Any], descriptors: list[int], parent: in
     code = 1
     try:
         code = serve(socket.socket(fileno=connection), request["setup"])
+    except SystemExit as exit_:
+        code = exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
+    except BaseException:
+        traceback.print_exc()
     finally:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
 from typing import Any
 
@@ -27,6 +28,7 @@ async def _serve(options: dict[str, Any]) -> None:
         told_to_end = asyncio.ensure_future(asyncio.to_thread(sys.stdin.read))
         closed = asyncio.ensure_future(worker.finished())
         await asyncio.wait([told_to_end, closed], return_when=asyncio.FIRST_COMPLETED)
+    shutil.rmtree(options["directory"], ignore_errors=True)
     # A thread that still reads standard input must not keep a node alive that has closed.
     os._exit(0 if told_to_end.done() else 1)
 

@@ -29,8 +29,14 @@ async def _serve(options: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run the scheduler until standard input closes."""
-    with dask.config.set({"distributed.scheduler.worker-ttl": None}):
-        asyncio.run(_serve(json.loads(sys.argv[1])))
+    options = json.loads(sys.argv[1])
+    settings = {
+        # The node may be busy for long: its death is seen by its connection, not by its silence.
+        "distributed.scheduler.worker-ttl": None,
+        "temporary-directory": options["directory"],
+    }
+    with dask.config.set(settings):
+        asyncio.run(_serve(options))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,10 @@ class Pins:
         """Whether `carrier` keeps anything alive."""
         return carrier in self._by_carrier
 
+    def keys(self) -> list[str]:
+        """Return what is kept alive."""
+        return list(self._counts)
+
     def add(self, carrier: str, keys: Iterable[str]) -> None:
         """Keep `keys` alive as long as `carrier` is; pinning one twice is pinning it once."""
         if not keys:

@@ -115,6 +115,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             {
                 "raycompat_ready": self.wait_until_ready,
                 "raycompat_state": self.state,
+                "raycompat_inventory": self.inventory,
                 "raycompat_function": self.function,
                 "raycompat_reserve_actor": self.reserve_actor,
                 "raycompat_find_actor": self.find_actor,
@@ -197,6 +198,16 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             ],
             "total": self._ledger.cluster_total().amounts(),
             "available": self._ledger.cluster_available().amounts(),
+        }
+
+    def inventory(self) -> dict[str, list[str]]:
+        """Return the keys of all that is kept here: what a leak would show in."""
+        return {
+            "tasks": dask.all_keys(self._scheduler),
+            "calls": list(self.calls),
+            "pins": self._pins.keys(),
+            "actors": list(self._actors.rows),
+            "errors": list(self._errors),
         }
 
     # --- functions ------------------------------------------------------------------------------
@@ -306,7 +317,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             del self.calls[key]
             self._errors.pop(key, None)
             if call.spec["kind"] == "actor":
-                asyncio.get_running_loop().call_soon(self._actors.forget, key)
+                asyncio.get_running_loop().call_soon(self._forget_actor, key, call.owner)
 
     def _became_ready(self, key: str, call: Call) -> None:
         call.since = time.monotonic()
@@ -580,10 +591,15 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         if call.holding is not None:
             keep = ResourceSet.from_units(call.spec["keep"])
             call.holding = self._ledger.shrink(call.holding, keep)
+        dask.tell_client(self._scheduler, call.owner, {"op": "raycompat-actor-alive", "key": key})
         self._dispatch_soon()
 
     def _actor_ended(self, worker: str, key: str, error: bytes) -> None:
         self._bury(key, error)
+
+    def _forget_actor(self, key: str, owner: str) -> None:
+        self._actors.forget(key)
+        self._tell_owner(owner, key, failures.actor_died("All references to it were removed.", key))
 
     def _kill_actor(self, client: str, key: str, no_restart: bool) -> None:
         row, call = self._actors.rows.get(key), self.calls.get(key)
@@ -601,7 +617,9 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         row = self._actors.rows.get(key)
         if row is None or row.state == "DEAD":
             return
-        for call in self._actors.bury(key, error):
-            self._fail(call, error)
+        for waiting in self._actors.bury(key, error):
+            self._fail(waiting, error)
+        if key in self.calls:
+            self._tell_owner(self.calls[key].owner, key, error)
         if row.detached and _DETACHED in self._scheduler.clients:
             self._scheduler.client_releases_keys([key], _DETACHED)

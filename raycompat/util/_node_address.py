@@ -3,12 +3,17 @@
 from raycompat import _driver
 
 
-def get_node_ip_address() -> str:
+def get_node_ip_address(address: str | None = None) -> str:
     """Return the IP address of this node.
+
+    Parameters
+    ----------
+    address : str, optional
+        Accepted for Ray's sake, which asks this host which of its addresses it is.
 
     Notes
     -----
     Ray source: ``ray.util.get_node_ip_address``, 2.60.0. No known difference.
     """
-    address: str = _driver.require_session().setup.extra["ip"]
-    return address
+    found: str = _driver.require_session().setup.extra["ip"]
+    return found

@@ -99,8 +99,9 @@ def _arguments(function: Any) -> dict[str, None]:
 
 def public_signature(function: Any) -> dict[str, tuple[str, str]]:
     """Return kind and default, as text, of each parameter that is not private."""
+    nameless = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     return {
-        p.name: (p.kind.name, "" if p.default is p.empty else repr(p.default))
+        nameless.get(p.kind, p.name): (p.kind.name, "" if p.default is p.empty else repr(p.default))
         for p in inspect.signature(function).parameters.values()
         if not p.name.startswith("_")
     }
@@ -162,7 +163,7 @@ def test_entries_are_complete():
 # The three tests, and the signatures.
 
 
-@pytest.mark.parametrize("name", WORKING)
+@pytest.mark.parametrize("name", [*WORKING, *ADDITIONS])
 def test_nothing_is_missing(name):
     find(name)
 
@@ -244,6 +245,7 @@ def test_differences_of_signatures_are_found(stub):
 
     assert "timeout is ('POSITIONAL_OR_KEYWORD', '0')" in differences("(refs, *, timeout=0)")
     assert "timeout is" in differences("(refs, timeout=None)")
+    assert signature_differences("f", lambda *a, **b: 1, {"signature": "(*args, **kwargs)"}) == []
     assert "order" in differences("(timeout=0, refs=...)")
     assert "timeout is extra" in differences("(refs)")
     assert differences("(refs)", extra_parameters=["timeout"]) == ""

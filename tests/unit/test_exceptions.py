@@ -1,6 +1,7 @@
 """The exception tree, the dual instance, and the way of an error from task to caller."""
 
 import asyncio
+import copyreg
 import logging
 import multiprocessing
 import pickle
@@ -438,6 +439,24 @@ def test_dual_classes_are_one_per_cause_class():
     assert type(one) is type(other)
 
 
+def test_nothing_but_the_cause_itself_travels():
+    # Importing distributed installs tblib, which would send tracebacks and contexts along.
+    pytest.importorskip("tblib.pickling_support").install(ValueError, KeyError, ExceptionGroup)
+    cause = ValueError("x", KeyError("inner"))
+    cause.__context__ = KeyError(threading.Lock())
+    error = sent(task_error(cause))
+    assert type(error.cause) is ValueError
+    assert error.cause.__traceback__ is None and error.cause.__context__ is None
+    assert repr(error.cause.args[1]) == "KeyError('inner')"
+
+
+def test_a_reducer_that_the_user_registers_is_used(monkeypatch):
+    monkeypatch.setitem(
+        copyreg.dispatch_table, NotRebuilt, lambda error: (NotRebuilt, (error.args[0], "b"))
+    )
+    assert isinstance(sent(task_error(NotRebuilt("a", "b"))), NotRebuilt)
+
+
 def test_notes_of_the_user_are_kept():
     cause = ValueError("x")
     cause.add_note("look here")
@@ -643,7 +662,7 @@ def test_any_state_travels(message, state, function_name, pid):
     assert error.cause.args == (message,)
     assert vars(error.cause) == state
     for name, value in state.items():
-        if name != "cause" and name != "args":
+        if name not in {"cause", "args"}:
             assert getattr(error, name) == value
     assert str(error) == str(first)
 

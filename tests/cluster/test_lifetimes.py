@@ -1,0 +1,232 @@
+"""References keep their objects alive, however they travel, and nothing longer than that."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+import raycompat as ray
+
+LARGE = 200_000  # elements: 1.6 MB, well above what travels inline
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with ray.init(num_cpus=2, include_dashboard=False, configure_logging=False):
+        yield
+
+
+def keys_on_the_scheduler() -> list[str]:
+    session = sys.modules["raycompat._caller.session"].current()
+    return list(session.rpc("raycompat_inventory")["tasks"])
+
+
+def wait_until(condition, deadline_s: float = 20.0) -> None:
+    deadline = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def test_small_values_never_reach_the_scheduler(cluster):
+    refs = [ray.put(number) for number in range(100)]
+    assert ray.get(refs) == list(range(100))
+    assert keys_on_the_scheduler() == []
+
+
+def test_a_large_put_is_unknown_to_dask_until_somebody_else_needs_it(cluster):
+    ref = ray.put(np.ones(LARGE))
+    assert ray.get(ref).sum() == LARGE
+    assert keys_on_the_scheduler() == []
+
+    @ray.remote
+    def total(array):
+        return float(array.sum())
+
+    assert ray.get(total.remote(ref)) == LARGE
+    assert len([key for key in keys_on_the_scheduler() if key.startswith("put-")]) == 1
+
+
+def test_a_small_result_is_kept_by_its_caller_alone(cluster):
+    @ray.remote
+    def one():
+        return 1
+
+    ref = one.remote()
+    assert ray.get(ref) == 1
+    wait_until(lambda: keys_on_the_scheduler() == [])
+    assert ray.get(ref) == 1
+
+
+def test_a_large_array_is_not_copied_on_its_way(cluster):
+    ref = ray.put(np.ones(LARGE))
+    first, second = ray.get(ref), ray.get(ref)
+    assert np.shares_memory(first, second)
+    assert not first.flags.writeable
+
+
+@pytest.mark.parametrize("round_", range(20))
+def test_a_nested_reference_survives_its_owner_letting_go_at_once(cluster, round_):
+    @ray.remote
+    def make():
+        return np.full(LARGE, round_)
+
+    @ray.remote
+    def read(box):
+        return float(ray.get(box["ref"]).sum())
+
+    ref = make.remote()
+    result = read.remote({"ref": ref})
+    del ref
+    gc.collect()
+    assert ray.get(result) == LARGE * round_
+
+
+@pytest.mark.parametrize("round_", range(10))
+def test_references_made_by_a_task_outlive_it(cluster, round_):
+    @ray.remote
+    def inner(x):
+        return x + 1
+
+    @ray.remote
+    def outer():
+        return [ray.put(np.full(LARGE, round_)), inner.remote(round_), ray.put(round_)]
+
+    large, pending, small = ray.get(outer.remote())
+    assert ray.get(large).sum() == LARGE * round_
+    assert ray.get(pending) == round_ + 1
+    assert ray.get(small) == round_
+
+
+def test_references_inside_of_references(cluster):
+    ref = ray.put(np.ones(LARGE))
+    for _ in range(5):
+        ref = ray.put([ref])
+    gc.collect()
+
+    @ray.remote
+    def dig(box):
+        value = box
+        while isinstance(value, list):
+            value = ray.get(value[0])
+        return float(value.sum())
+
+    assert ray.get(dig.remote([ref])) == LARGE
+
+
+def test_an_actor_keeps_what_it_was_given(cluster):
+    @ray.remote
+    class Keeper:
+        def take(self, box):
+            self.box = box
+
+        def total(self):
+            return float(ray.get(self.box[0]).sum())
+
+        def drop(self):
+            del self.box
+
+    keeper = Keeper.remote()
+    ref = ray.put(np.ones(LARGE))
+    ray.get(keeper.take.remote([ref]))
+    del ref
+    gc.collect()
+    for _ in range(3):
+        assert ray.get(keeper.total.remote()) == LARGE
+    ray.get(keeper.drop.remote())
+    wait_until(lambda: not [key for key in keys_on_the_scheduler() if key.startswith("put-")])
+
+
+def test_a_call_whose_reference_is_dropped_still_runs(cluster, tmp_path):
+    @ray.remote
+    def touch(path):
+        Path(path).touch()
+
+    touch.remote(str(tmp_path / "done"))
+    gc.collect()
+    wait_until((tmp_path / "done").exists)
+
+
+def test_a_pickled_reference_keeps_its_object(cluster):
+    ref = ray.put(np.ones(LARGE))
+    data = ray.cloudpickle.dumps(ref)
+    del ref
+    gc.collect()
+    copy = ray.cloudpickle.loads(data)
+    assert ray.get(copy).sum() == LARGE
+    session = sys.modules["raycompat._caller.session"].current()
+    session.leaked.clear()  # it would be kept for as long as the driver lives
+
+
+def driver(source: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(source)],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_a_driver_that_is_killed_leaves_nothing():
+    process = driver(
+        """
+        import numpy as np, os, time, raycompat as ray
+        ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
+        @ray.remote
+        def sleep(x):
+            time.sleep(1000)
+        @ray.remote
+        class Actor:
+            def ping(self): return 1
+        actor = Actor.remote()
+        ray.get(actor.ping.remote())
+        ref = ray.put(np.ones(1_000_000))
+        pending = [sleep.remote(ref), sleep.remote(np.ones(1_000_000))]
+        ray.wait(pending, timeout=0.5)
+        print("ready", flush=True)
+        time.sleep(1000)
+        """
+    )
+    assert process.stdout.readline() == "ready\n"
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) >= 5
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    gone, alive = psutil.wait_procs(family, timeout=30)
+    assert not alive
+    assert not list(Path("/dev/shm").glob("raycompat-*"))
+
+
+def test_an_executor_that_is_killed_leaves_no_segment(cluster):
+    @ray.remote(max_retries=0)
+    def put_and_die():
+        ray.put(np.ones(LARGE))
+        kept = ray.put(np.ones(LARGE))
+        os.kill(os.getpid(), signal.SIGKILL)
+        return kept
+
+    with pytest.raises(ray.exceptions.WorkerCrashedError, match="SIGKILL"):
+        ray.get(put_and_die.remote())
+
+
+def test_a_killed_executor_is_replaced_and_the_call_tried_again(cluster, tmp_path):
+    @ray.remote(max_retries=2)
+    def die_twice(path):
+        tries = Path(path)
+        tries.write_text(tries.read_text() + "x" if tries.exists() else "x")
+        if len(tries.read_text()) < 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return tries.read_text()
+
+    assert ray.get(die_twice.remote(str(tmp_path / "tries"))) == "xxx"
