@@ -36,7 +36,13 @@ from raycompat.runtime_context import get_runtime_context
 
 __version__ = "0.1.0"
 
+#: What a process is, as Ray numbers it. There is no local mode: see `init`.
+SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = 0, 1, 2
+
 __all__ = [
+    "LOCAL_MODE",
+    "SCRIPT_MODE",
+    "WORKER_MODE",
     "ObjectID",
     "ObjectRef",
     "ObjectRefGenerator",

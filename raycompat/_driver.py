@@ -119,10 +119,10 @@ def init(
     namespace: str | None = None,
     runtime_env: dict[str, Any] | None = None,
     enable_resource_isolation: bool = False,
-    proxy_server_url: str | None = None,
     cgroup_path: str | None = None,
     system_reserved_cpu: float | None = None,
     system_reserved_memory: int | None = None,
+    proxy_server_url: str | None = None,
     **kwargs: Any,
 ) -> RayContext:
     """Start a cluster on this machine, or connect to one, and make this process its driver.
@@ -410,7 +410,7 @@ def _end_cluster() -> None:
 
 
 @atexit.register
-def shutdown(_exiting_interpreter: bool = False, wait_for_processes: bool = False) -> None:
+def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = False) -> None:
     """Leave the cluster; when this process started it, end it. Safe to call at any time.
 
     Parameters
@@ -429,6 +429,16 @@ def shutdown(_exiting_interpreter: bool = False, wait_for_processes: bool = Fals
         sessions.set_current(None)
         session.close()
         _end_cluster()
+
+
+def _forget_in_fork() -> None:
+    """Leave the session to the parent: a forked child has neither its threads nor its cluster."""
+    global _cluster
+    _cluster = None
+    sessions.set_current(None)
+
+
+os.register_at_fork(after_in_child=_forget_in_fork)
 
 
 def is_initialized() -> bool:

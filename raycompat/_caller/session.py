@@ -119,7 +119,6 @@ class Session:
         return self._client is not None
 
     def _attach(self, client: Client) -> None:
-        self._loop = dask.event_loop(client)
         handlers = {
             "raycompat-done": self._on_done,
             "raycompat-actor-alive": self._on_actor_alive,
@@ -132,6 +131,9 @@ class Session:
             "lost-data": lambda key, **_: self._on_cancelled_keys([key]),
         }
         client.sync(_call_soon, dask.prepare_client, client, handlers)
+        # Only now: whoever wakes a loop that cannot send yet would wait for us.
+        self._loop = dask.event_loop(client)
+        self.wake()
 
     def send(self, operation: str, **message: Any) -> None:
         """Queue one message to the scheduler, behind all that were queued before."""

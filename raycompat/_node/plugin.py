@@ -50,6 +50,10 @@ class Running:
     begun: bool = False
     cancelled: bool = False
     ended: bool = False
+    #: The actor of a method.
+    host: Actor | None = None
+    #: Set when a call of a method may be sent: those before it have been.
+    turn: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(slots=True, eq=False)
@@ -59,15 +63,20 @@ class Actor:
     executor: Executor
     #: Why it died or is about to: a pickled error for whoever waits for it.
     error: bytes | None = None
-    turns: deque[str] = field(default_factory=deque)
-    turn_came: asyncio.Event = field(default_factory=asyncio.Event)
+    turns: deque[Running] = field(default_factory=deque)
 
-    def next_turn(self, done: str) -> None:
+    def line_up(self, running: Running) -> None:
+        """Put a call behind those that were granted before it."""
+        running.host = self
+        self.turns.append(running)
+        self.turns[0].turn.set()
+
+    def next_turn(self, done: Running) -> None:
         """Strike out a call that has been sent, or never will be."""
         if done in self.turns:
             self.turns.remove(done)
-            self.turn_came.set()
-            self.turn_came = asyncio.Event()
+            if self.turns:
+                self.turns[0].turn.set()
 
 
 class NodePlugin(distributed.WorkerPlugin):
@@ -112,6 +121,7 @@ class NodePlugin(distributed.WorkerPlugin):
 
     async def teardown(self, worker: Worker) -> None:
         """End every process and remove every segment."""
+        self._jobs.clear()  # so that nothing is tried again
         await self._pool.close()
         self.store.close()
         shutil.rmtree(self._spill_directory, ignore_errors=True)
@@ -168,7 +178,7 @@ class NodePlugin(distributed.WorkerPlugin):
         running = self._granted[grant["key"]] = Running(grant)
         actor = self._actors.get(grant["actor"] or "")
         if actor is not None:
-            actor.turns.append(running.grant["key"])
+            actor.line_up(running)
 
     def _on_cancel(self, key: str, force: bool, recursive: bool) -> None:
         running = self._granted.get(key)
@@ -196,13 +206,18 @@ class NodePlugin(distributed.WorkerPlugin):
             else:
                 actor.executor.leave()
         elif running.grant["actor"] is not None:
-            host = self._actors.get(running.grant["actor"])
-            if host is not None and not running.begun:
-                host.next_turn(key)
-            if running.executor is None:
-                self._granted.pop(key, None)
+            if running.host is not None and not running.begun:
+                running.host.next_turn(running)
+                running.turn.set()
         elif running.executor is not None:
             self._pool.kill(running.executor)
+        if running.executor is None:
+            self._drop(running)  # its body may never start
+
+    def _drop(self, running: Running) -> None:
+        """Forget a call, unless it has been granted anew."""
+        if self._granted.get(running.grant["key"]) is running:
+            del self._granted[running.grant["key"]]
 
     # --- bodies of Dask's tasks -----------------------------------------------------------------
 
@@ -219,7 +234,7 @@ class NodePlugin(distributed.WorkerPlugin):
         dask.secede(self._worker, key)
         running = self._granted.get(key)
         if running is None:
-            raise RuntimeError(f"{key} was started without a grant")
+            return None  # taken back while Dask started it
         wires = [to_wire(value) for value in values]
         try:
             if running.grant["actor"] is not None:
@@ -229,7 +244,7 @@ class NodePlugin(distributed.WorkerPlugin):
         except _Ended:
             return None
         finally:
-            self._granted.pop(key, None)
+            self._drop(running)
         return self._finish(running, outcome)
 
     def _finish(self, running: Running, outcome: tuple[Any, ...]) -> Any:
@@ -247,7 +262,6 @@ class NodePlugin(distributed.WorkerPlugin):
         self, running: Running, payload: bytes, wires: list[Any]
     ) -> tuple[Any, ...]:
         grant = running.grant
-        kind = (grant["job"], tuple(sorted(grant["env_vars"].items())))
         retries = grant["retries"]
         while True:
             if running.ended or grant["job"] not in self._jobs:
@@ -255,7 +269,7 @@ class NodePlugin(distributed.WorkerPlugin):
             if running.cancelled:
                 return self._cancelled(running)
             executor = await self._pool.acquire(
-                kind, self._jobs[grant["job"]], fresh=bool(grant["gpus"])
+                self._kind(grant), self._jobs[grant["job"]], fresh=bool(grant["gpus"])
             )
             running.executor = executor
             try:
@@ -274,6 +288,11 @@ class NodePlugin(distributed.WorkerPlugin):
             retries -= 1
             message = {"op": "raycompat-tried", "key": grant["key"], "retries": retries}
             dask.tell_scheduler(self._worker, message)
+
+    def _kind(self, grant: Grant) -> tuple[Any, ...]:
+        """Return what an executor must be made for: the job, and its environment variables."""
+        variables = {**self._jobs[grant["job"]]["env_vars"], **grant["env_vars"]}
+        return (grant["job"], tuple(sorted(variables.items())))
 
     async def _call(
         self, executor: Executor, running: Running, payload: bytes, wires: list[Any]
@@ -309,21 +328,19 @@ class NodePlugin(distributed.WorkerPlugin):
     async def _run_method(
         self, running: Running, payload: bytes, wires: list[Any]
     ) -> tuple[Any, ...]:
-        key = running.grant["key"]
-        actor = self._actors.get(running.grant["actor"] or "")
+        actor = running.host
         if actor is None:
             return self._actor_is_dead(running, None)
-        while key in actor.turns and actor.turns[0] != key:
-            await actor.turn_came.wait()
+        await running.turn.wait()
         if running.ended:
             raise _Ended
         if running.cancelled:
-            actor.next_turn(key)
+            actor.next_turn(running)
             return self._cancelled(running)
         running.executor = actor.executor
         answer = asyncio.ensure_future(self._call(actor.executor, running, payload, wires))
         await asyncio.sleep(0)  # the call is on the wire now, before the next one's turn
-        actor.next_turn(key)
+        actor.next_turn(running)
         try:
             return await answer
         except ExecutorDied:
@@ -339,19 +356,20 @@ class NodePlugin(distributed.WorkerPlugin):
         dask.secede(self._worker, key)
         running = self._granted.get(key)
         if running is None:
-            raise RuntimeError(f"actor {key} was started without a grant")
+            return None  # taken back while Dask started it
         grant = running.grant
         try:
             if running.ended or grant["job"] not in self._jobs:
                 return None
-            kind = (grant["job"], tuple(sorted(grant["env_vars"].items())), key)
+            kind = (*self._kind(grant), key)
             executor = await self._pool.start_executor(kind, self._jobs[grant["job"]])
             error = await self._live(running, Actor(executor), payload, values)
             message = {"op": "raycompat-actor-ended", "key": key, "error": error}
             dask.tell_scheduler(self._worker, message)
         finally:
-            self._granted.pop(key, None)
-            self._actors.pop(key, None)
+            self._drop(running)
+            for waiting in self._actors.pop(key).turns if key in self._actors else ():
+                waiting.turn.set()
         return None
 
     async def _live(

@@ -1,0 +1,109 @@
+"""One test body, two implementations: ``--impl raycompat`` or ``--impl ray``.
+
+A test takes everything from the module that a fixture gives it, imports neither implementation, and
+defines its remote functions in its own body, so that they travel by value.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+
+#: What every session of these tests starts with.
+QUIET = {"configure_logging": False, "include_dashboard": False, "log_to_driver": False}
+
+#: The shared session of the fixture `cluster`; the resources are numbers, there need be no GPU.
+SHARED = {"num_cpus": 4, "num_gpus": 2, "resources": {"custom": 2}}
+
+#: Seconds one test may take, the start of its session included.
+TIMEOUT_S = 60
+
+#: Read by Ray when it is imported, and by the processes that it starts.
+RAY_ENVIRONMENT = {
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_DISABLE_IMPORT_WARNING": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_memory_monitor_refresh_ms": "0",
+}
+
+
+class _Sessions:
+    """Who started the session that runs: `cluster`, `fresh`, or nobody."""
+
+    def __init__(self) -> None:
+        self.module: ModuleType | None = None
+        self.shared = False
+
+    def load(self, impl: str) -> ModuleType:
+        if self.module is None:
+            if impl == "ray":
+                os.environ.update(RAY_ENVIRONMENT)
+            self.module = importlib.import_module(impl)
+        return self.module
+
+    def start(self, shared: bool, **options: Any) -> None:
+        self.stop()
+        self.module.init(**{**QUIET, **options})
+        self.shared = shared
+
+    def stop(self) -> None:
+        self.shared = False
+        if self.module is not None and self.module.is_initialized():
+            self.module.shutdown()
+
+
+_sessions = _Sessions()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--impl") == "ray":  # Ray's own warnings are not ours to mend
+        config.addinivalue_line("filterwarnings", "default")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed:
+        _sessions.shared = False  # what a failed test has left behind ends with its session
+
+
+def pytest_sessionfinish() -> None:
+    _sessions.stop()
+
+
+@pytest.fixture(scope="session")
+def ray(request: pytest.FixtureRequest) -> ModuleType:
+    """The implementation; no session need be running."""
+    return _sessions.load(request.config.getoption("--impl"))
+
+
+@pytest.fixture
+def cluster(ray: ModuleType) -> ModuleType:
+    """The implementation with the shared session: 4 CPUs, 2 GPUs, 2 custom."""
+    if not (_sessions.shared and ray.is_initialized()):
+        _sessions.start(shared=True, **SHARED)
+    return ray
+
+
+@pytest.fixture
+def fresh(ray: ModuleType):
+    """A factory: `fresh(**options)` starts a session of the test's own."""
+
+    def start(**options: Any) -> ModuleType:
+        _sessions.start(shared=False, **options)
+        return ray
+
+    yield start
+    _sessions.stop()
