@@ -30,6 +30,8 @@ def remote(*args: Any, **options: Any) -> Any:
     TypeError
         When it is applied to something else than a function or class, or an option has the wrong
         type.
+    AssertionError
+        When it is applied with empty parentheses, or with something that cannot be called.
     ValueError
         When an option is unknown or its value impossible.
     UnsupportedRayFeatureError
@@ -42,7 +44,7 @@ def remote(*args: Any, **options: Any) -> Any:
     if len(args) == 1 and not options and callable(args[0]):
         return _make_remote(args[0], {})
     if args or not options:
-        raise TypeError(
+        raise AssertionError(  # Ray's class for it, though a TypeError it is
             "The @ray.remote decorator must be applied either with no arguments and no parentheses, "
             "for example '@ray.remote', or it must be applied using some of the arguments, for "
             "example '@ray.remote(num_returns=2, resources={\"CustomResource\": 1})'."
@@ -181,7 +183,7 @@ def wait(
         _check_session(ref, session)
     if timeout is not None and timeout < 0:
         raise ValueError(
-            f"The 'timeout' argument must be nonnegative. Received {timeout}"
+            f"The 'timeout' argument must be non-negative: {timeout!r} was given."
         )
     if not ray_waitables:
         return [], []

@@ -65,9 +65,13 @@ class ObjectRef(Generic[T]):
         """Return the object's id: 28 bytes."""
         return bytes.fromhex(self.hex())
 
-    def task_id(self) -> str:
-        """Return the id of the task that makes the object: 48 hexadecimal digits."""
-        return ids.task_hex(self._key)
+    def task_id(self) -> ids.TaskID:
+        """Return the id of the task that makes the object: 24 bytes."""
+        return ids.TaskID(ids.task_hex(self._key))
+
+    def job_id(self) -> ids.JobID:
+        """Return the id of the job that this process works for: 4 bytes."""
+        return ids.JobID(self._session.setup.job)
 
     @staticmethod
     def size() -> int:

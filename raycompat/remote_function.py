@@ -34,6 +34,7 @@ class RemoteFunction:
                 "with `asyncio.get_event_loop().run_until(f())`, or make it a method of an actor."
             )
         self._function = function
+        self._function_name = f"{function.__module__}.{function.__name__}"
         self._options = options
         self._is_generator = inspect.isgeneratorfunction(function)
         _check_num_returns(function, options.num_returns, self._is_generator)
@@ -44,7 +45,7 @@ class RemoteFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse: the call that works is `remote`."""
-        name = self._function.__name__
+        name = self._function_name
         raise TypeError(
             f"Remote functions cannot be called directly. Instead of running '{name}()', "
             f"try '{name}.remote()'."
@@ -117,7 +118,7 @@ class RemoteFunction:
             function = self._exports[session.setup.job] = uuid.uuid4().hex
         elif not session.setup.is_driver:
             return function  # it came from a caller that has exported it
-        submit.export(session, function, self._function, f"remote function {self.__name__}")
+        submit.export(session, function, self._function, f"function {self._function_name}")
         return function
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:

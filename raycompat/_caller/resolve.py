@@ -115,8 +115,9 @@ def get(session: Session, refs: Sequence[ObjectRef[Any]], timeout_s: float | Non
                 raise error_of(entry)
         if not in_time:
             raise exceptions.GetTimeoutError(
-                f"Get timed out: {sum(e.state is State.PENDING for e in entries)} of "
-                f"{len(entries)} objects were not ready within {timeout_s} s."
+                f"Get timed out: some object(s) not ready: "
+                f"{sum(e.state is State.PENDING for e in entries)} of {len(entries)} after "
+                f"{timeout_s} s."
             )
         if not _fetch(session, entries, deadline):
             raise exceptions.GetTimeoutError(

@@ -26,6 +26,7 @@ from raycompat._protocol import failures, segment
 from raycompat._protocol.ids import return_key
 from raycompat._protocol.values import (
     CallFailed,
+    ErrorValue,
     InlineValue,
     SegmentLink,
     SegmentValue,
@@ -318,12 +319,15 @@ class Session:
                 self._idle.notify_all()
         self.wake()
 
-    def _settle(self, entry: Entry, value: InlineValue | SegmentLink) -> None:
-        if isinstance(value, SegmentLink) and value.host != self.setup.place.host:
-            self.table.settle(entry)
+    def _settle(self, entry: Entry, value: InlineValue | SegmentLink | ErrorValue) -> None:
+        if isinstance(value, ErrorValue):
+            self.table.settle(entry, error=value.error)
+        elif isinstance(value, InlineValue):
+            self.table.settle(entry, value=value, holds=self.hold(value.refs))
+        elif value.host == self.setup.place.host:
+            self.table.settle(entry, value=value)
         else:
-            holds = self.hold(value.refs) if isinstance(value, InlineValue) else ()
-            self.table.settle(entry, value=value, holds=holds)
+            self.table.settle(entry)  # it is in the cluster
 
     def _on_item(self, key: str, index: int, wire: Any, stored: bool) -> None:
         call = self.calls.get(key)
@@ -362,8 +366,7 @@ class Session:
             return
         if isinstance(stored, SegmentValue):
             stored = stored.link
-        holds = self.hold(stored.refs) if isinstance(stored, InlineValue) else ()
-        self.table.settle(entry, value=stored, holds=holds)
+        self._settle(entry, stored)
 
     def wait_until_idle(self) -> None:
         """Wait until every call of ours has ended."""

@@ -13,7 +13,7 @@ from raycompat._caller.submit import Known, Slot
 from raycompat._executor.run_actor import ActorExit
 from raycompat._protocol import failures, segment
 from raycompat._protocol.serialization import deserialize, serialize
-from raycompat._protocol.values import InlineValue, Wire, from_wire, to_wire
+from raycompat._protocol.values import ErrorValue, InlineValue, Wire, from_wire, to_wire
 
 if TYPE_CHECKING:
     from raycompat._executor.context import RunningCall
@@ -92,6 +92,8 @@ def _prepare(
 
 def _value(wire: Any) -> Any:
     value = from_wire(wire)
+    if isinstance(value, ErrorValue):
+        raise exceptions.loads_error(value.error)
     if isinstance(value, InlineValue):
         return deserialize(value.block)
     return deserialize(segment.read(value.path))
@@ -139,32 +141,44 @@ def _find_method(executor: Executor, name: str) -> Callable[..., Any]:
 
 
 def _lay_out(executor: Executor, call: RunningCall, result: Any, num_returns: Any) -> Outcome:
-    if num_returns == 0:
-        return Outcome(values=[])
-    if num_returns in (1, "streaming"):
-        results = [result]
-    else:
-        results = _split(call, result, num_returns)
     outcome = Outcome(values=[])
     assert outcome.values is not None
+    if num_returns in (0, 1, "streaming"):
+        results: Any = [result] if num_returns else []
+    else:
+        results = _split(executor, call, result, num_returns)
     for one in results:
-        outcome.values.append(_store(executor, one, outcome))
+        wire = to_wire(one) if isinstance(one, ErrorValue) else _store(executor, one, outcome)
+        outcome.values.append(wire)
     return outcome
 
 
-def _split(call: RunningCall, result: Any, num_returns: int) -> list[Any]:
+def _split(executor: Executor, call: RunningCall, result: Any, num_returns: int) -> Iterator[Any]:
+    """Yield each of several results; what a generator does not come to yield is an error."""
+    if not isinstance(result, Iterator):
+        if len(result) != num_returns:
+            raise ValueError(
+                f"Task {call.name} returned {len(result)} objects, but num_returns={num_returns}."
+            )
+        yield from result
+        return
+    given = 0
+    failure: Exception
     try:
-        results = list(result)
-    except TypeError:
-        raise ValueError(
-            f"Task {call.name} has num_returns={num_returns} but returned {type(result).__name__}, "
-            "which is not iterable."
-        ) from None
-    if len(results) != num_returns:
-        raise ValueError(
-            f"Task {call.name} returned {len(results)} objects, but num_returns={num_returns}."
+        for given, one in enumerate(result, 1):
+            if given > num_returns:
+                raise ValueError(
+                    f"Task {call.name} returned more than num_returns={num_returns} objects."
+                )
+            yield one
+        failure = ValueError(
+            f"Task {call.name} returned {given} objects, but num_returns={num_returns}."
         )
-    return results
+    except Exception as error:
+        failure = error
+    missing = ErrorValue(exceptions.dumps_error(_describe(executor, call, failure)))
+    for _ in range(given, num_returns):
+        yield missing
 
 
 def _store(executor: Executor, value: Any, outcome: Outcome) -> Wire:
@@ -203,23 +217,26 @@ def _stream(executor: Executor, call: RunningCall, items: Any) -> Outcome:
 def _failed(
     executor: Executor, call: RunningCall, payload: dict[str, Any], error: BaseException
 ) -> Outcome:
-    function = call.name
-    instance = executor.actor.instance
-    described = exceptions.RayTaskError.from_exception(
-        error,
-        function,
-        ip=executor.setup["ip"],
-        actor_repr=_safe_repr(instance) if instance is not None else None,
-        actor_id=call.actor.rpartition("-")[2][:32] if call.actor else None,
-    )
-    failure: exceptions.RayError = described
-    if payload.get("is_actor"):
-        failure = exceptions.ActorDiedError(described)
+    described = _describe(executor, call, error)
+    failure = exceptions.ActorDiedError(described) if payload.get("is_actor") else described
     text = f"{type(error).__name__}: {error}"
     return Outcome(
         error=exceptions.dumps_error(failure),
         text=text[:10_000],
         retry=_may_retry(payload, error),
+    )
+
+
+def _describe(
+    executor: Executor, call: RunningCall, error: BaseException
+) -> exceptions.RayTaskError:
+    instance = executor.actor.instance
+    return exceptions.RayTaskError.from_exception(
+        error,
+        call.name,
+        ip=executor.setup["ip"],
+        actor_repr=_safe_repr(instance) if instance is not None else None,
+        actor_id=call.actor.rpartition("-")[2] if call.actor else None,
     )
 
 

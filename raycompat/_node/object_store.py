@@ -8,6 +8,7 @@ from pathlib import Path
 from raycompat._protocol import segment
 from raycompat._protocol.serialization import Block
 from raycompat._protocol.values import (
+    ErrorValue,
     InlineValue,
     SegmentLink,
     SegmentValue,
@@ -32,7 +33,7 @@ class ObjectStore:
         #: Values that an executor handed over ahead of the task that adopts them.
         self._handed_over: dict[str, SegmentValue] = {}
 
-    def adopt(self, wire: Wire) -> InlineValue | SegmentValue:
+    def adopt(self, wire: Wire) -> InlineValue | SegmentValue | ErrorValue:
         """Take a value into the node's keeping.
 
         Raises
@@ -41,7 +42,7 @@ class ObjectStore:
             When its segment is gone, because its writer died.
         """
         value = from_wire(wire)
-        if isinstance(value, InlineValue):
+        if not isinstance(value, SegmentLink):
             return value
         handed_over = self._handed_over.pop(value.path, None) or self._kept.get(value.path)
         if handed_over is not None:

@@ -69,3 +69,37 @@ def object_hex(key: str) -> str:
 def task_hex(key: str) -> str:
     """Return the 48 hexadecimal digits of the task that makes the object behind `key`."""
     return key.rpartition("-")[2][: 2 * TASK_ID_BYTES]
+
+
+class Id:
+    """An id as programs see it: some bytes, shown in hexadecimal digits."""
+
+    __slots__ = ("_digits",)
+
+    def __init__(self, digits: str) -> None:
+        self._digits = digits
+
+    def hex(self) -> str:
+        """Return the hexadecimal digits."""
+        return self._digits
+
+    def binary(self) -> bytes:
+        """Return the bytes."""
+        return bytes.fromhex(self._digits)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other._digits == self._digits
+
+    def __hash__(self) -> int:
+        return hash(self._digits)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._digits})"
+
+
+class TaskID(Id):
+    """The id of a task, 24 bytes."""
+
+
+class JobID(Id):
+    """The id of a driver's job, 4 bytes."""

@@ -1,15 +1,149 @@
-"""STUB until the real one lands."""
+"""Amounts of resources, exact: whole numbers of 1/10000, so that ten times 0.1 is 1."""
+
 from __future__ import annotations
-U = 10_000
+
+import sys
+from collections.abc import ItemsView, Mapping
+from decimal import Decimal
+from typing import Final, final
+
+#: Units in an amount of 1: Ray's own precision, 0.0001.
+UNITS_PER_ONE: Final = 10_000
+
+#: No amount reaches this, so that its units fit the 64 bits that a message has for a number.
+LARGEST_AMOUNT: Final = 9 * 10**14
+
+#: Resources whose amounts are bytes, and are shown as such.
+_IN_BYTES = frozenset({"memory", "object_store_memory"})
+
+_KIB = 1024
+_BINARY_PREFIXES = ("KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+@final
 class ResourceSet:
-    __slots__ = ("_u",)
-    def __init__(self, u): self._u = {k: v for k, v in u.items() if v}
+    """Resources by name, each a whole number of units of 1/10000. Immutable and hashable.
+
+    Amounts of 0 are dropped, so that two sets that mean the same are equal.
+    """
+
+    __slots__ = ("_hash", "_units")
+
+    _hash: int | None
+    _units: dict[str, int]
+
+    def __init__(self, units: Mapping[str, int] | None = None) -> None:
+        self._units = {name: count for name, count in (units or {}).items() if count}
+        self._hash = None
+
     @classmethod
-    def from_amounts(cls, a, *, whole_gpus=True): return cls({k: round(v * U) for k, v in a.items()})
+    def from_amounts(cls, amounts: Mapping[str, float], *, whole_gpus: bool = True) -> ResourceSet:
+        """Make a set of what a user wrote; decimals after the fourth are cut off, as in Ray.
+
+        Parameters
+        ----------
+        amounts : mapping of str to int or float
+            0 or more each; memory in bytes.
+        whole_gpus : bool, default True
+            Whether an amount of GPU above 1 must be whole.
+
+        Raises
+        ------
+        TypeError
+            When a name is no string, or an amount no number.
+        ValueError
+            When an amount is negative, not finite, too small, or a broken number of GPUs.
+        """
+        units = {_checked_name(name): _to_units(name, each) for name, each in amounts.items()}
+        gpus = units.get("GPU", 0)
+        if whole_gpus and gpus > UNITS_PER_ONE and gpus % UNITS_PER_ONE:
+            raise ValueError(
+                "GPU resource quantities >1 must be whole numbers. The specified quantity "
+                f"{amounts['GPU']!r} is invalid: parts are parts of one GPU. Ask for a whole number "
+                "of GPUs, or for less than 1."
+            )
+        return cls(units)
+
     @classmethod
-    def from_units(cls, u): return cls(dict(u))
-    def units(self): return dict(self._u)
-    def amounts(self): return {k: v / U for k, v in self._u.items()}
-    def __hash__(self): return hash(frozenset(self._u.items()))
-    def __eq__(self, o): return self._u == o._u
-    def __repr__(self): return str(self.amounts())
+    def from_units(cls, units: Mapping[str, int]) -> ResourceSet:
+        """Make a set of `units`, as they came from another process."""
+        return cls(units)
+
+    def units(self) -> dict[str, int]:
+        """Return a new dict of names and units."""
+        return self._units.copy()
+
+    def items(self) -> ItemsView[str, int]:
+        """Return a view of names and units."""
+        return self._units.items()
+
+    def amounts(self) -> dict[str, float]:
+        """Return a new dict of names and amounts, as a user writes them."""
+        return {name: count / UNITS_PER_ONE for name, count in self._units.items()}
+
+    def get(self, name: str) -> int:
+        """Return the units of one resource, 0 when there is none."""
+        return self._units.get(name, 0)
+
+    def __bool__(self) -> bool:
+        return bool(self._units)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ResourceSet) and self._units == other._units
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self._units.items()))
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[ResourceSet], tuple[dict[str, int]]]:
+        return ResourceSet, (self._units,)
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(f'{n}: {_readable(n, c)}' for n, c in self._units.items())}}}"
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise TypeError(
+            f"{name!r} is no name of a resource: expected a string that is not empty, as in "
+            "{'disk': 1}."
+        )
+    return sys.intern(name) if type(name) is str else name
+
+
+def _to_units(name: str, amount: object) -> int:
+    if type(amount) is int and 0 <= amount < LARGEST_AMOUNT:
+        return amount * UNITS_PER_ONE
+    if isinstance(amount, bool) or not isinstance(amount, int | float):
+        raise TypeError(
+            f"The quantity of resource {name} is {amount!r}, of type {type(amount).__name__}: "
+            "expected an int or a float, 0 or more."
+        )
+    if not -LARGEST_AMOUNT < amount < LARGEST_AMOUNT:  # so written, NaN fails too
+        raise ValueError(
+            f"The quantity of resource {name} is {amount!r}: expected a finite number, 0 or more "
+            f"and less than {LARGEST_AMOUNT:.0e}."
+        )
+    if amount < 0:
+        raise ValueError(
+            f"The quantity of resource {name} cannot be negative: it is {amount!r}. Leave it out "
+            "to ask for none."
+        )
+    # By its decimals, not by its binary fraction: 0.0003 * 10000 is less than 3.
+    units = int(Decimal(str(float(amount))) * UNITS_PER_ONE)
+    if amount and not units:
+        raise ValueError(
+            f"The precision of the fractional quantity of resource {name} cannot go beyond "
+            f"0.0001: it is {amount!r}. Ask for 0.0001 or more, or for 0."
+        )
+    return units
+
+
+def _readable(name: str, units: int) -> str:
+    amount, suffix = units / UNITS_PER_ONE, ""
+    for prefix in _BINARY_PREFIXES if name in _IN_BYTES else ():
+        if amount < _KIB:
+            break
+        amount, suffix = amount / _KIB, f" {prefix}"
+    return f"{amount:.4f}".rstrip("0").rstrip(".") + suffix

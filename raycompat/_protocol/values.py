@@ -38,6 +38,17 @@ class SegmentLink:
         return self.size
 
 
+@dataclass(frozen=True, slots=True)
+class ErrorValue:
+    """Why one of several results is missing: a pickled error."""
+
+    error: bytes
+
+    def __sizeof__(self) -> int:
+        """Tell Dask the real size."""
+        return len(self.error) + 64
+
+
 class SegmentValue:
     """A large value in the keeping of a node: the segment goes when this object does."""
 
@@ -69,22 +80,27 @@ class CallFailed(Exception):
         return self.text
 
 
-#: A value as messages carry it: ("inline", block, refs) or ("segment", path, size, host, refs).
+#: A value as messages carry it, by kind; the keys of the references inside it come last:
+#: ("inline", block, refs), ("segment", path, size, host, refs) or ("error", error, ()).
 Wire = tuple
 
 
-def to_wire(value: InlineValue | SegmentLink | SegmentValue) -> Wire:
+def to_wire(value: InlineValue | SegmentLink | SegmentValue | ErrorValue) -> Wire:
     """Turn a value into a tuple of plain types."""
     if isinstance(value, InlineValue):
         return ("inline", value.block, value.refs)
+    if isinstance(value, ErrorValue):
+        return ("error", value.error, ())
     link = value.link if isinstance(value, SegmentValue) else value
     return ("segment", link.path, link.size, link.host, link.refs)
 
 
-def from_wire(wire: Wire) -> InlineValue | SegmentLink:
+def from_wire(wire: Wire) -> InlineValue | SegmentLink | ErrorValue:
     """Turn what `to_wire` made (or a list of it, after msgpack) back into a value."""
     if wire[0] == "inline":
         return InlineValue(wire[1], tuple(wire[2]))
+    if wire[0] == "error":
+        return ErrorValue(wire[1])
     return SegmentLink(wire[1], wire[2], wire[3], tuple(wire[4]))
 
 

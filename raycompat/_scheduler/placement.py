@@ -1,37 +1,329 @@
-"""STUB until the real one lands."""
+"""Placement: what each node has, what of it is free, who holds the rest, and where a request goes.
+
+Pure: no network, no clock, no Dask. The scheduler plugin asks, and acts on what it is told. Affinity
+and labels will narrow `only`; a placement group's bundle will be a `_Node` that a grant fills.
+"""
+
 from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from raycompat._protocol.resource_set import ResourceSet, U
-@dataclass(frozen=True)
+from typing import Final
+
+from raycompat._protocol.resource_set import UNITS_PER_ONE, ResourceSet
+
+#: Resources whose shortage slows a node down; the fullest of them is the node's utilisation.
+CRITICAL_RESOURCES: Final = ("CPU", "memory", "object_store_memory")
+
+#: Utilisation up to which nodes are filled in order, before the least utilised is taken; as in Ray.
+SPREAD_THRESHOLD: Final = 0.5
+
+#: GPUs by index, each with the units of it: of a holding, or free.
+Slots = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Grant:
+    """What a call or an actor holds on a node, until it is released. Two are never equal."""
+
     node_id: str
     resources: ResourceSet
-    gpus: tuple = ()
-    lent: bool = False
-class Ledger:
-    def __init__(self): self.t = {}; self.a = {}; self.lent = set()
-    def add_node(self, n, total, labels={}): self.t[n] = total; self.a[n] = total.units()
-    def remove_node(self, n): del self.t[n]; del self.a[n]
-    def acquire(self, request, *, strategy="DEFAULT", prefer=(), only=None):
-        for n, a in self.a.items():
-            if all(a.get(k, 0) >= v for k, v in request.units().items()):
-                for k, v in request.units().items(): a[k] -= v
-                return Grant(n, request, ((0, 1),) if "GPU" in request.units() else ())
+    #: Index of the GPU, and units of it, for each that is held.
+    gpus: Slots = ()
+
+
+class _Node:
+    """What one node has, and has free. `free` of CPU is negative after a CPU was lent twice."""
+
+    __slots__ = ("critical", "free", "free_gpus", "node_id", "total")
+
+    def __init__(self, node_id: str, total: ResourceSet) -> None:
+        self.node_id = node_id
+        self.total = total
+        self.free = total.units()
+        self.free_gpus = _gpu_slots(total)
+        units = [(name, total.get(name)) for name in CRITICAL_RESOURCES]
+        self.critical = [(name, count) for name, count in units if count]
+
+    def fits(self, request: ResourceSet) -> bool:
+        """Whether the request can be fulfilled now, its GPUs by ids that are free enough."""
+        free = self.free
+        for name, units in request.items():
+            if free.get(name, 0) < units:
+                return False
+        gpus = request.get("GPU")
+        return not gpus or _choose_gpus(self.free_gpus, gpus) is not None
+
+    def utilisation(self) -> float:
+        """Return how full the fullest critical resource is: 0 for empty, 1 for full."""
+        fullest = 0.0
+        for name, total in self.critical:
+            used = 1 - self.free[name] / total
+            if used > fullest:
+                fullest = used
+        return fullest
+
+    def take(self, request: ResourceSet) -> Slots:
+        """Take what `fits`; return the GPUs."""
+        free = self.free
+        for name, units in request.items():
+            free[name] -= units
+        gpus = request.get("GPU")
+        slots = (_choose_gpus(self.free_gpus, gpus) or ()) if gpus else ()
+        for index, units in slots:
+            self.free_gpus[index] -= units
+        return slots
+
+    def give(self, resources: Mapping[str, int], gpus: Slots) -> None:
+        """Take back what was held."""
+        free = self.free
+        for name, units in resources.items():
+            free[name] += units
+        for index, units in gpus:
+            self.free_gpus[index] += units
+
+    def available(self) -> ResourceSet:
+        return ResourceSet({name: units for name, units in self.free.items() if units > 0})
+
+
+def _gpu_slots(total: ResourceSet) -> list[int]:
+    whole, rest = divmod(total.get("GPU"), UNITS_PER_ONE)
+    return [UNITS_PER_ONE] * whole + ([rest] if rest else [])
+
+
+def _choose_gpus(free: Sequence[int], units: int) -> Slots | None:
+    """Choose GPUs: whole ones among those that are free, a part on the first that has room.
+
+    Parts go to a GPU that is in use already where they can, so that whole ones stay whole.
+    """
+    num_whole, part = divmod(units, UNITS_PER_ONE)
+    if not num_whole:
+        for in_use in (True, False):
+            for index, room in enumerate(free):
+                if room >= units and (room < UNITS_PER_ONE) is in_use:
+                    return ((index, units),)
         return None
-    def release(self, g):
-        if g.node_id in self.a:
-            for k, v in g.resources.units().items():
-                if k == "CPU" and id(g) in self.lent: continue
-                self.a[g.node_id][k] += v
-        self.lent.discard(id(g))
-    def lend_cpu(self, g): self.lent.add(id(g)); self.a[g.node_id]["CPU"] += g.resources.units().get("CPU", 0)
-    def take_back_cpu(self, g): self.lent.discard(id(g)); self.a[g.node_id]["CPU"] -= g.resources.units().get("CPU", 0)
-    def shrink(self, g, to):
-        self.release(g); n = Grant(g.node_id, to, g.gpus)
-        for k, v in to.units().items(): self.a[g.node_id][k] -= v
-        return n
-    def feasible(self, r): return any(all(t.units().get(k, 0) >= v for k, v in r.units().items()) for t in self.t.values())
-    def largest_node(self, r): return next(iter(self.t.values()))
-    def cluster_total(self): return next(iter(self.t.values()))
-    def cluster_available(self): return ResourceSet(next(iter(self.a.values())))
-    def node_total(self, n): return self.t[n]
+    whole = [index for index, room in enumerate(free) if room == UNITS_PER_ONE]
+    if part or len(whole) < num_whole:
+        return None
+    return tuple((index, UNITS_PER_ONE) for index in whole[:num_whole])
+
+
+class Ledger:
+    """The accounts of all nodes.
+
+    What is free and what is held add up to what a node has, always; a CPU that is lent counts as
+    free. Only `acquire` and `shrink` make grants, and each is released at most once: a second release,
+    or that of a grant whose node has gone, changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, _Node] = {}
+        self._held: dict[Grant, _Node] = {}
+        #: How often the CPU of a grant is lent now: a call may wait in several threads at once.
+        self._lent: dict[Grant, int] = {}
+        self._spread_from = 0
+
+    # --- nodes ----------------------------------------------------------------------------------
+
+    def add_node(self, node_id: str, total: ResourceSet) -> None:
+        """Add a node with all that it has free; one that comes again is a new one."""
+        self.remove_node(node_id)
+        self._nodes[node_id] = _Node(node_id, total)
+
+    def remove_node(self, node_id: str) -> None:
+        """Forget a node and what is held there; harmless when it is not known."""
+        gone = self._nodes.pop(node_id, None)
+        if gone is None:
+            return
+        for grant in [grant for grant, node in self._held.items() if node is gone]:
+            del self._held[grant]
+            self._lent.pop(grant, None)
+
+    def node_total(self, node_id: str) -> ResourceSet:
+        """Return what a node has."""
+        return self._nodes[node_id].total
+
+    def node_available(self, node_id: str) -> ResourceSet:
+        """Return what a node has free, nothing below 0."""
+        return self._nodes[node_id].available()
+
+    def cluster_total(self) -> ResourceSet:
+        """Return what all nodes have together."""
+        return _sum(node.total for node in self._nodes.values())
+
+    def cluster_available(self) -> ResourceSet:
+        """Return what is free, summed over the nodes; see `node_available`."""
+        return _sum(node.available() for node in self._nodes.values())
+
+    def feasible(self, request: ResourceSet) -> bool:
+        """Whether some node could fulfil the request if nothing else ran there."""
+        return any(_Node("", node.total).fits(request) for node in self._nodes.values())
+
+    def largest_node(self, request: ResourceSet) -> ResourceSet:
+        """Return what that node has which comes nearest to the request; empty without nodes."""
+
+        def nearness(total: ResourceSet) -> tuple[float, float, int]:
+            shares = [total.get(name) / units for name, units in request.items()]
+            return min(shares, default=1.0), sum(min(s, 1.0) for s in shares), total.get("CPU")
+
+        totals = (node.total for node in self._nodes.values())
+        return max(totals, key=nearness, default=ResourceSet())
+
+    # --- grants ---------------------------------------------------------------------------------
+
+    def acquire(
+        self,
+        request: ResourceSet,
+        *,
+        strategy: str = "DEFAULT",
+        prefer: Sequence[str] = (),
+        only: Collection[str] | None = None,
+    ) -> Grant | None:
+        """Take what is asked for from one node, or return None when none has it free now.
+
+        Parameters
+        ----------
+        strategy : {"DEFAULT", "SPREAD"}
+            DEFAULT takes the first of `prefer` that fits, then fills the nodes in order up to half,
+            then takes the least utilised; those with GPUs last when no GPU is asked for. SPREAD
+            takes the nodes that fit in turn.
+        prefer : sequence of str, optional
+            Ids of nodes, the best first; ids that are not known are skipped.
+        only : collection of str, optional
+            Ids of the nodes that may be taken.
+
+        Notes
+        -----
+        Ray source: its hybrid and spread scheduling policies. Differs from Ray: no random choice
+        among nodes that are equally good.
+        """
+        nodes: Collection[_Node] = self._nodes.values()
+        if only is not None:
+            nodes = [node for node in nodes if node.node_id in only]
+        if strategy == "DEFAULT":
+            node = self._preferred(request, prefer, only) or _hybrid(request, nodes)
+        elif strategy == "SPREAD":
+            node = self._in_turn(request, list(nodes))
+        else:
+            raise ValueError(f"No strategy is called {strategy!r}: expected 'DEFAULT' or 'SPREAD'.")
+        if node is None:
+            return None
+        grant = Grant(node.node_id, request, node.take(request))
+        self._held[grant] = node
+        return grant
+
+    def _preferred(
+        self, request: ResourceSet, prefer: Sequence[str], only: Collection[str] | None
+    ) -> _Node | None:
+        for node_id in prefer:
+            node = self._nodes.get(node_id)
+            if node is not None and (only is None or node_id in only) and node.fits(request):
+                return node
+        return None
+
+    def _in_turn(self, request: ResourceSet, nodes: Sequence[_Node]) -> _Node | None:
+        for step in range(len(nodes)):
+            position = (self._spread_from + step) % len(nodes)
+            if nodes[position].fits(request):
+                self._spread_from = position + 1
+                return nodes[position]
+        return None
+
+    def release(self, grant: Grant) -> None:
+        """Give back what a grant holds, except what it has lent: that is free already."""
+        node = self._held.pop(grant, None)
+        if node is None:
+            return
+        back = grant.resources.units()
+        if self._lent.pop(grant, 0):
+            back.pop("CPU", None)
+        node.give(back, grant.gpus)
+
+    def shrink(self, grant: Grant, to: ResourceSet) -> Grant:
+        """Give back what a grant holds beyond `to`, and return the grant that replaces it.
+
+        Its GPUs are the first of those it had, as many as `to` allows. A CPU that is lent stays
+        lent, by the new grant.
+        """
+        beyond = {name: units - to.get(name) for name, units in grant.resources.items()}
+        if any(units < 0 for units in beyond.values()) or not to.units().keys() <= beyond.keys():
+            raise ValueError(f"A grant of {grant.resources} cannot shrink to {to}, which is more.")
+        kept, dropped = _split(grant.gpus, to.get("GPU"))
+        smaller = Grant(grant.node_id, to, kept)
+        node = self._held.pop(grant, None)
+        if node is None:
+            return smaller
+        self._held[smaller] = node
+        times_lent = self._lent.pop(grant, 0)
+        if times_lent:
+            self._lent[smaller] = times_lent
+            beyond.pop("CPU", None)
+        node.give(beyond, dropped)
+        return smaller
+
+    def lend_cpu(self, grant: Grant) -> None:
+        """Let others have the CPU of a call that waits for an object; its other resources stay."""
+        node = self._held.get(grant)
+        if node is None:
+            return
+        times_lent = self._lent.get(grant, 0)
+        self._lent[grant] = times_lent + 1
+        cpu = grant.resources.get("CPU")
+        if cpu and not times_lent:
+            node.free["CPU"] += cpu
+
+    def take_back_cpu(self, grant: Grant) -> None:
+        """End a `lend_cpu`; the last one takes the CPU, if need be below 0: the call goes on."""
+        times_lent = self._lent.get(grant, 0)
+        if times_lent > 1:
+            self._lent[grant] = times_lent - 1
+        elif times_lent:
+            del self._lent[grant]
+            cpu = grant.resources.get("CPU")
+            if cpu:
+                self._held[grant].free["CPU"] -= cpu
+
+
+def _hybrid(request: ResourceSet, nodes: Iterable[_Node]) -> _Node | None:
+    if request.get("GPU"):
+        return _fill(request, nodes)
+    plain: list[_Node] = []
+    with_gpus: list[_Node] = []
+    for node in nodes:
+        (with_gpus if node.free_gpus else plain).append(node)
+    return _fill(request, plain) or _fill(request, with_gpus)
+
+
+def _fill(request: ResourceSet, nodes: Iterable[_Node]) -> _Node | None:
+    """Choose the first node that is not half full, else the least full."""
+    best, least = None, float("inf")
+    for node in nodes:
+        if node.fits(request):
+            used = node.utilisation()
+            if used < SPREAD_THRESHOLD:
+                return node
+            if used < least:
+                best, least = node, used
+    return best
+
+
+def _split(slots: Slots, units: int) -> tuple[Slots, Slots]:
+    """Split slots into those that make up `units`, and the others."""
+    kept, dropped = [], []
+    for index, held in slots:
+        keep = min(held, units)
+        units -= keep
+        if keep:
+            kept.append((index, keep))
+        if held > keep:
+            dropped.append((index, held - keep))
+    return tuple(kept), tuple(dropped)
+
+
+def _sum(sets: Iterable[ResourceSet]) -> ResourceSet:
+    units: dict[str, int] = {}
+    for each in sets:
+        for name, count in each.items():
+            units[name] = units.get(name, 0) + count
+    return ResourceSet(units)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import numpy as np
@@ -20,51 +19,33 @@ import raycompat as ray
 LARGE = 200_000  # elements: 1.6 MB, well above what travels inline
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with ray.init(num_cpus=2, include_dashboard=False, configure_logging=False):
-        yield
-
-
-def keys_on_the_scheduler() -> list[str]:
-    session = sys.modules["raycompat._caller.session"].current()
-    return list(session.rpc("raycompat_inventory")["tasks"])
-
-
-def wait_until(condition, deadline_s: float = 20.0) -> None:
-    deadline = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
-
-
-def test_small_values_never_reach_the_scheduler(cluster):
+def test_small_values_never_reach_the_scheduler(cluster, inventory):
     refs = [ray.put(number) for number in range(100)]
     assert ray.get(refs) == list(range(100))
-    assert keys_on_the_scheduler() == []
+    assert inventory("tasks") == []
 
 
-def test_a_large_put_is_unknown_to_dask_until_somebody_else_needs_it(cluster):
+def test_a_large_put_is_unknown_to_dask_until_somebody_else_needs_it(cluster, inventory):
     ref = ray.put(np.ones(LARGE))
     assert ray.get(ref).sum() == LARGE
-    assert keys_on_the_scheduler() == []
+    assert inventory("tasks") == []
 
     @ray.remote
     def total(array):
         return float(array.sum())
 
     assert ray.get(total.remote(ref)) == LARGE
-    assert len([key for key in keys_on_the_scheduler() if key.startswith("put-")]) == 1
+    assert len([key for key in inventory("tasks") if key.startswith("put-")]) == 1
 
 
-def test_a_small_result_is_kept_by_its_caller_alone(cluster):
+def test_a_small_result_is_kept_by_its_caller_alone(cluster, inventory, wait_until):
     @ray.remote
     def one():
         return 1
 
     ref = one.remote()
     assert ray.get(ref) == 1
-    wait_until(lambda: keys_on_the_scheduler() == [])
+    wait_until(lambda: inventory("tasks") == [])
     assert ray.get(ref) == 1
 
 
@@ -124,7 +105,7 @@ def test_references_inside_of_references(cluster):
     assert ray.get(dig.remote([ref])) == LARGE
 
 
-def test_an_actor_keeps_what_it_was_given(cluster):
+def test_an_actor_keeps_what_it_was_given(cluster, inventory, wait_until):
     @ray.remote
     class Keeper:
         def take(self, box):
@@ -144,10 +125,10 @@ def test_an_actor_keeps_what_it_was_given(cluster):
     for _ in range(3):
         assert ray.get(keeper.total.remote()) == LARGE
     ray.get(keeper.drop.remote())
-    wait_until(lambda: not [key for key in keys_on_the_scheduler() if key.startswith("put-")])
+    wait_until(lambda: not [key for key in inventory("tasks") if key.startswith("put-")])
 
 
-def test_a_call_whose_reference_is_dropped_still_runs(cluster, tmp_path):
+def test_a_call_whose_reference_is_dropped_still_runs(cluster, tmp_path, wait_until):
     @ray.remote
     def touch(path):
         Path(path).touch()
@@ -157,14 +138,13 @@ def test_a_call_whose_reference_is_dropped_still_runs(cluster, tmp_path):
     wait_until((tmp_path / "done").exists)
 
 
-def test_a_pickled_reference_keeps_its_object(cluster):
+def test_a_pickled_reference_keeps_its_object(cluster, session):
     ref = ray.put(np.ones(LARGE))
     data = ray.cloudpickle.dumps(ref)
     del ref
     gc.collect()
     copy = ray.cloudpickle.loads(data)
     assert ray.get(copy).sum() == LARGE
-    session = sys.modules["raycompat._caller.session"].current()
     session.leaked.clear()  # it would be kept for as long as the driver lives
 
 
@@ -177,7 +157,7 @@ def driver(source: str) -> subprocess.Popen:
     )
 
 
-def test_a_driver_that_is_killed_leaves_nothing():
+def test_a_driver_that_is_killed_leaves_nothing(no_cluster):
     process = driver(
         """
         import numpy as np, os, time, raycompat as ray
