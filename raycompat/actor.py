@@ -224,7 +224,8 @@ class ActorClass:
             function = self._exports[session.setup.job] = uuid.uuid4().hex
         elif not session.setup.is_driver:
             return function  # it came from a caller that has exported it
-        submit.export(session, function, self._class, f"actor class {self._class.__name__}")
+        what = f"actor class {self._class.__name__}"
+        submit.export(session, function, self._class, what, self)
         return function
 
     def __repr__(self) -> str:
@@ -443,7 +444,7 @@ def exit_actor() -> None:
 
     call, executor = context.current(), context.executor()
     if executor is None or call is None or call.actor is None:
-        raise TypeError("exit_actor called on a non-actor worker.")
+        raise TypeError("exit_actor API is called on a non-actor worker.")
     executor.leave_actor("The actor exited: it called `exit_actor`.")
     raise ActorExit(0)
 

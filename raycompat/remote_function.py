@@ -17,6 +17,7 @@ from raycompat._caller.session import Session
 from raycompat._protocol import ids
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.options import TaskOptions, task_options
+from raycompat.exceptions import UnsupportedRayFeatureError
 
 
 class RemoteFunction:
@@ -68,9 +69,12 @@ class RemoteFunction:
 
     def options(self, **options: Any) -> _BoundFunction:
         """Return the function with other options for the calls made through the result."""
+        return _BoundFunction(self, self._changed(options))
+
+    def _changed(self, options: Mapping[str, Any]) -> TaskOptions:
         changed = task_options(options, self._options)
         _check_num_returns(self._function, changed.num_returns, self._is_generator)
-        return _BoundFunction(self, changed)
+        return changed
 
     def _remote(
         self,
@@ -78,7 +82,7 @@ class RemoteFunction:
         kwargs: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Any:
-        return self._submit(tuple(args or ()), kwargs or {}, task_options(options, self._options))
+        return self._submit(tuple(args or ()), kwargs or {}, self._changed(options))
 
     def _submit(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskOptions) -> Any:
         session = _driver.require_session()
@@ -110,7 +114,8 @@ class RemoteFunction:
             "retry_exceptions": _pickled_exceptions(options.retry_exceptions),
         }
         arguments = submit.Arguments(session, args, kwargs)
-        return submit.call(session, spec, arguments, payload, num_returns)
+        held = session.exported[function] if function in session.exported else ()
+        return submit.call(session, spec, arguments, payload, num_returns, holds=held)
 
     def _export(self, session: Session) -> str:
         function = self._exports.get(session.setup.job)
@@ -118,13 +123,11 @@ class RemoteFunction:
             function = self._exports[session.setup.job] = uuid.uuid4().hex
         elif not session.setup.is_driver:
             return function  # it came from a caller that has exported it
-        submit.export(session, function, self._function, f"function {self._function_name}")
+        submit.export(session, function, self._function, f"function {self._function_name}", self)
         return function
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse: there are no lazy graphs of calls."""
-        from raycompat.exceptions import UnsupportedRayFeatureError
-
         raise UnsupportedRayFeatureError(
             "RemoteFunction.bind", "lazy graphs of calls are not built", "call .remote(), or use Dask"
         )
@@ -156,8 +159,15 @@ def _signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 def _check_num_returns(function: Any, num_returns: Any, is_generator: bool) -> None:
     if num_returns in ("streaming", "dynamic") and not is_generator:
         raise ValueError(
-            f"num_returns={num_returns!r} needs a generator function, and {function.__name__} is "
-            "none: it has no yield. Remove num_returns, or yield the items."
+            f"num_returns={num_returns!r} can only be used with generator functions, and "
+            f"{function.__name__} is none: it has no yield. Remove num_returns, or yield the items."
+        )
+    if num_returns == "dynamic":
+        raise UnsupportedRayFeatureError(
+            "num_returns='dynamic'",
+            "It is deprecated in Ray",
+            "Use num_returns='streaming', or leave it out: the reference of each item comes as "
+            "soon as it is yielded",
         )
 
 

@@ -78,6 +78,13 @@ class Entry:
         return self.state is State.READY and self.value is not None
 
 
+    @property
+    def is_ours_alone(self) -> bool:
+        """Whether the value, or the error, is small and nobody else has heard of the key."""
+        small = self.state is State.FAILED or isinstance(self.value, InlineValue)
+        return small and not self.escaped
+
+
 class ObjectTable:
     """All entries of this process. `release` is called for keys that Dask need not keep for us."""
 
@@ -150,10 +157,7 @@ class ObjectTable:
         victim: str | None = None,
         holds: Iterable[Any] = (),
     ) -> None:
-        """Enter how an object turned out, and call back whoever waits.
-
-        A small value that nobody else knows of is from now on kept here alone.
-        """
+        """Enter how an object turned out, and call back whoever waits."""
         released: list[str] = []
         with self.lock:
             if entry.state is State.FAILED or entry.is_here:
@@ -161,17 +165,22 @@ class ObjectTable:
             entry.state = State.READY if error is None else State.FAILED
             entry.value, entry.error, entry.holds = value, error, tuple(holds)
             entry.victim = victim
-            local = error is not None or isinstance(value, InlineValue)
-            if local and not entry.escaped:
-                if entry.wanted:
-                    entry.wanted = False
-                    released.append(entry.key)
+            if entry.is_ours_alone:
                 self.let_go_of_parent(entry, released)
             callbacks, entry.callbacks = entry.callbacks, []
         if released:
             self._release(released)
         for callback in callbacks:
             callback(entry)
+
+    def keep_alone(self, entry: Entry) -> None:
+        """Let Dask forget a small value, or an error, that nobody else knows of."""
+        with self.lock:
+            release = entry.wanted and entry.is_ours_alone
+            if release:
+                entry.wanted = False
+        if release:
+            self._release([entry.key])
 
     def when_settled(self, entry: Entry, callback: Callable[[Entry], None]) -> bool:
         """Have `callback` called once `entry` is no longer pending; False if it is not already."""

@@ -50,6 +50,8 @@ class PendingCall:
     name: str
     returns: list[Entry]
     holds: tuple[Any, ...]
+    #: Keeps the call's key wanted until Dask has seen its end; None for actors.
+    ref: ObjectRef[Any] | None
     #: Task id of the call that made this one, for recursive cancellation.
     parent: str | None
     stream: Stream | None = None
@@ -76,6 +78,9 @@ class Session:
         self.setup = setup
         self.table = ObjectTable(self._release, self._remove_segment)
         self.calls: dict[str, PendingCall] = {}
+        #: Calls that have answered, until Dask has seen their end. Letting a key go earlier would
+        #: look like taking the call back.
+        self._ending: dict[str, ObjectRef[Any]] = {}
         #: Called around a wait: an executor tells its node, which gives the CPU back meanwhile.
         self.on_block: Callable[[], None] = lambda: None
         self.on_unblock: Callable[[], None] = lambda: None
@@ -292,10 +297,14 @@ class Session:
         values: list[Any] | None = None,
         error: bytes | None = None,
         dependency: bool = False,
+        unknown: bool = False,
     ) -> None:
+        """A call has ended. `unknown`: Dask does not know it, so it will say no more of it."""
         call = self.calls.pop(key, None)
         if call is None:
             return
+        if call.ref is not None and not unknown:
+            self._ending[key] = call.ref
         victim = call.name if dependency else None
         if call.stream is not None:
             call.stream.end(error, victim)
@@ -313,7 +322,7 @@ class Session:
             self._call_ended(call)
 
     def _call_ended(self, call: PendingCall) -> None:
-        call.holds = ()
+        call.holds, call.ref = (), None
         if not self.calls:
             with self._idle:
                 self._idle.notify_all()
@@ -337,13 +346,22 @@ class Session:
         self._settle(entry, from_wire(wire))
         call.stream.add(entry)
 
+    def _dask_has_seen_the_end(self, key: str) -> None:
+        ref = self._ending.pop(key, None)
+        if ref is not None:
+            self.table.keep_alone(self.table.entries[key])
+            del ref
+            self.wake()
+
     def _on_key_in_memory(self, key: str, **_: Any) -> None:
+        self._dask_has_seen_the_end(key)
         entry = self.table.get(key)
         # What we called ourselves is settled by the answer to the call, which has the value.
         if entry is not None and key not in self.calls and entry.state is State.PENDING:
             self.table.settle(entry)
 
     def _on_task_erred(self, key: str, exception: Any = None, **_: Any) -> None:
+        self._dask_has_seen_the_end(key)
         entry = self.table.get(key)
         if entry is not None and key not in self.calls:
             self.table.settle(entry, error=_error_bytes(exception))
@@ -351,8 +369,9 @@ class Session:
     def _on_cancelled_keys(self, keys: list[str], **_: Any) -> None:
         for key in keys:
             call, entry = self.calls.get(key), self.table.get(key)
+            self._ending.pop(key, None)
             if call is not None:
-                self._on_done(key, error=failures.object_lost(key))
+                self._on_done(key, error=failures.object_lost(key), unknown=True)
             elif entry is not None and not entry.is_here:
                 self.table.settle(entry, error=failures.object_lost(key))
 

@@ -7,6 +7,7 @@ already go along instead); references nested deeper only travel, and are kept al
 from __future__ import annotations
 
 import pickle
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -141,8 +142,12 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else text[:200] + "..."
 
 
-def export(session: Session, function: str, code: Callable[..., Any], what: str) -> None:
+def export(
+    session: Session, function: str, code: Callable[..., Any], what: str, remote: object
+) -> None:
     """Send a function or class to the scheduler, once a session, under the id `function`.
+
+    The references in its closure live as long as `remote`, what `raycompat.remote` made of it.
 
     Raises
     ------
@@ -161,7 +166,9 @@ def export(session: Session, function: str, code: Callable[..., Any], what: str)
             f"Could not serialize the {what}: {error!r}. What it refers to (globals, closures) goes "
             f"to other processes with it. {_PICKLING_HINT}"
         ) from error
-    session.exported[function] = tuple(found.values())
+    if found:
+        session.exported[function] = tuple(found.values())
+        weakref.finalize(remote, session.exported.pop, function, None).atexit = False
     session.send("raycompat-export", job=session.setup.job, function=function, code=data)
 
 
@@ -200,8 +207,6 @@ def call(
             session.table.count_up(key)
             returns.append(one)
         refs = [ObjectRef._from_key(one.key, session) for one in returns] or None
-        # The call's own entry stays until the call has ended.
-        holds = (*holds, entry_ref)
     if arguments.failed is not None:
         _fail_at_once(session, spec["name"], arguments.failed, returns, stream)
         return refs
@@ -209,12 +214,17 @@ def call(
     spec["payload"] = pickle.dumps(
         {**payload, "arguments": arguments.block, "num_returns": num_returns}, protocol=5
     )
-    if spec["kind"] == "actor":
-        entry.escaped = True  # an actor that has died keeps its row, which says why
-    elif count == 1:
-        holds = (*holds, entry_ref)  # a call whose reference is dropped runs all the same
+    is_actor = spec["kind"] == "actor"
+    entry.escaped = is_actor  # an actor that has died keeps its row, which says why
     session.calls[key] = PendingCall(
-        key, spec["name"], returns, (*arguments.holds, *holds), session.current_task(), stream
+        key,
+        spec["name"],
+        returns,
+        (*arguments.holds, *holds),
+        # A call whose references are dropped runs all the same; an actor ends.
+        None if is_actor else entry_ref,
+        session.current_task(),
+        stream,
     )
     session.submit(dict(spec))
     return refs

@@ -1,39 +1,156 @@
-"""STUB until the real one lands."""
+"""The options of `remote`, `.options()` and `method`, checked, with their defaults and meaning."""
+
 from __future__ import annotations
-from dataclasses import dataclass, replace
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from raycompat._protocol.option_rules import ACTOR, DEFAULT_MAX_RETRIES, METHOD, TASK, checked
 from raycompat._protocol.resource_set import ResourceSet
-@dataclass(frozen=True)
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+
+@dataclass(frozen=True, slots=True)
 class TaskOptions:
-    num_cpus: float = 1
-    num_gpus: float = 0
-    resources: dict = None
-    memory: float = 0
-    num_returns: object = None
-    max_retries: int = 3
-    retry_exceptions: object = False
-    max_calls: int = 0
-    runtime_env: dict = None
-    scheduling_strategy: str = None
-    name: str = None
-    def request(self): return ResourceSet.from_amounts({"CPU": self.num_cpus, "GPU": self.num_gpus or 0, "memory": self.memory or 0, **(self.resources or {})})
-@dataclass(frozen=True)
+    """The options of one remote function; None means that nothing was said."""
+
+    #: 0 when it was set to None, as in Ray.
+    num_cpus: float | None = 1
+    num_gpus: float | None = None
+    resources: Mapping[str, float] | None = None
+    #: Bytes.
+    memory: int | None = None
+    #: References that a call returns: None is 1, or "streaming" for a generator function.
+    num_returns: int | str | None = None
+    #: -1 is without end.
+    max_retries: int = DEFAULT_MAX_RETRIES
+    #: Which exceptions of the function are retried too.
+    retry_exceptions: bool | tuple[type[Exception], ...] = False
+    given_max_calls: int | None = None
+    runtime_env: Mapping[str, Any] | None = None
+    scheduling_strategy: str | None = None
+    name: str | None = None
+    _request: ResourceSet = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        request = _resource_set(self.num_cpus or 0, self)
+        object.__setattr__(self, "_request", request)
+
+    @property
+    def max_calls(self) -> int:
+        """Calls after which the process ends; 0 is no limit. GPUs are let go after each call."""
+        if self.given_max_calls is not None:
+            return self.given_max_calls
+        return 1 if self.num_gpus else 0
+
+    def request(self) -> ResourceSet:
+        """Return what a call holds while it runs."""
+        return self._request
+
+
+@dataclass(frozen=True, slots=True)
 class ActorOptions:
-    num_cpus: float = None
-    num_gpus: float = 0
-    resources: dict = None
-    memory: float = 0
-    runtime_env: dict = None
-    scheduling_strategy: str = None
-    name: str = None
-    namespace: str = None
-    lifetime: str = None
+    """The options of one actor class; None means that nothing was said."""
+
+    num_cpus: float | None = None
+    num_gpus: float | None = None
+    resources: Mapping[str, float] | None = None
+    #: Bytes.
+    memory: int | None = None
+    #: Bytes.
+    object_store_memory: int | None = None
+    runtime_env: Mapping[str, Any] | None = None
+    scheduling_strategy: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    #: "detached" actors outlive their driver.
+    lifetime: str | None = None
     get_if_exists: bool = False
-    def placement_request(self): return ResourceSet.from_amounts({"CPU": 1 if self.num_cpus is None else self.num_cpus, "GPU": self.num_gpus or 0})
-    def lifetime_request(self): return ResourceSet.from_amounts({"CPU": self.num_cpus or 0, "GPU": self.num_gpus or 0})
-@dataclass(frozen=True)
+    _placement_request: ResourceSet = field(init=False, repr=False, compare=False)
+    _lifetime_request: ResourceSet = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        cpus = 1 if self.num_cpus is None else self.num_cpus
+        placement = lifetime = _resource_set(cpus, self)
+        # As in Ray: num_gpus=0 says something, memory does not.
+        if self.num_cpus is None and self.num_gpus is None and not self.resources:
+            lifetime = _resource_set(0, self)
+        object.__setattr__(self, "_placement_request", placement)
+        object.__setattr__(self, "_lifetime_request", lifetime)
+
+    def placement_request(self) -> ResourceSet:
+        """Return what must be free where the actor is placed: 1 CPU if nothing was said."""
+        return self._placement_request
+
+    def lifetime_request(self) -> ResourceSet:
+        """Return what the actor holds while it lives: no CPU if nothing was said."""
+        return self._lifetime_request
+
+
+@dataclass(frozen=True, slots=True)
 class MethodOptions:
-    num_returns: object = None
-    name: str = None
-def task_options(given, base=None): return replace(base or TaskOptions(), **given)
-def actor_options(given, base=None): return replace(base or ActorOptions(), **given)
-def method_options(given, base=None): return replace(base or MethodOptions(), **given)
+    """The options of one method of an actor; None means that nothing was said."""
+
+    #: As in `TaskOptions`.
+    num_returns: int | str | None = None
+    name: str | None = None
+
+
+def _resource_set(cpus: float, options: TaskOptions | ActorOptions) -> ResourceSet:
+    amounts: dict[str, float] = {"CPU": cpus, "GPU": options.num_gpus or 0}
+    amounts["memory"] = options.memory or 0
+    if isinstance(options, ActorOptions):
+        amounts["object_store_memory"] = options.object_store_memory or 0
+    return ResourceSet.from_amounts({**amounts, **(options.resources or {})})
+
+
+def task_options(given: Mapping[str, Any], base: TaskOptions | None = None) -> TaskOptions:
+    """Check the options of a remote function.
+
+    Parameters
+    ----------
+    given : mapping
+        As the user wrote them.
+    base : TaskOptions, optional
+        What ``.options()`` changes; None at decoration.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When a name is unknown, or a value impossible: as in Ray.
+    UnsupportedRayFeatureError
+        When a value is possible in Ray, and not honoured here.
+    """
+    values = checked(TASK, given, base is not None)
+    if "max_calls" in values:
+        values["given_max_calls"] = values.pop("max_calls")
+    return replace(base or TaskOptions(), **_held(TaskOptions, values))
+
+
+def actor_options(given: Mapping[str, Any], base: ActorOptions | None = None) -> ActorOptions:
+    """Check the options of an actor class; see `task_options`."""
+    values = checked(ACTOR, given, base is not None)
+    options = replace(base or ActorOptions(), **_held(ActorOptions, values))
+    if options.get_if_exists and options.name is None:
+        raise ValueError(
+            "The actor name must be specified to use `get_if_exists`. For example: "
+            ".options(name='counter', get_if_exists=True)."
+        )
+    return options
+
+
+def method_options(given: Mapping[str, Any], base: MethodOptions | None = None) -> MethodOptions:
+    """Check the options of a method; see `task_options`."""
+    values = checked(METHOD, given, base is not None)
+    if values.get("num_returns") == "dynamic":
+        raise UnsupportedRayFeatureError(
+            "num_returns='dynamic'", "It is deprecated in Ray", "Use num_returns='streaming'"
+        )
+    return replace(base or MethodOptions(), **_held(MethodOptions, values))
+
+
+def _held(cls: type[TaskOptions | ActorOptions | MethodOptions], values: dict[str, Any]) -> Any:
+    """Return the values that the dataclass has; of the others only one value is honoured."""
+    names = {each.name for each in fields(cls)}
+    return {name: value for name, value in values.items() if name in names}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import ItemsView, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from decimal import Decimal
-from typing import Final, final
+from numbers import Real
+from typing import Any, Final, final
 
 #: Units in an amount of 1: Ray's own precision, 0.0001.
 UNITS_PER_ONE: Final = 10_000
@@ -54,13 +55,13 @@ class ResourceSet:
         ValueError
             When an amount is negative, not finite, too small, or a broken number of GPUs.
         """
-        units = {_checked_name(name): _to_units(name, each) for name, each in amounts.items()}
+        units = {_checked_name(name): to_units(name, each) for name, each in amounts.items()}
         gpus = units.get("GPU", 0)
         if whole_gpus and gpus > UNITS_PER_ONE and gpus % UNITS_PER_ONE:
             raise ValueError(
                 "GPU resource quantities >1 must be whole numbers. The specified quantity "
-                f"{amounts['GPU']!r} is invalid: parts are parts of one GPU. Ask for a whole number "
-                "of GPUs, or for less than 1."
+                f"{amounts['GPU']!r} is invalid: a part is of one GPU. Ask for a whole number of "
+                "GPUs, or for less than 1."
             )
         return cls(units)
 
@@ -84,6 +85,38 @@ class ResourceSet:
     def get(self, name: str) -> int:
         """Return the units of one resource, 0 when there is none."""
         return self._units.get(name, 0)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is in the set; its truth value is the opposite."""
+        return not self._units
+
+    def fits_in(self, other: ResourceSet) -> bool:
+        """Whether `other` has at least as much of each resource."""
+        return all(count <= other.get(name) for name, count in self._units.items())
+
+    def __add__(self, other: ResourceSet) -> ResourceSet:
+        units = self._units.copy()
+        for name, count in other.items():
+            units[name] = units.get(name, 0) + count
+        return ResourceSet(units)
+
+    def __sub__(self, other: ResourceSet) -> ResourceSet:
+        if not other.fits_in(self):
+            raise ValueError(
+                f"{other} cannot be taken from {self}, which has less: a set holds no negative "
+                "amounts. Ask fits_in() first."
+            )
+        units = self._units.copy()
+        for name, count in other.items():
+            units[name] -= count
+        return ResourceSet(units)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._units)
+
+    def __len__(self) -> int:
+        return len(self._units)
 
     def __bool__(self) -> bool:
         return bool(self._units)
@@ -112,27 +145,38 @@ def _checked_name(name: object) -> str:
     return sys.intern(name) if type(name) is str else name
 
 
-def _to_units(name: str, amount: object) -> int:
+def to_units(name: str, amount: object) -> int:
+    """Return the units of one amount; `name` is for the message.
+
+    Raises
+    ------
+    TypeError
+        When the amount is no number; a bool is none.
+    ValueError
+        When it is negative, not finite, too large or too small.
+    """
     if type(amount) is int and 0 <= amount < LARGEST_AMOUNT:
         return amount * UNITS_PER_ONE
-    if isinstance(amount, bool) or not isinstance(amount, int | float):
+    if isinstance(amount, bool) or not isinstance(amount, Real):
         raise TypeError(
             f"The quantity of resource {name} is {amount!r}, of type {type(amount).__name__}: "
             "expected an int or a float, 0 or more."
         )
-    if not -LARGEST_AMOUNT < amount < LARGEST_AMOUNT:  # so written, NaN fails too
+    number: Any = amount  # type checkers know no comparison of Real
+    if not -LARGEST_AMOUNT < number < LARGEST_AMOUNT:  # so written, NaN fails too
         raise ValueError(
             f"The quantity of resource {name} is {amount!r}: expected a finite number, 0 or more "
             f"and less than {LARGEST_AMOUNT:.0e}."
         )
-    if amount < 0:
+    if number < 0:
         raise ValueError(
             f"The quantity of resource {name} cannot be negative: it is {amount!r}. Leave it out "
             "to ask for none."
         )
-    # By its decimals, not by its binary fraction: 0.0003 * 10000 is less than 3.
-    units = int(Decimal(str(float(amount))) * UNITS_PER_ONE)
-    if amount and not units:
+    # By its decimals, not by its binary fraction: 0.0003 * 10000 is less than 3. And what sums and
+    # differences leave behind is no part of an amount: 1 - 0.9 is 0.09999999999999998.
+    units = int(round(Decimal(repr(float(number))) * UNITS_PER_ONE, 4))
+    if number and not units:
         raise ValueError(
             f"The precision of the fractional quantity of resource {name} cannot go beyond "
             f"0.0001: it is {amount!r}. Ask for 0.0001 or more, or for 0."

@@ -79,6 +79,8 @@ class CallFailed(Exception):
         """Show the text alone: it is what Dask logs and its dashboard shows."""
         return self.text
 
+    __repr__ = __str__
+
 
 #: A value as messages carry it, by kind; the keys of the references inside it come last:
 #: ("inline", block, refs), ("segment", path, size, host, refs) or ("error", error, ()).

@@ -1,7 +1,8 @@
 """Placement: what each node has, what of it is free, who holds the rest, and where a request goes.
 
-Pure: no network, no clock, no Dask. The scheduler plugin asks, and acts on what it is told. Affinity
-and labels will narrow `only`; a placement group's bundle will be a `_Node` that a grant fills.
+Pure: no network, no clock, no Dask. The scheduler plugin asks, and acts on what it is told.
+Affinity and labels will narrow `only`; a placement group's bundle will be a `_Node` that a grant
+fills.
 """
 
 from __future__ import annotations
@@ -58,9 +59,7 @@ class _Node:
         """Return how full the fullest critical resource is: 0 for empty, 1 for full."""
         fullest = 0.0
         for name, total in self.critical:
-            used = 1 - self.free[name] / total
-            if used > fullest:
-                fullest = used
+            fullest = max(fullest, 1 - self.free[name] / total)
         return fullest
 
     def take(self, request: ResourceSet) -> Slots:
@@ -113,8 +112,8 @@ class Ledger:
     """The accounts of all nodes.
 
     What is free and what is held add up to what a node has, always; a CPU that is lent counts as
-    free. Only `acquire` and `shrink` make grants, and each is released at most once: a second release,
-    or that of a grant whose node has gone, changes nothing.
+    free. Only `acquire` and `shrink` make grants, and each is released at most once: a second
+    release, or that of a grant whose node has gone, changes nothing.
     """
 
     def __init__(self) -> None:
@@ -139,6 +138,11 @@ class Ledger:
         for grant in [grant for grant, node in self._held.items() if node is gone]:
             del self._held[grant]
             self._lent.pop(grant, None)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Ids of the nodes, in the order in which they came."""
+        return tuple(self._nodes)
 
     def node_total(self, node_id: str) -> ResourceSet:
         """Return what a node has."""

@@ -50,6 +50,8 @@ class Call:
     since: float = 0.0
     address: str | None = None
     holding: Holding | None = None
+    #: Whether it stands in its actor's queue.
+    queued: bool = False
     cancelled: bool = False
 
 
@@ -236,13 +238,15 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 self._submit_one(client, spec, payload)
             except Exception as error:  # a stream must not die of one call
                 logger.exception("raycompat could not submit %s", spec["key"])
-                self._tell_owner(client, spec["key"], failures.internal(repr(error)))
+                self._tell_owner(
+                    client, spec["key"], failures.internal(repr(error)), unknown=True
+                )
 
     def _submit_one(self, client: str, spec: CallSpec, payload: bytes) -> None:
         key, kind = spec["key"], spec["kind"]
         lost = [dep for dep in spec["deps"] if not dask.known(self._scheduler, dep)]
         if lost:
-            self._tell_owner(client, key, failures.object_lost(lost[0]))
+            self._tell_owner(client, key, failures.object_lost(lost[0]), unknown=True)
             return
         self.calls[key] = Call(
             spec, client, ResourceSet.from_units(spec["request"]), spec["retries"]
@@ -255,10 +259,14 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 del self.calls[key]
                 error = row.error if row is not None else None
                 self._tell_owner(
-                    client, key, error or failures.actor_died("The actor is dead.", spec["actor"])
+                    client,
+                    key,
+                    error or failures.actor_died("The actor is dead.", spec["actor"]),
+                    unknown=True,
                 )
                 return
             self._actors.enqueue(row.key, client, key)
+            self.calls[key].queued = True
         body = entry.run_actor if kind == "actor" else entry.run_call
         dask.add_task(
             self._scheduler,
@@ -312,8 +320,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         if finish == "no-worker":
             self._became_ready(key, call)
         elif finish == "erred":
+            self._leave_queue(key, call)
             self._failed(key, call)
         elif finish == "forgotten":
+            self._leave_queue(key, call)
             del self.calls[key]
             self._errors.pop(key, None)
             if call.spec["kind"] == "actor":
@@ -330,10 +340,19 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             self._queues.setdefault(shape, deque()).append(key)
         self._dispatch_soon()
 
+    def _leave_queue(self, key: str, call: Call) -> None:
+        """Let those pass that stand behind a method call which will never be sent."""
+        actor = call.spec["actor"]
+        if actor is not None and call.queued:
+            call.queued = False
+            self._actors.withdraw(actor, call.owner, key)
+            self._dispatch_soon()
+
     def _no_longer_ready(self, key: str, call: Call) -> None:
         actor = call.spec["actor"]
         if actor is not None:
-            self._actors.withdraw(actor, call.owner, key)
+            if actor in self._actors.rows:
+                self._actors.rows[actor].ready.discard(key)
             return
         shape = (call.owner, call.request, call.spec["strategy"])
         if key in self._queues.get(shape, ()):
@@ -383,16 +402,13 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         call = self.calls.get(key)
         if call is None:
             return
-        if call.spec["actor"] is not None:
-            self._actors.withdraw(call.spec["actor"], call.owner, key)
+        self._leave_queue(key, call)
         self._errors[key] = error
         self._tell_owner(call.owner, key, error)
         dask.fail(self._scheduler, key, CallFailed(error, f"{call.spec['name']} failed"))
 
-    def _tell_owner(
-        self, owner: str, key: str, error: bytes, dependency: bool = False
-    ) -> None:
-        message = {"op": "raycompat-done", "key": key, "error": error, "dependency": dependency}
+    def _tell_owner(self, owner: str, key: str, error: bytes, **more: bool) -> None:
+        message = {"op": "raycompat-done", "key": key, "error": error, **more}
         dask.tell_client(self._scheduler, owner, message)
 
     # --- dispatch -------------------------------------------------------------------------------
@@ -405,7 +421,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def _dispatch(self) -> None:
         """Start what fits: one call of each queue in turn, so that no caller is starved."""
         self._dispatch_due = False
-        for key in [key for key, row in self._actors.rows.items() if row.ready]:
+        for key in [key for key, row in self._actors.rows.items() if row.queues]:
             self._dispatch_methods(key)
         blocked: set[tuple[ResourceSet, str]] = set()
         progress = True
@@ -446,6 +462,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def _dispatch_methods(self, actor: str) -> None:
         address = self._actors.rows[actor].address
         for key in list(self._actors.take_ready(actor)):
+            self.calls[key].queued = False
             if address is not None:
                 self._run_on(address, key, self.calls[key])
 
@@ -618,6 +635,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         if row is None or row.state == "DEAD":
             return
         for waiting in self._actors.bury(key, error):
+            self.calls[waiting].queued = False
             self._fail(waiting, error)
         if key in self.calls:
             self._tell_owner(self.calls[key].owner, key, error)

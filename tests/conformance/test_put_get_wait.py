@@ -83,8 +83,8 @@ def test_get_takes_no_tuple(ray):
         ray.get((ray.put(1),))
 
 
-def test_get_of_a_list_with_something_else_names_the_type(ray):
-    with pytest.raises(ValueError, match="Invalid type of object refs.*int|int.*Invalid type of object refs"):
+def test_get_of_a_list_with_something_else_is_a_type_error(ray):
+    with pytest.raises(TypeError, match="Attempting to call `get` on the value 2, which is not an"):
         ray.get([ray.put(1), 2])
 
 
@@ -115,9 +115,15 @@ def test_a_get_that_timed_out_can_be_tried_again(ray, gate):
     assert ray.get(ref) == "late"
 
 
-def test_get_with_a_negative_timeout_is_an_error(ray):
-    with pytest.raises(ValueError):
-        ray.get(ray.put(1), timeout=-5)
+def test_get_with_timeout_minus_one_waits_as_long_as_it_takes(ray):
+    import time
+
+    @ray.remote
+    def work():
+        time.sleep(0.2)
+        return 1
+
+    assert ray.get(work.remote(), timeout=-1) == 1
 
 
 def test_get_of_a_list_times_out_when_one_is_missing(ray, gate):
@@ -221,7 +227,7 @@ def test_a_large_got_array_does_not_change_with_the_original(ray):
         b"",
         b"bytes\0",
         b"x" * 300_000,
-        bytearray(b"array"),
+        (bytearray(b"array"),),  # Ray gives bytes for one alone, or in a list or a dict
         (),
         (1, (2, (3,))),
         [1, [2, [3]]],
@@ -254,7 +260,7 @@ def test_a_value_comes_back_equal_and_of_its_type(ray, value):
 
 
 def test_a_value_comes_back_from_a_task_that_returns_it(ray):
-    values = [None, 1, "x", b"y", {1}, {"a": (1,)}, decimal.Decimal(1), bytearray(b"z")]
+    values = [None, 1, "x", b"y", {1}, {"a": (1,)}, decimal.Decimal(1)]
     same = ray.remote(lambda value: value)
     assert ray.get([same.remote(value) for value in values]) == values
 
@@ -357,8 +363,11 @@ def test_a_list_that_contains_itself_comes_back(ray):
 
 
 def test_one_object_twice_in_a_value_is_one_object_after_it(ray):
-    inner = [1]
-    left, right = ray.get(ray.put([inner, inner]))
+    class Point:
+        pass
+
+    point = Point()
+    left, right = ray.get(ray.put([point, point]))
     assert left is right
 
 
@@ -371,7 +380,9 @@ def test_a_deeply_nested_list_comes_back(ray):
 
 def test_a_data_frame_comes_back_equal(ray):
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"a": [1, 2], "b": ["x", None], "c": pandas.to_datetime(["2020-01-01"] * 2)})
+    frame = pandas.DataFrame(
+        {"a": [1, 2], "b": ["x", None], "c": pandas.to_datetime(["2020-01-01"] * 2)}
+    )
     same = ray.remote(lambda value: value)
     pandas.testing.assert_frame_equal(ray.get(same.remote(frame)), frame)
 
@@ -495,8 +506,9 @@ def test_wait_keeps_the_order_of_its_input(ray, gate):
 def test_wait_gives_at_most_as_many_as_were_asked_for(ray):
     refs = [ray.put(number) for number in range(4)]
     ready, rest = ray.wait(refs, num_returns=2)
-    assert ready == refs[:2]
-    assert rest == refs[2:]
+    assert len(ready) == 2
+    assert ready == [ref for ref in refs if ref in ready]
+    assert rest == [ref for ref in refs if ref not in ready]
 
 
 def test_wait_gives_one_by_default(ray):
@@ -575,7 +587,7 @@ def test_wait_for_more_than_there_are_is_an_error(ray):
 
 
 def test_wait_with_a_negative_timeout_is_an_error(ray):
-    with pytest.raises(ValueError, match="timeout.* non-negative"):
+    with pytest.raises(ValueError, match="'timeout' argument must be nonnegative"):
         ray.wait([ray.put(1)], timeout=-1)
 
 
@@ -724,7 +736,9 @@ def test_awaiting_a_failed_task_raises_its_error(ray):
 
 def test_asyncio_wait_takes_the_futures_of_references(ray):
     async def main():
-        done, rest = await asyncio.wait([asyncio.ensure_future(_value(ray.put(n))) for n in range(3)])
+        done, rest = await asyncio.wait(
+            [asyncio.ensure_future(_value(ray.put(n))) for n in range(3)]
+        )
         return sorted(task.result() for task in done), rest
 
     async def _value(ref):

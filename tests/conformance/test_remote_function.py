@@ -95,8 +95,10 @@ def test_a_remote_function_cannot_be_called_directly(ray):
     def named():
         pass
 
-    with pytest.raises(TypeError, match=r"Remote functions cannot be called directly\. Instead of running '.*named\(\)', try '.*named\.remote\(\)'"):
+    with pytest.raises(TypeError, match="Remote functions cannot be called directly") as raised:
         named()
+    assert "named()', try '" in str(raised.value)
+    assert "named.remote()'" in str(raised.value)
 
 
 def test_an_unknown_option_is_an_error_at_decoration(ray):
@@ -125,7 +127,11 @@ def test_an_unknown_option_is_an_error_in_options(ray):
         ({"memory": -1}, ValueError, "quantity of resource memory cannot be negative"),
         ({"resources": {"custom": -1}}, ValueError, "resource custom cannot be negative"),
         ({"resources": [1]}, TypeError, "type of keyword 'resources' must be"),
-        ({"num_returns": -1}, ValueError, "'num_returns' only accepts None, a non-negative integer"),
+        (
+            {"num_returns": -1},
+            ValueError,
+            "'num_returns' only accepts None, a non-negative integer",
+        ),
         ({"num_returns": 1.5}, TypeError, "type of keyword 'num_returns' must be"),
         ({"max_retries": -2}, ValueError, "'max_retries' only accepts None, 0, -1 or a positive"),
         ({"max_calls": -1}, ValueError, "'max_calls' only accepts None, 0 or a positive integer"),
@@ -289,7 +295,9 @@ def test_the_wrong_number_of_returns_is_a_value_error_at_get(ray, returned):
 
     first, second = wrong.remote()
     for ref in (first, second):
-        with pytest.raises(ValueError, match=rf"returned {len(returned)} objects, but num_returns=2"):
+        with pytest.raises(
+            ValueError, match=rf"returned {len(returned)} objects, but num_returns=2"
+        ):
             ray.get(ref)
 
 
@@ -401,7 +409,9 @@ def test_a_function_that_cannot_be_pickled_fails_at_the_call_not_at_decoration(r
     def use():
         return lock
 
-    with pytest.raises(TypeError, match="(?s)Could not serialize the function .*use.*cannot pickle"):
+    with pytest.raises(
+        TypeError, match="(?s)Could not serialize the function .*use.*cannot pickle"
+    ):
         use.remote()
 
 

@@ -1,0 +1,445 @@
+"""The rules of options: which there are, what they may be, and which values are honoured.
+
+An option goes through two tables here: `TASK`, `ACTOR` or `METHOD` say which there are and what
+they may be, as in Ray 2.60; `_LIMITS` says which of those values raycompat does not honour.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import NoneType
+from typing import Any, Final
+
+from raycompat._protocol.resource_set import ResourceSet, to_units
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+#: How often a call is tried again after its process or node has died; Ray's default.
+DEFAULT_MAX_RETRIES: Final = 3
+
+# --- checks: each returns the value as it is kept, or raises --------------------------------------
+
+_Check = Callable[[str, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What one option may be: one of the types, or anything when there are none; then `check`."""
+
+    types: tuple[type, ...] = ()
+    check: _Check = lambda _, value: value
+
+    def __call__(self, name: str, value: Any) -> Any:
+        if self.types and not isinstance(value, self.types):
+            expected = self.types if len(self.types) > 1 else self.types[0]
+            raise TypeError(
+                f"The type of keyword '{name}' must be {expected}, but received type "
+                f"{type(value)}: {value!r}."
+            )
+        return self.check(name, value)
+
+
+def _quantity(name: str, value: Any) -> Any:
+    if isinstance(value, bool):
+        value = int(value)  # num_gpus=use_gpu is common
+    if value is not None:
+        to_units(name, value)
+    return int(value) if name == "memory" and value is not None else value
+
+
+def _custom_resources(name: str, value: Mapping[str, float] | None) -> Mapping[str, float] | None:
+    if value is None:
+        return None
+    if "CPU" in value or "GPU" in value:
+        raise ValueError(
+            "Use the 'num_cpus' and 'num_gpus' keyword instead of 'CPU' and 'GPU' in 'resources' "
+            f"keyword: {name}={value!r}."
+        )
+    if "memory" in value or "object_store_memory" in value:
+        raise ValueError(
+            "The resources dictionary must not contain the key 'memory' or "
+            f"'object_store_memory': {name}={value!r}. Use the option memory, in bytes."
+        )
+    ResourceSet.from_amounts(value)
+    return dict(value)
+
+
+def _count(infinite: bool, none: int | None = None) -> _Check:
+    """Check a number of times; None is kept as `none`."""
+
+    def check(name: str, value: int | None) -> int | None:
+        if value is None:
+            return none
+        if value < (-1 if infinite else 0):
+            accepted = (
+                "0, -1 or a positive integer, where -1 represents infinity"
+                if infinite
+                else "0 or a positive integer"
+            )
+            raise ValueError(
+                f"The keyword '{name}' only accepts None, {accepted}; it is {value!r}."
+            )
+        return int(value)
+
+    return check
+
+
+def _num_returns(name: str, value: int | str | None) -> int | str | None:
+    if value is None or value in ("streaming", "dynamic"):
+        return value
+    if isinstance(value, str) or value < 0:
+        raise ValueError(
+            f"{name} must be >= 0, but got {value!r}. The keyword '{name}' only accepts None, a "
+            "non-negative integer, or for generators 'streaming'."
+        )
+    return int(value)
+
+
+def _retry_exceptions(name: str, value: Any) -> bool | tuple[type[Exception], ...]:
+    if isinstance(value, bool):
+        return value
+    wrong = [each for each in value if not (isinstance(each, type) and issubclass(each, Exception))]
+    if wrong:
+        raise ValueError(
+            f"{name} must be either a boolean or a list of exceptions; {wrong[0]!r} is no class "
+            "of exceptions. For example: retry_exceptions=[OSError]."
+        )
+    return tuple(value)
+
+
+def _not_for_tasks(name: str, value: int | None) -> None:
+    if value is not None:
+        raise ValueError(
+            f"Setting '{name}' is not implemented for tasks; it is {value!r}. Leave it out."
+        )
+
+
+def _object_store_memory(name: str, value: int | None) -> int | None:
+    value = _count(False)(name, value)
+    if value is not None:
+        _warn(f"Setting '{name}' for actors is deprecated: it reserves no room for objects.")
+    return value
+
+
+def _positive(name: str, value: int | None) -> int | None:
+    if value is not None and value <= 0:
+        raise ValueError(
+            f"{name} is a private streaming generator option that must be set to a positive "
+            f"integer; it is {value!r}."
+        )
+    return value
+
+
+def _backpressure(name: str, value: int | None) -> int | None:
+    if value == 0:
+        raise ValueError(f"{name}=0 is not allowed. Use a value > 0, or -1 for no limit.")
+    return value
+
+
+def _lifetime(name: str, value: str | None) -> str | None:
+    if value not in (None, "detached", "non_detached"):
+        raise ValueError(
+            f"actor `{name}` argument must be one of 'detached', 'non_detached' and 'None'; it is "
+            f"{value!r}."
+        )
+    return value
+
+
+def _actor_name(_: str, value: str | None) -> str | None:
+    if value == "":
+        raise ValueError("Actor name cannot be an empty string. Leave it out for an actor without.")
+    return value
+
+
+def _namespace(_: str, value: str | None) -> str | None:
+    if value == "":
+        raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace.')
+    return value
+
+
+def _runtime_env(name: str, value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    if value is None:
+        return None
+    variables = value.get("env_vars") or {}
+    expected = f"{name}['env_vars'] must be of type Dict[str, str]"
+    if not isinstance(variables, Mapping):
+        raise TypeError(f"{expected}, got {type(variables)}.")
+    for part, called in [(k, "key") for k in variables] + [
+        (v, "value") for v in variables.values()
+    ]:
+        if not isinstance(part, str):
+            raise TypeError(f"{expected}, but the {called} {part!r} is of type {type(part)}.")
+    return {**value, "env_vars": dict(variables)}
+
+
+def _strategy(name: str, value: object) -> object:
+    if isinstance(value, str) and value not in ("DEFAULT", "SPREAD"):
+        raise ValueError(f"Invalid {name} value {value}. Valid values are 'DEFAULT' and 'SPREAD'.")
+    if not (value is None or isinstance(value, str) or _is_strategy(value)):
+        raise TypeError(
+            f"The type of keyword '{name}' must be NoneType or str, but received type "
+            f"{type(value)}: {value!r}."
+        )
+    return value
+
+
+def _is_strategy(value: object) -> bool:
+    return type(value).__name__.endswith("SchedulingStrategy")
+
+
+# --- which options there are: the names and their order are Ray's ---------------------------------
+
+_TEXT = _Rule((str, NoneType))
+_FLAG = _Rule((bool, NoneType))
+_MAPPING = _Rule((dict, NoneType))
+_QUANTITY = _Rule((float, int, NoneType), _quantity)
+_WHOLE = (int, NoneType)
+
+_COMMON: dict[str, _Rule] = {
+    "label_selector": _MAPPING,
+    "fallback_strategy": _Rule((list, NoneType)),
+    "accelerator_type": _TEXT,
+    "memory": _QUANTITY,
+    "name": _TEXT,
+    "num_cpus": _QUANTITY,
+    "num_gpus": _QUANTITY,
+    "object_store_memory": _Rule(_WHOLE, _object_store_memory),
+    "placement_group": _Rule(),
+    "placement_group_bundle_index": _Rule((int,)),
+    "placement_group_capture_child_tasks": _FLAG,
+    "resources": _Rule((dict, NoneType), _custom_resources),
+    "runtime_env": _Rule((dict, NoneType), _runtime_env),
+    "scheduling_strategy": _Rule((), _strategy),
+    "enable_task_events": _Rule((bool,)),
+    "_labels": _MAPPING,
+}
+
+_RETURNS: dict[str, _Rule] = {
+    "num_returns": _Rule((int, str, NoneType), _num_returns),
+    "retry_exceptions": _Rule((bool, list, tuple), _retry_exceptions),
+    "_generator_backpressure_num_objects": _Rule(_WHOLE, _backpressure),
+    "_num_objects_per_yield": _Rule(_WHOLE, _positive),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What has options: its name in messages, its options, and those that `.options()` lacks."""
+
+    title: str
+    rules: Mapping[str, _Rule]
+    decorator_only: str | None = None
+
+
+TASK = Kind(
+    "remote functions",
+    {
+        **_COMMON,
+        "object_store_memory": _Rule(_WHOLE, _not_for_tasks),
+        "max_calls": _Rule(_WHOLE, _count(infinite=False)),
+        "max_retries": _Rule(_WHOLE, _count(infinite=True, none=DEFAULT_MAX_RETRIES)),
+        **_RETURNS,
+    },
+    decorator_only="max_calls",
+)
+
+ACTOR = Kind(
+    "actors",
+    {
+        **_COMMON,
+        "name": _Rule((str, NoneType), _actor_name),
+        "concurrency_groups": _Rule((list, dict, NoneType)),
+        "enable_tensor_transport": _FLAG,
+        "lifetime": _Rule((str, NoneType), _lifetime),
+        "max_concurrency": _Rule(_WHOLE, _count(infinite=False)),
+        "max_restarts": _Rule(_WHOLE, _count(infinite=True)),
+        "max_task_retries": _Rule(_WHOLE, _count(infinite=True)),
+        "max_pending_calls": _Rule(_WHOLE, _count(infinite=True)),
+        "namespace": _Rule((str, NoneType), _namespace),
+        "get_if_exists": _Rule((bool,)),
+        "allow_out_of_order_execution": _FLAG,
+        "_actor_generator_backpressure_num_objects": _Rule(_WHOLE, _backpressure),
+    },
+    decorator_only="concurrency_groups",
+)
+
+METHOD = Kind(
+    "methods",
+    {
+        **_RETURNS,
+        "retry_exceptions": _Rule((bool, list, tuple, NoneType), lambda _, value: value),
+        "concurrency_group": _TEXT,
+        "max_task_retries": _Rule(_WHOLE, _count(infinite=True)),
+        "enable_task_events": _FLAG,
+        "tensor_transport": _TEXT,
+        "name": _TEXT,
+    },
+)
+
+
+# --- what raycompat does not honour ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """The values of an option that are honoured, why not the others, and what to do instead."""
+
+    honoured: Callable[[Any], bool]
+    reason: str
+    alternative: str
+
+
+def _only(*values: object) -> Callable[[Any], bool]:
+    return lambda value: value in values
+
+
+def _empty(value: object) -> bool:
+    return not value
+
+
+def _only_env_vars(runtime_env: Mapping[str, Any] | None) -> bool:
+    return not _unsupported_part(runtime_env)
+
+
+def _unsupported_part(runtime_env: Mapping[str, Any] | None) -> dict[str, Any]:
+    parts = (runtime_env or {}).items()
+    return {name: part for name, part in parts if part and name != "env_vars"}
+
+
+_USE_A_RESOURCE = (
+    "Start the nodes that are meant with a resource of their own, and ask for it: "
+    "resources={'large_memory': 1}"
+)
+_NO_GROUPS = "There are no placement groups yet"
+_USE_SPREAD = "Use scheduling_strategy='SPREAD' to use all nodes, or ask for resources"
+_NO_RESTARTS = "An actor whose process dies is not started again"
+_ONE_CALL = "An actor runs one call at a time, in the order in which its callers made them"
+_USEACTORS = "Use several actors, or tasks"
+_NO_LIMIT = "The number of objects that wait is not limited"
+
+#: The only place that says what is refused. All other values of these options are as in Ray.
+_LIMITS: dict[str, _Limit] = {
+    "runtime_env": _Limit(
+        _only_env_vars,
+        "Of a runtime_env only env_vars are honoured",
+        "Install what the program needs on every node before it starts",
+    ),
+    "scheduling_strategy": _Limit(
+        _only(None, "DEFAULT", "SPREAD"),
+        "Calls go where resources are free: to one node after the other, or spread",
+        _USE_A_RESOURCE,
+    ),
+    "placement_group": _Limit(_only(None, "default"), _NO_GROUPS, _USE_SPREAD),
+    "placement_group_bundle_index": _Limit(_only(-1), _NO_GROUPS, _USE_SPREAD),
+    "placement_group_capture_child_tasks": _Limit(_empty, _NO_GROUPS, _USE_SPREAD),
+    "accelerator_type": _Limit(
+        _only(None), "Nodes do not say of what type their accelerators are", _USE_A_RESOURCE
+    ),
+    "label_selector": _Limit(_empty, "Nodes have no labels", _USE_A_RESOURCE),
+    "fallback_strategy": _Limit(_empty, "Nodes have no labels", _USE_A_RESOURCE),
+    "_labels": _Limit(_empty, "Calls have no labels", "Leave it out"),
+    "max_restarts": _Limit(
+        _only(None, 0), _NO_RESTARTS, "Catch RayActorError in the caller, and make a new actor"
+    ),
+    "max_task_retries": _Limit(
+        _only(None, 0), _NO_RESTARTS, "Catch the error in the caller, and call again"
+    ),
+    "max_concurrency": _Limit(_only(None, 1), _ONE_CALL, _USEACTORS),
+    "concurrency_groups": _Limit(_empty, _ONE_CALL, _USEACTORS),
+    "concurrency_group": _Limit(_only(None), _ONE_CALL, _USEACTORS),
+    "allow_out_of_order_execution": _Limit(_empty, _ONE_CALL, _USEACTORS),
+    "max_pending_calls": _Limit(
+        _only(None, -1),
+        "The number of calls that wait for an actor is not limited",
+        "Use ray.wait in the caller to keep few calls under way",
+    ),
+    "enable_tensor_transport": _Limit(
+        _empty, "Tensors travel through the object store", "Leave it out"
+    ),
+    "tensor_transport": _Limit(
+        _only(None), "Tensors travel through the object store", "Leave it out"
+    ),
+    "_generator_backpressure_num_objects": _Limit(_only(None, -1), _NO_LIMIT, "Leave it out"),
+    "_actor_generator_backpressure_num_objects": _Limit(_only(None, -1), _NO_LIMIT, "Leave it out"),
+    "_num_objects_per_yield": _Limit(_only(None, 1), "A yield makes one object", "Leave it out"),
+}
+
+
+def _refuse_what_is_not_honoured(values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        limit = _LIMITS.get(name)
+        if limit is not None and not limit.honoured(value):
+            # The variables may be secrets, and they are not what is wrong.
+            shown = _unsupported_part(value) if name == "runtime_env" else value
+            raise UnsupportedRayFeatureError(f"{name}={shown!r}", limit.reason, limit.alternative)
+
+
+# --- the way of what the user wrote ---------------------------------------------------------------
+
+
+def checked(kind: Kind, given: Mapping[str, Any], in_options: bool) -> dict[str, Any]:
+    """Return the options as they are kept, or raise; `in_options` is for `.options()`."""
+    given = _with_new_names(given)
+    _refuse_unknown_names(kind, given, in_options)
+    if in_options and kind.decorator_only in given:
+        raise ValueError(
+            f"Setting '{kind.decorator_only}' is not supported in '.options()'. Give it to "
+            "@ray.remote."
+        )
+    values = {name: kind.rules[name](name, value) for name, value in given.items()}
+    _refuse_what_is_not_honoured(values)
+    return values
+
+
+def _with_new_names(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "num_return_vals" not in given:
+        return given
+    if "num_returns" in given:
+        raise ValueError("num_return_vals is the old name of num_returns: give only num_returns.")
+    _warn("num_return_vals is the name that num_returns had before Ray 1.0: use num_returns.")
+    names = {"num_return_vals": "num_returns"}
+    return {names.get(name, name): value for name, value in given.items()}
+
+
+def _refuse_unknown_names(kind: Kind, given: Mapping[str, Any], in_options: bool) -> None:
+    valid = list(kind.rules)
+    if kind is METHOD and not in_options:
+        valid.remove("name")
+    unknown = [name for name in given if name not in valid]
+    if not unknown:
+        return
+    first, listed = unknown[0], ", ".join(_with_advice(name, valid) for name in unknown)
+    if kind is not METHOD:
+        raise ValueError(
+            f"Invalid option keyword {first} for {kind.title}. Valid ones are {valid}. Not valid: "
+            f"{listed}."
+        )
+    if in_options:
+        raise TypeError(
+            f".options() of a method got an unexpected keyword argument '{first}'. Valid ones are "
+            f"{valid}. Not valid: {listed}."
+        )
+    raise AssertionError(  # Ray's class for it, though a TypeError it is
+        f"Unexpected keyword argument to @ray.method: '{first}'. The supported keyword arguments "
+        f"are {valid}. Not supported: {listed}."
+    )
+
+
+def _with_advice(name: str, valid: list[str]) -> str:
+    for kind in (TASK, ACTOR, METHOD):
+        if name in kind.rules:
+            return f"{name} (an option of {kind.title})"
+    close = difflib.get_close_matches(name, valid, n=1)
+    return f"{name} (did you mean {close[0]}?)" if close else name
+
+
+def _warn(message: str) -> None:
+    """Warn of something old, at the line of the user that led here."""
+    package = __name__.partition(".")[0]
+    frame, level = sys._getframe(), 1
+    while frame.f_globals.get("__name__", "").partition(".")[0] == package and frame.f_back:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, DeprecationWarning, stacklevel=level)

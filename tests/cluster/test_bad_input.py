@@ -1,0 +1,179 @@
+"""Whatever user code does, its caller gets a clear error and nothing else is harmed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+import raycompat as ray
+
+
+@pytest.fixture(autouse=True)
+def and_the_cluster_still_works(cluster):
+    yield
+
+    @ray.remote
+    def fine():
+        return "fine"
+
+    assert ray.get([fine.remote() for _ in range(4)], timeout=30) == ["fine"] * 4
+
+
+def test_an_argument_that_cannot_be_pickled_is_told_in_the_caller():
+    @ray.remote
+    def take(value):
+        return value
+
+    with pytest.raises(TypeError, match=r"(?s)Could not serialize.*must be picklable"):
+        take.remote(threading.Lock())
+
+
+def test_a_result_that_cannot_be_pickled():
+    @ray.remote
+    def give():
+        return threading.Lock()
+
+    with pytest.raises(TypeError, match="cannot pickle"):
+        ray.get(give.remote())
+
+
+class RefusesToLoad:
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def test_a_result_that_cannot_be_unpickled():
+    @ray.remote
+    def give():
+        return RefusesToLoad()
+
+    with pytest.raises(ValueError, match="no number"):
+        ray.get(give.remote())
+
+
+def test_an_argument_that_cannot_be_unpickled():
+    @ray.remote
+    def take(value):
+        return value
+
+    with pytest.raises(ValueError, match="no number"):
+        ray.get(take.remote(RefusesToLoad()))
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_task_that_exits_its_process(code):
+    @ray.remote(max_retries=0)
+    def leave():
+        os._exit(code)
+
+    with pytest.raises(ray.exceptions.WorkerCrashedError, match=f"exit code {code}"):
+        ray.get(leave.remote())
+
+
+def test_a_task_that_calls_sys_exit():
+    @ray.remote(max_retries=0)
+    def leave():
+        sys.exit(4)
+
+    with pytest.raises(ray.exceptions.WorkerCrashedError, match="exit code 4"):
+        ray.get(leave.remote())
+
+
+def test_a_task_that_crashes():
+    @ray.remote(max_retries=0)
+    def crash():
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    with pytest.raises(ray.exceptions.WorkerCrashedError, match="SIGSEGV"):
+        ray.get(crash.remote())
+
+
+def test_a_task_that_raises_a_base_exception():
+    class Odd(BaseException):
+        pass
+
+    @ray.remote
+    def odd():
+        raise Odd("odd")
+
+    with pytest.raises(ray.exceptions.RayTaskError, match="odd"):
+        ray.get(odd.remote())
+
+
+def test_a_task_that_leaks_threads():
+    @ray.remote
+    def leak():
+        for _ in range(5):
+            threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+        return "done"
+
+    assert ray.get(leak.remote()) == "done"
+
+
+def test_a_task_that_prints_megabytes(capfd):
+    @ray.remote
+    def chatter():
+        for number in range(40_000):
+            print(f"{number:06d} " + "x" * 100)
+        return "done"
+
+    assert ray.get(chatter.remote(), timeout=60) == "done"
+
+
+def test_a_task_that_closes_its_output():
+    @ray.remote
+    def close():
+        os.close(1)
+        os.close(2)
+        return "done"
+
+    assert ray.get(close.remote()) == "done"
+
+
+def test_deep_recursion_is_an_error_of_the_task_alone():
+    @ray.remote
+    def deep(n):
+        return deep_down(n)
+
+    def deep_down(n):
+        return deep_down(n + 1)
+
+    with pytest.raises(RecursionError):
+        ray.get(deep.remote(0))
+
+
+def test_a_module_that_is_missing_in_the_executor():
+    module = type(sys)("only_here")
+    exec("def f():\n    return 1", module.__dict__)
+    sys.modules["only_here"] = module
+    try:
+        function = ray.remote(module.f)
+        with pytest.raises(ModuleNotFoundError, match="only_here"):
+            ray.get(function.remote())
+    finally:
+        del sys.modules["only_here"]
+
+
+def test_an_actor_that_dies_takes_only_itself():
+    @ray.remote
+    class Mortal:
+        def die(self):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        def ping(self):
+            return "pong"
+
+    one, other = Mortal.remote(), Mortal.remote()
+    assert ray.get([one.ping.remote(), other.ping.remote()]) == ["pong", "pong"]
+    pending = [one.die.remote(), *(one.ping.remote() for _ in range(50))]
+    for ref in pending:
+        with pytest.raises(ray.exceptions.RayActorError):
+            ray.get(ref, timeout=30)
+    with pytest.raises(ray.exceptions.ActorDiedError, match="SIGKILL"):
+        ray.get(one.ping.remote(), timeout=30)
+    assert ray.get(other.ping.remote()) == "pong"

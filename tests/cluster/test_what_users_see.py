@@ -1,0 +1,126 @@
+"""What a user sees: output of tasks, warnings, the dashboard, the time it takes to import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import urllib.request
+
+import pytest
+
+import raycompat as ray
+
+
+def run(source: str, *, timeout_s: float = 100) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source)],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=True,
+    )
+
+
+def test_what_tasks_print_reaches_the_driver_once_with_name_and_pid():
+    done = run(
+        """
+        import os, sys, raycompat as ray
+        with ray.init(num_cpus=2, include_dashboard=False, configure_logging=False):
+            @ray.remote
+            def speak():
+                print("to stdout")
+                print("to stderr", file=sys.stderr)
+                os.system("echo from a child")
+                return os.getpid()
+            print("pid", ray.get(speak.remote()))
+        """
+    )
+    pid = done.stdout.split("pid ")[-1].strip()
+    assert done.stdout.count(f"(speak pid={pid}) to stdout") == 1
+    assert done.stdout.count(f"(speak pid={pid}) from a child") == 1
+    assert done.stderr.count(f"(speak pid={pid}) to stderr") == 1
+
+
+def test_output_can_be_switched_off():
+    done = run(
+        """
+        import raycompat as ray
+        with ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False):
+            @ray.remote
+            def speak():
+                print("unheard")
+            ray.get(speak.remote())
+        """
+    )
+    assert "unheard" not in done.stdout
+
+
+def test_a_request_that_can_never_be_met_is_told_after_ten_seconds():
+    done = run(
+        """
+        import time, raycompat as ray
+        with ray.init(num_cpus=1, include_dashboard=False, configure_logging=False):
+            @ray.remote(num_cpus=1000)
+            def huge():
+                pass
+            ref = huge.remote()
+            ray.wait([ref], timeout=13)
+            ray.cancel(ref)
+        """
+    )
+    assert "huge has waited 10 s for {CPU: 1000}" in done.stderr
+    assert "largest node" in done.stderr
+    assert "in total" in done.stderr
+    assert done.stderr.count("has waited") == 1
+
+
+def test_importing_is_quick_and_brings_no_tensorflow():
+    done = run(
+        """
+        import sys, time
+        start = time.perf_counter()
+        import distributed
+        before = time.perf_counter()
+        import raycompat
+        after = time.perf_counter()
+        assert "tensorflow" not in sys.modules and "keras" not in sys.modules
+        print(before - start, after - before)
+        """
+    )
+    of_distributed, of_raycompat = map(float, done.stdout.split())
+    assert of_raycompat < 0.1 + of_distributed  # generous: machines are noisy
+
+
+def test_the_dashboard_is_served_and_shows_the_functions(no_cluster):
+    context = ray.init(num_cpus=1, configure_logging=False)
+
+    @ray.remote
+    def watched():
+        return 1
+
+    ray.get([watched.remote() for _ in range(3)])
+    with urllib.request.urlopen(f"http://{context.dashboard_url}/status", timeout=30) as page:
+        assert page.status == 200
+        assert b"Dask" in page.read()
+
+
+def test_calls_are_in_dask_s_task_stream(cluster, session, wait_until):
+    session.client.get_task_stream()  # from now on Dask keeps it
+
+    @ray.remote
+    def watched():
+        return 1
+
+    @ray.remote
+    def failing():
+        raise ValueError("no")
+
+    ray.get([watched.remote() for _ in range(3)])
+    with pytest.raises(ValueError, match="no"):
+        ray.get(failing.remote())
+
+    def names() -> list[str]:
+        return sorted(str(t["key"]).split("-")[0] for t in session.client.get_task_stream())
+
+    wait_until(lambda: names() == ["failing", "watched", "watched", "watched"])

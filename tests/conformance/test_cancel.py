@@ -1,0 +1,475 @@
+"""Cancelling: what stops, what does not, and what everybody sees of it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from _polling import wait_for_files, wait_until
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+@pytest.fixture
+def spin(ray, cluster, tmp_path):
+    """Start tasks that last until they are cancelled, or until the test has ended."""
+    end = tmp_path / "end"
+
+    def spin(name, value, ignored=None):
+        started = tmp_path / name
+
+        def run(started, end, saw, value):
+            with open(started, "a") as file:
+                file.write("x")
+            try:
+                while not os.path.exists(end):
+                    time.sleep(0.01)
+            except BaseException as error:
+                with open(saw, "w") as file:
+                    file.write(type(error).__name__)
+                raise
+            return value
+
+        function = ray.remote(num_cpus=0)(run).options(**(ignored or {}))
+        return function.remote(str(started), str(end), f"{started}-saw", value)
+
+    def start(name="task", value=None, running=True, **options):
+        ref = spin(name, value, options)
+        if running:
+            wait_for_files(tmp_path / name)
+        return ref
+
+    yield start
+    end.touch()
+
+
+def test_get_of_a_cancelled_task_is_a_task_cancelled_error(ray, spin):
+    ref = spin()
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref, timeout=30)
+
+
+def test_cancel_gives_nothing(ray, spin):
+    assert ray.cancel(spin()) is None
+
+
+def test_the_error_of_a_running_task_says_that_it_was_cancelled(ray, spin):
+    ref = spin()
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError, match="was cancelled"):
+        ray.get(ref, timeout=30)
+
+
+def test_a_running_task_sees_a_keyboard_interrupt(ray, spin, tmp_path):
+    ref = spin()
+    ray.cancel(ref)
+    wait_for_files(tmp_path / "task-saw")
+    wait_until(lambda: (tmp_path / "task-saw").read_text() == "KeyboardInterrupt")
+
+
+def test_a_running_task_runs_its_finally_clauses(ray, tmp_path):
+    started, done = str(tmp_path / "started"), str(tmp_path / "done")
+
+    @ray.remote(num_cpus=0)
+    def tidy():
+        open(started, "w").close()
+        try:
+            while True:
+                time.sleep(0.01)
+        finally:
+            open(done, "w").close()
+
+    ref = tidy.remote()
+    wait_for_files(started)
+    ray.cancel(ref)
+    wait_for_files(done)
+
+
+def test_a_task_that_catches_the_interrupt_gives_its_value(ray, tmp_path):
+    started = str(tmp_path / "started")
+
+    @ray.remote(num_cpus=0)
+    def stubborn():
+        open(started, "w").close()
+        try:
+            while True:
+                time.sleep(0.01)
+        except KeyboardInterrupt:
+            return "caught"
+
+    ref = stubborn.remote()
+    wait_for_files(started)
+    ray.cancel(ref)
+    assert ray.get(ref, timeout=30) == "caught"
+
+
+def test_a_task_that_raises_something_else_when_interrupted_fails_with_that(ray, tmp_path):
+    started = str(tmp_path / "started")
+
+    @ray.remote(num_cpus=0)
+    def translate():
+        open(started, "w").close()
+        try:
+            while True:
+                time.sleep(0.01)
+        except KeyboardInterrupt:
+            raise ValueError("instead") from None
+
+    ref = translate.remote()
+    wait_for_files(started)
+    ray.cancel(ref)
+    with pytest.raises(ValueError, match="instead"):
+        ray.get(ref, timeout=30)
+
+
+def test_a_cancelled_task_knows_it_from_its_context(ray, tmp_path):
+    started = str(tmp_path / "started")
+
+    @ray.remote(num_cpus=0)
+    def look():
+        open(started, "w").close()
+        try:
+            while True:
+                time.sleep(0.01)
+        except KeyboardInterrupt:
+            return ray.get_runtime_context().is_canceled()
+
+    ref = look.remote()
+    wait_for_files(started)
+    ray.cancel(ref)
+    assert ray.get(ref, timeout=30) is True
+
+
+def test_a_task_cannot_be_cancelled_twice_but_nothing_happens(ray, spin):
+    ref = spin()
+    ray.cancel(ref)
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref, timeout=30)
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref, timeout=30)
+
+
+def test_a_cancelled_task_is_ready(ray, spin):
+    ref = spin()
+    assert ray.wait([ref], timeout=0) == ([], [ref])
+    ray.cancel(ref)
+    assert ray.wait([ref], timeout=30) == ([ref], [])
+
+
+def test_force_ends_the_process_without_an_interrupt(ray, spin, tmp_path):
+    ref = spin()
+    ray.cancel(ref, force=True)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref, timeout=30)
+    assert not (tmp_path / "task-saw").exists()
+
+
+def test_force_ends_a_task_that_ignores_interrupts(ray, tmp_path):
+    started = str(tmp_path / "started")
+
+    @ray.remote(num_cpus=0)
+    def stubborn():
+        open(started, "w").close()
+        while True:
+            try:
+                time.sleep(0.01)
+            except KeyboardInterrupt:
+                pass
+
+    ref = stubborn.remote()
+    wait_for_files(started)
+    ray.cancel(ref, force=True)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref, timeout=30)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_cancelled_task_is_not_retried(ray, spin, tmp_path, force):
+    ref = spin(max_retries=3, retry_exceptions=True)
+    ray.cancel(ref, force=force)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref, timeout=30)
+    assert ray.get(ray.remote(lambda: 1).remote()) == 1
+    assert (tmp_path / "task").read_text() == "x"
+
+
+def test_a_queued_task_is_cancelled_before_it_runs(ray, spin, tmp_path):
+    holder = spin("holder", num_cpus=4)
+    queued = spin("queued", running=False, num_cpus=4)
+    ray.cancel(queued)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(queued, timeout=30)
+    ray.cancel(holder)
+    ray.wait([holder], timeout=30)
+    assert ray.get(ray.remote(num_cpus=4)(lambda: 1).remote(), timeout=30) == 1
+    assert not (tmp_path / "queued").exists()
+
+
+def test_a_cancelled_task_gives_its_cpus_back(ray, spin):
+    holder = spin(num_cpus=4)
+    ray.cancel(holder)
+    assert ray.get(ray.remote(num_cpus=4)(lambda: 1).remote(), timeout=30) == 1
+
+
+def test_a_task_that_waits_for_an_argument_is_cancelled_at_once(ray, spin, tmp_path):
+    ran = tmp_path / "ran"
+    dependent = ray.remote(lambda value, path: open(path, "w").close()).remote(spin(), str(ran))
+    ray.cancel(dependent)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(dependent, timeout=30)
+    assert not ran.exists()
+
+
+def test_cancelling_a_dependent_leaves_its_argument_alone(ray, spin, tmp_path):
+    argument = spin(value="kept")
+    dependent = ray.remote(lambda value: value).remote(argument)
+    ray.cancel(dependent)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(dependent, timeout=30)
+    (tmp_path / "end").touch()
+    assert ray.get(argument, timeout=30) == "kept"
+
+
+def test_the_dependents_of_a_cancelled_task_fail_with_its_error(ray, spin):
+    argument = spin()
+    same = ray.remote(lambda value: value)
+    last = same.remote(same.remote(argument))
+    ray.cancel(argument)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(last, timeout=30)
+
+
+def test_all_returns_of_a_cancelled_task_fail(ray, tmp_path):
+    started = str(tmp_path / "started")
+
+    @ray.remote(num_cpus=0, num_returns=2)
+    def two():
+        open(started, "w").close()
+        while True:
+            time.sleep(0.01)
+
+    refs = two.remote()
+    wait_for_files(started)
+    ray.cancel(refs[1])
+    for ref in refs:
+        with pytest.raises(ray.exceptions.TaskCancelledError):
+            ray.get(ref, timeout=30)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_finished_task_keeps_its_value(ray, force):
+    ref = ray.remote(lambda: 3).remote()
+    ray.get(ref)
+    ray.cancel(ref, force=force)
+    assert ray.get(ref) == 3
+
+
+def test_a_failed_task_keeps_its_error(ray):
+    ref = ray.remote(lambda: 1 / 0).remote()
+    ray.wait([ref])
+    ray.cancel(ref)
+    with pytest.raises(ZeroDivisionError):
+        ray.get(ref)
+
+
+def test_cancelling_a_put_object_does_nothing(ray):
+    ref = ray.put(1)
+    ray.cancel(ref)
+    assert ray.get(ref) == 1
+
+
+@pytest.mark.parametrize("thing", [1, None, "text", [], {}], ids=repr)
+def test_only_references_can_be_cancelled(ray, thing):
+    with pytest.raises(TypeError, match=r"cancel\(\) only supported for object refs"):
+        ray.cancel(thing)
+
+
+def test_a_list_of_references_cannot_be_cancelled(ray):
+    with pytest.raises(TypeError, match=r"cancel\(\) only supported for object refs"):
+        ray.cancel([ray.put(1)])
+
+
+def test_an_actor_is_not_cancelled_but_killed(ray):
+    @ray.remote(num_cpus=0)
+    class Actor:
+        def ready(self):
+            return True
+
+    actor = Actor.remote()
+    ray.get(actor.ready.remote())
+    with pytest.raises(TypeError, match=r"For actors, try ray\.kill\(\)"):
+        ray.cancel(actor)
+
+
+def test_a_task_that_blocks_in_get_is_cancelled(ray, spin, tmp_path):
+    started = str(tmp_path / "blocked")
+
+    @ray.remote(num_cpus=0)
+    def block(refs):
+        open(started, "w").close()
+        return ray.get(refs[0])
+
+    ref = block.remote([spin()])
+    wait_for_files(started)
+    ray.cancel(ref, recursive=False)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref, timeout=30)
+
+
+@pytest.fixture
+def family(ray, cluster, tmp_path):
+    """Start a task that has started one of its own; give the outer one's reference."""
+    end, inner_started = str(tmp_path / "end"), str(tmp_path / "inner")
+    saw = str(tmp_path / "inner-saw")
+
+    @ray.remote(num_cpus=0)
+    def inner():
+        open(inner_started, "w").close()
+        try:
+            while not os.path.exists(end):
+                time.sleep(0.01)
+        except KeyboardInterrupt:
+            open(saw, "w").close()
+            raise
+        open(inner_started + "-finished", "w").close()
+
+    @ray.remote(num_cpus=0)
+    def outer():
+        ray.get(inner.remote())
+
+    ref = outer.remote()
+    wait_for_files(inner_started)
+    yield ref
+    open(end, "w").close()
+
+
+def test_a_task_takes_its_children_with_it(ray, family, tmp_path):
+    ray.cancel(family)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(family, timeout=30)
+    wait_for_files(tmp_path / "inner-saw")
+
+
+def test_a_task_leaves_its_children_alone_when_not_recursive(ray, family, tmp_path):
+    ray.cancel(family, recursive=False)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(family, timeout=30)
+    (tmp_path / "end").touch()
+    wait_for_files(tmp_path / "inner-finished")
+    assert not (tmp_path / "inner-saw").exists()
+
+
+def test_a_task_can_cancel_a_task_it_was_given(ray, spin):
+    ref = spin()
+
+    @ray.remote(num_cpus=0)
+    def stop(refs):
+        ray.cancel(refs[0])
+
+    ray.get(stop.remote([ref]))
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref, timeout=30)
+
+
+def test_other_tasks_run_as_before_after_a_cancellation(ray, spin):
+    ref = spin()
+    ray.cancel(ref)
+    ray.wait([ref], timeout=30)
+    same = ray.remote(lambda value: value)
+    assert ray.get([same.remote(number) for number in range(8)]) == list(range(8))
+
+
+# Actor calls
+
+
+@pytest.fixture
+def actor(ray, cluster):
+    @ray.remote(num_cpus=0)
+    class Actor:
+        def last(self, started, end):
+            open(started, "w").close()
+            while not os.path.exists(end):
+                time.sleep(0.01)
+            return "lasted"
+
+        def note(self, path):
+            open(path, "w").close()
+            return "noted"
+
+    return Actor.remote()
+
+
+def test_a_queued_actor_call_is_cancelled_before_it_runs(ray, actor, tmp_path):
+    started, end, noted = (str(tmp_path / name) for name in ("started", "end", "noted"))
+    running = actor.last.remote(started, end)
+    wait_for_files(started)
+    queued = actor.note.remote(noted)
+    ray.cancel(queued)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(queued, timeout=30)
+    open(end, "w").close()
+    assert ray.get(running, timeout=30) == "lasted"
+    assert not os.path.exists(noted)
+
+
+def test_an_actor_call_cannot_be_cancelled_by_force(ray, actor, tmp_path):
+    started, end = str(tmp_path / "started"), str(tmp_path / "end")
+    ref = actor.last.remote(started, end)
+    wait_for_files(started)
+    with pytest.raises(ValueError, match="force=True is not supported for actor tasks"):
+        ray.cancel(ref, force=True)
+    open(end, "w").close()
+    assert ray.get(ref, timeout=30) == "lasted"
+
+
+def test_an_actor_works_on_after_a_call_was_cancelled(ray, actor, tmp_path):
+    started, end = str(tmp_path / "started"), str(tmp_path / "end")
+    running = actor.last.remote(started, end)
+    wait_for_files(started)
+    queued = actor.note.remote(str(tmp_path / "never"))
+    ray.cancel(queued)
+    open(end, "w").close()
+    ray.get(running, timeout=30)
+    assert ray.get(actor.note.remote(str(tmp_path / "noted")), timeout=30) == "noted"
+
+
+@pytest.fixture
+def async_actor(ray, cluster):
+    @ray.remote(num_cpus=0)
+    class Actor:
+        async def last(self, started, saw):
+            import asyncio
+
+            open(started, "w").close()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                open(saw, "w").close()
+                raise
+
+        async def quick(self):
+            return 1
+
+    return Actor.remote()
+
+
+def test_a_running_async_method_sees_a_cancelled_error(ray, async_actor, tmp_path):
+    started, saw = str(tmp_path / "started"), str(tmp_path / "saw")
+    ref = async_actor.last.remote(started, saw)
+    wait_for_files(started)
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError, match="was cancelled"):
+        ray.get(ref, timeout=30)
+    wait_for_files(saw)
+
+
+def test_an_async_actor_works_on_after_a_call_was_cancelled(ray, async_actor, tmp_path):
+    started = str(tmp_path / "started")
+    ref = async_actor.last.remote(started, str(tmp_path / "saw"))
+    wait_for_files(started)
+    ray.cancel(ref)
+    assert ray.get(async_actor.quick.remote(), timeout=30) == 1

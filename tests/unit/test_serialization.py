@@ -1,0 +1,133 @@
+"""Blocks: what goes in comes out, without copies and read-only."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from raycompat._protocol.serialization import (
+    INLINE_LIMIT_BYTES,
+    collecting_refs,
+    deserialize,
+    report_ref,
+    serialize,
+)
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+arrays = hnp.arrays(
+    # Not big-endian dates: numpy's own pickling changes their byte order.
+    dtype=hnp.boolean_dtypes()
+    | hnp.integer_dtypes()
+    | hnp.floating_dtypes()
+    | hnp.complex_number_dtypes()
+    | hnp.datetime64_dtypes(endianness="<")
+    | hnp.unicode_string_dtypes()
+    | hnp.byte_string_dtypes(),
+    shape=hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=6),
+)
+
+
+@given(values)
+def test_plain_values_survive(value):
+    block, _ = serialize(value)
+    assert deserialize(block.to_bytes()) == value
+
+
+@given(st.lists(arrays, max_size=4))
+def test_arrays_survive_with_shape_and_dtype(originals):
+    block, _ = serialize({"arrays": originals})
+    copies = deserialize(block.to_bytes())["arrays"]
+    for copy, original in zip(copies, originals, strict=True):
+        assert copy.dtype == original.dtype
+        np.testing.assert_array_equal(copy, original)
+
+
+@given(st.lists(arrays, max_size=4))
+def test_the_size_is_the_number_of_bytes(originals):
+    block, _ = serialize(originals)
+    assert block.size == len(block.to_bytes())
+
+
+def test_arrays_are_views_of_the_block_and_read_only():
+    block, _ = serialize(np.arange(1000))
+    data = bytearray(block.to_bytes())
+    array = deserialize(memoryview(data))
+    assert not array.flags.writeable
+    assert not array.flags.owndata
+    assert np.shares_memory(array, np.frombuffer(data, dtype=np.uint8))
+
+
+def test_buffers_are_aligned_to_cache_lines():
+    block, _ = serialize([np.arange(5, dtype=np.int8), np.arange(7, dtype=np.float64)])
+    data = np.frombuffer(block.to_bytes(), dtype=np.uint8)
+    base = data.__array_interface__["data"][0]
+    for array in deserialize(memoryview(data)):
+        assert (array.__array_interface__["data"][0] - base) % 64 == 0
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_memory_order_is_kept(order):
+    original = np.asarray(np.arange(12).reshape(3, 4), order=order)
+    block, _ = serialize(original)
+    assert deserialize(block.to_bytes()).flags[f"{order}_CONTIGUOUS"]
+
+
+def test_only_small_blocks_may_travel_inline():
+    small, _ = serialize(bytes(INLINE_LIMIT_BYTES - 100))
+    large, _ = serialize(bytes(INLINE_LIMIT_BYTES))
+    assert small.is_small
+    assert not large.is_small
+
+
+def test_a_foreign_block_is_refused():
+    with pytest.raises(ValueError, match="not a raycompat block"):
+        deserialize(pickle.dumps([1, 2, 3]) + bytes(16))
+
+
+def test_functions_and_classes_of_main_travel_by_value():
+    scope: dict[str, object] = {"__name__": "__main__"}
+    exec("class Point:\n    x = 3\n\ndef f():\n    return Point.x", scope)
+    block, _ = serialize([scope["f"], scope["Point"]])
+    function, cls = deserialize(block.to_bytes())
+    assert function() == 3
+    assert cls.x == 3
+
+
+class Reporter:
+    """Reports a key when it is pickled, as references do."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __reduce__(self):
+        self.reported = report_ref(self.key, self)
+        return Reporter, (self.key,)
+
+
+def test_keys_inside_a_value_are_found_however_deep():
+    inside = [{"a": (Reporter("one"), [Reporter("two")])}, Reporter("one")]
+    block, found = serialize(inside)
+    assert sorted(block.refs) == ["one", "two"]
+    assert isinstance(found["two"], Reporter)
+
+
+def test_nested_collections_do_not_mix():
+    with collecting_refs() as outer:
+        report_ref("outer", None)
+        serialize(Reporter("inner"))
+    assert list(outer) == ["outer"]
+
+
+def test_a_pickling_that_is_not_ours_is_noticed():
+    reporter = Reporter("one")
+    pickle.dumps(reporter)
+    assert reporter.reported is False
