@@ -105,7 +105,9 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
     GetTimeoutError
         When not everything is there in time.
     ValueError
-        When `object_refs` is something else.
+        When `object_refs` is neither a reference nor a list, or the timeout is negative.
+    TypeError
+        When something in the list is no reference.
     Exception
         The error of the first task that failed: an instance of its class and of `RayTaskError`.
 
@@ -114,6 +116,8 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
     Ray source: ``ray.get``, 2.60.0. Every call makes the value anew; its arrays are read-only.
     """
     session = _driver.require_session()
+    if timeout == -1:
+        timeout = None  # Ray's older way to say: for ever
     if timeout is not None and timeout < 0:
         raise ValueError(f"get(timeout={timeout!r}): expected seconds, 0 or more, or None.")
     if isinstance(object_refs, ObjectRef):
@@ -123,14 +127,14 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
         return object_refs
     if not isinstance(object_refs, list):
         raise ValueError(
-            f"Invalid type of object refs, {type(object_refs)}, is given. 'object_refs' must either be an "
-            "ObjectRef or a list of ObjectRefs. "
+            f"Invalid type of object refs, {type(object_refs)}, is given. 'object_refs' must either "
+            "be an ObjectRef or a list of ObjectRefs. "
         )
     for ref in object_refs:
         if not isinstance(ref, ObjectRef):
-            raise ValueError(
-                f"Invalid type of object refs, {type(ref)}, is given. 'object_refs' must either be "
-                "an ObjectRef or a list of ObjectRefs. "
+            raise TypeError(
+                f"Attempting to call `get` on the value {ref!r}, which is not an ray.ObjectRef. "
+                "A list given to get holds references only."
             )
         _check_session(ref, session)
     return resolve.get(session, object_refs, timeout)
@@ -157,7 +161,8 @@ def wait(
     ray_waitables : list of ObjectRef
         Without duplicates.
     num_returns : int, default 1
-        How many to wait for, from 1 to ``len(ray_waitables)``; no more than that many are returned as ready.
+        How many to wait for, from 1 to all of them; no more than that many are returned
+        as ready.
     timeout : float, optional
         Seconds to wait at most; 0 looks once.
     fetch_local : bool, default True
@@ -179,20 +184,22 @@ def wait(
         raise TypeError(f"wait() expected a list of ray.ObjectRef, got {type(ray_waitables)}")
     for ref in ray_waitables:
         if not isinstance(ref, ObjectRef):
-            raise TypeError(f"wait() expected a list of ray.ObjectRef, got list containing {type(ref)}")
+            raise TypeError(
+                f"wait() expected a list of ray.ObjectRef, got list containing {type(ref)}"
+            )
         _check_session(ref, session)
     if timeout is not None and timeout < 0:
-        raise ValueError(
-            f"The 'timeout' argument must be non-negative: {timeout!r} was given."
-        )
+        raise ValueError(f"The 'timeout' argument must be nonnegative. Received {timeout}")
     if not ray_waitables:
         return [], []
     if len(ray_waitables) != len(set(ray_waitables)):
         raise ValueError("Wait requires a list of unique ray_waitables.")
     if num_returns <= 0:
-        raise ValueError("Invalid number of objects to return %d." % num_returns)
+        raise ValueError(f"Invalid number of objects to return {num_returns}.")
     if num_returns > len(ray_waitables):
-        raise ValueError("num_returns cannot be greater than the number of ray_waitables provided to ray.wait.")
+        raise ValueError(
+            "num_returns cannot be greater than the number of ray_waitables provided to ray.wait."
+        )
     return resolve.wait(session, ray_waitables, num_returns, timeout)
 
 
@@ -270,7 +277,9 @@ def cluster_resources() -> dict[str, float]:
     -----
     Ray source: ``ray.cluster_resources``, 2.60.0. No known difference.
     """
-    total: dict[str, float] = _driver.connected_session("cluster_resources").rpc("raycompat_state")["total"]
+    total: dict[str, float] = _driver.connected_session("cluster_resources").rpc("raycompat_state")[
+        "total"
+    ]
     return total
 
 
@@ -281,7 +290,9 @@ def available_resources() -> dict[str, float]:
     -----
     Ray source: ``ray.available_resources``, 2.60.0. No known difference.
     """
-    free: dict[str, float] = _driver.connected_session("available_resources").rpc("raycompat_state")["available"]
+    free: dict[str, float] = _driver.connected_session("available_resources").rpc(
+        "raycompat_state"
+    )["available"]
     return free
 
 
@@ -301,4 +312,3 @@ def get_gpu_ids() -> list[int] | list[str]:
     if all(each.isdigit() for each in ids):
         return [int(each) for each in ids]
     return list(ids)
-

@@ -193,7 +193,7 @@ async def fetch(client: Client, key: str) -> Any:
         When no worker had it just now: it was lost, or it is being made again.
     """
     holders = await client.scheduler.who_has(keys=[key])
-    data, missing, failed, _ = await gather_from_workers(holders, rpc=client.rpc)
+    data, *_ = await gather_from_workers(holders, rpc=client.rpc)
     if key in data:
         return data[key]
     # The scheduler looks again, and has Dask make the value anew when it is really lost.

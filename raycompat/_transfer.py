@@ -30,7 +30,7 @@ def _same_host(context: dict[str, Any] | None) -> bool:
     if not context or "sender" not in context or "recipient" not in context:
         return False
     sender, recipient = context["sender"]["address"], context["recipient"]["address"]
-    return get_address_host(sender) == get_address_host(recipient)
+    return bool(get_address_host(sender) == get_address_host(recipient))
 
 
 @dask_serialize.register(SegmentValue)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import pickle
+import traceback
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -61,9 +62,7 @@ class _Method:
 
     def __init__(self, name: str, function: Any, is_bound: bool) -> None:
         self.name = name
-        self.options: MethodOptions = getattr(
-            function, "__raycompat_method__", MethodOptions()
-        )
+        self.options: MethodOptions = getattr(function, "__raycompat_method__", MethodOptions())
         self.is_generator = inspect.isgeneratorfunction(function)
         self.signature = _signature_without_self(function, is_bound)
 
@@ -71,9 +70,7 @@ class _Method:
         signature = self.signature
         if signature is not None:  # defaults and annotations may not be picklable, nor are needed
             parameters = [
-                p.replace(
-                    annotation=p.empty, default=p.empty if p.default is p.empty else None
-                )
+                p.replace(annotation=p.empty, default=p.empty if p.default is p.empty else None)
                 for p in signature.parameters.values()
             ]
             signature = inspect.Signature(parameters)
@@ -122,8 +119,9 @@ class ActorClass:
     def __init__(self, cls: type, options: ActorOptions) -> None:
         self._class = cls
         self._options = options
-        self._signature = _signature_without_self(cls.__init__, False)
-        if cls.__init__ is object.__init__:
+        constructor = getattr(cls, "__init__")  # noqa: B009  (of the class, not of an instance)
+        self._signature = _signature_without_self(constructor, False)
+        if constructor is object.__init__:
             self._signature = inspect.Signature()
         self._methods = _methods_of(cls)
         self._exports: dict[str, str] = {}
@@ -140,8 +138,8 @@ class ActorClass:
         """Refuse to be subclassed: subclass the plain class."""
         name = self._class.__name__
         raise ActorClassInheritanceException(
-            "Inheriting from actor classes is not currently supported. You tried to inherit from "
-            f"{name}. Inherit from the plain class instead, and decorate both."
+            f"Attempted to define subclass '{_class_being_made()}' of actor class '{name}'. Inheriting "
+            "from actor classes is not supported. Inherit from the plain class, and decorate both."
         )
 
     def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
@@ -178,7 +176,7 @@ class ActorClass:
         name = self._class.__name__
         key = f"{name.replace('-', '_')}-{ids.new_actor_id()}"
         about = pickle.dumps((name, self._methods), protocol=5)
-        naming = {
+        naming: dict[str, Any] = {
             "name": options.name,
             "namespace": options.namespace or session.setup.namespace,
             "detached": options.lifetime == "detached",
@@ -213,9 +211,11 @@ class ActorClass:
             actor=None,
             naming=naming,
         )
-        payload = {"function": self._export(session), "is_actor": True}
-        arguments = submit.Arguments(session, args, kwargs)
-        created = submit.call(session, spec, arguments, payload, 1)
+        function = self._export(session)
+        payload = {"function": function, "is_actor": True}
+        arguments = submit.Arguments(session, args, kwargs, name)
+        held = session.exported.get(function, ())
+        created = submit.call(session, spec, arguments, payload, 1, holds=held)
         return ActorHandle(created, name, self._methods)
 
     def _export(self, session: Session) -> str:
@@ -236,6 +236,12 @@ class ActorClass:
         raise exceptions.UnsupportedRayFeatureError(
             "ActorClass.bind", "lazy graphs of calls are not built", "call .remote(), or use Dask"
         )
+
+
+def _class_being_made() -> str:
+    """Name the class whose statement is being executed."""
+    line = traceback.extract_stack(limit=3)[0].line or ""
+    return line.removeprefix("class ").partition("(")[0].strip()
 
 
 class _BoundActorClass:
@@ -318,7 +324,7 @@ class ActorMethod:
             actor=handle._actor_ref._key,
             naming=None,
         )
-        arguments = submit.Arguments(session, args, kwargs)
+        arguments = submit.Arguments(session, args, kwargs, name)
         return submit.call(
             session, spec, arguments, {"method": about.name}, num_returns, holds=(handle,)
         )

@@ -303,14 +303,14 @@ class RayTaskError(RayError):
                 "This exception is raised as RayTaskError only. You can use "
                 "`ray_task_error.cause` to access the user exception. Reason: %s",
                 type(self.cause),
-                error,
+                str(error),  # not the exception: it would keep its frames alive in the log record
             )
         except Exception as error:
             logger.warning(
                 "No class that is both RayTaskError and %s could be made, so the error is "
-                "raised as RayTaskError only; see its `cause`. Reason: %r",
+                "raised as RayTaskError only; see its `cause`. Reason: %s",
                 type(self.cause),
-                error,
+                repr(error),
             )
         return self
 
@@ -476,7 +476,7 @@ def _dump_cause(cause: BaseException, text: str) -> bytes:
     except Exception as error:
         name = _class_name(cause)
         logger.warning(
-            "The original cause of the RayTaskError (%s) isn't serializable: %s", name, error
+            "The original cause of the RayTaskError (%s) isn't serializable: %s", name, str(error)
         )
         message = (
             f"Exception {name} isn't serializable: {error}.\nOriginal exception details:\n{text}"

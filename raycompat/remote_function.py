@@ -113,8 +113,8 @@ class RemoteFunction:
             "function": function,
             "retry_exceptions": _pickled_exceptions(options.retry_exceptions),
         }
-        arguments = submit.Arguments(session, args, kwargs)
-        held = session.exported[function] if function in session.exported else ()
+        arguments = submit.Arguments(session, args, kwargs, self._function_name)
+        held = session.exported.get(function, ())
         return submit.call(session, spec, arguments, payload, num_returns, holds=held)
 
     def _export(self, session: Session) -> str:
@@ -129,7 +129,9 @@ class RemoteFunction:
     def bind(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse: there are no lazy graphs of calls."""
         raise UnsupportedRayFeatureError(
-            "RemoteFunction.bind", "lazy graphs of calls are not built", "call .remote(), or use Dask"
+            "RemoteFunction.bind",
+            "lazy graphs of calls are not built",
+            "call .remote(), or use Dask",
         )
 
 
@@ -174,4 +176,4 @@ def _check_num_returns(function: Any, num_returns: Any, is_generator: bool) -> N
 def _pickled_exceptions(wanted: Any) -> bool | bytes:
     if isinstance(wanted, bool) or wanted is None:
         return bool(wanted)
-    return cloudpickle.dumps(tuple(wanted), protocol=pickle.HIGHEST_PROTOCOL)
+    return bytes(cloudpickle.dumps(tuple(wanted), protocol=pickle.HIGHEST_PROTOCOL))

@@ -26,7 +26,7 @@ class RuntimeContext:
 
     def get(self) -> dict[str, Any]:
         """Return ids as a dictionary: job_id, node_id, namespace, and task_id, actor_id in calls."""
-        found = {
+        found: dict[str, Any] = {
             "job_id": self.get_job_id(),
             "node_id": self.get_node_id(),
             "namespace": self.namespace,
@@ -71,7 +71,7 @@ class RuntimeContext:
     def get_actor_name(self) -> str | None:
         """Return the name of the actor that runs this; empty without a name, None elsewhere."""
         call = context.current()
-        return call.actor_name if call is not None and call.actor else None
+        return (call.actor_name or "") if call is not None and call.actor else None
 
     @property
     def namespace(self) -> str:

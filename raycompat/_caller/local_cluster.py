@@ -56,7 +56,8 @@ class _Process:
 
     def end(self) -> None:
         """Have the process end, and wait until it has."""
-        assert self._popen.stdin is not None and self._popen.stdout is not None
+        assert self._popen.stdin is not None
+        assert self._popen.stdout is not None
         self._popen.stdin.close()
         try:
             self._popen.wait(_END_S)

@@ -77,7 +77,6 @@ class Entry:
         """Whether the value needs no fetching."""
         return self.state is State.READY and self.value is not None
 
-
     @property
     def is_ours_alone(self) -> bool:
         """Whether the value, or the error, is small and nobody else has heard of the key."""

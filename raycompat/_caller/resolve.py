@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -35,14 +36,19 @@ def read(entry: Entry) -> Any:
     ------
     FileNotFoundError
         When its segment is gone; it must be fetched.
+    RaySystemError
+        When it cannot be unpickled here.
     """
+    view: bytes | memoryview | None = entry.view
     if isinstance(entry.value, InlineValue):
-        return deserialize(entry.value.block)
-    assert isinstance(entry.value, SegmentLink)
-    view = entry.view
-    if view is None:
+        view = entry.value.block
+    elif view is None:
+        assert isinstance(entry.value, SegmentLink)
         view = entry.view = segment.read(entry.value.path)
-    return deserialize(view)
+    try:
+        return deserialize(view)
+    except Exception as error:
+        raise exceptions.RaySystemError(error, traceback.format_exc()) from error
 
 
 class _Countdown:
@@ -165,7 +171,8 @@ def wait(
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     entries = [session.table.entries[ref._key] for ref in refs]
     _wait_for(session, entries, deadline, enough=num_returns)
-    ready, rest = [], []
+    ready: list[Any] = []
+    rest: list[Any] = []
     for ref, entry in zip(refs, entries, strict=True):
         settled = entry.state is not State.PENDING and len(ready) < num_returns
         (ready if settled else rest).append(ref)
@@ -179,7 +186,7 @@ def as_future(ref: ObjectRef[Any]) -> Future[Any]:
     future: Future[Any] = Future()
 
     def finish(entry: Entry) -> None:
-        """Runs in the event loop (or, for what is there already, in the caller): never waits."""
+        """End the future. Runs in an event loop, or in the caller: it never waits."""
         if entry.state is State.READY and entry.value is not None:
             try:
                 value = read(entry)

@@ -1,4 +1,4 @@
-"""This process's session: its connection to the cluster, and everything it sends and is told.
+"""The session of this process: its connection to the cluster, and everything it sends and is told.
 
 A driver has one from `init` to `shutdown`; an executor has one for its life and connects only when it
 first calls, puts, or keeps a reference. Messages leave in the order in which they were queued, down
@@ -228,7 +228,7 @@ class Session:
                 self.send("client-desires-keys", keys=[key])
             return entry
 
-    def hold(self, keys: Iterable[str]) -> tuple[ObjectRef, ...]:
+    def hold(self, keys: Iterable[str]) -> tuple[ObjectRef[Any], ...]:
         """Keep objects alive that a value of ours contains."""
         from raycompat.object_ref import ObjectRef
 
@@ -299,7 +299,7 @@ class Session:
         dependency: bool = False,
         unknown: bool = False,
     ) -> None:
-        """A call has ended. `unknown`: Dask does not know it, so it will say no more of it."""
+        """Enter the end of a call. `unknown`: Dask does not know it, and will say no more of it."""
         call = self.calls.pop(key, None)
         if call is None:
             return
@@ -401,7 +401,6 @@ def _error_bytes(exception: Any) -> bytes:
     """Return our error out of what Dask reports of a failed task."""
     from distributed.protocol.pickle import loads
     from distributed.protocol.serialize import Serialized
-
 
     if isinstance(exception, Serialized):
         exception = exception.deserialize()

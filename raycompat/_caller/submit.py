@@ -45,7 +45,9 @@ class Known:
 class Arguments:
     """The arguments of one call, ready to travel."""
 
-    def __init__(self, session: Session, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def __init__(
+        self, session: Session, args: Sequence[Any], kwargs: Mapping[str, Any], name: str
+    ) -> None:
         self.deps: list[str] = []
         self.holds: list[Any] = []
         self.failed: Entry | None = None
@@ -53,7 +55,7 @@ class Arguments:
         if args or kwargs:
             args = [self._top_level(value) for value in args]
             kwargs = {name: self._top_level(value) for name, value in kwargs.items()}
-        block, found = _serialize_arguments((args, kwargs))
+        block, found = _serialize_arguments(args, kwargs, name)
         self.holds += found.values()
         self.block: bytes | None
         if block.is_small:
@@ -83,12 +85,25 @@ class Arguments:
         return Slot(len(self.deps) - 1)
 
 
-def _serialize_arguments(value: Any) -> tuple[Block, dict[str, Any]]:
+def _serialize_arguments(
+    args: Sequence[Any], kwargs: Mapping[str, Any], name: str
+) -> tuple[Block, dict[str, Any]]:
     try:
-        return serialize(value)
+        return serialize((args, kwargs))
     except Exception as error:
-        text = f"Could not serialize the arguments of the call: {error!r}. {_PICKLING_HINT}"
-        raise TypeError(text) from error
+        culprit = next(filter(_cannot_be_pickled, [*args, *kwargs.values()]), args)
+        raise TypeError(
+            f"Could not serialize the argument {_short(culprit)} for a task or actor {name}: "
+            f"{error!r}. {_PICKLING_HINT}"
+        ) from error
+
+
+def _cannot_be_pickled(value: Any) -> bool:
+    try:
+        serialize(value)
+    except Exception:
+        return True
+    return False
 
 
 _PICKLING_HINT = (
@@ -241,5 +256,3 @@ def _fail_at_once(
         session.table.settle(entry, error=failed.error, victim=name)
     if stream is not None:
         stream.end(failed.error, name)
-
-

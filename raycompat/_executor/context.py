@@ -22,6 +22,7 @@ class RunningCall:
     gpus: list[str]
     #: Key of this process's actor, in methods and in its constructor.
     actor: str | None
+    actor_name: str | None
 
     @property
     def task_id(self) -> str:
@@ -53,9 +54,12 @@ def enter(key: str, about: dict[str, Any], setup: dict[str, Any]) -> RunningCall
         if about.get("is_actor"):
             _actor_about = about
     elif _actor_about is not None:
-        about = {**about, "gpus": _actor_about["gpus"], "resources": _actor_about["resources"]}
+        lasting = ("gpus", "resources", "actor_name")  # what an actor has, its methods have
+        about = {**about, **{name: _actor_about[name] for name in lasting}}
     actor = key if about.get("is_actor") else about["actor"]
-    _call = RunningCall(key, about["name"], about["resources"], about["gpus"], actor)
+    _call = RunningCall(
+        key, about["name"], about["resources"], about["gpus"], actor, about["actor_name"]
+    )
     return _call
 
 

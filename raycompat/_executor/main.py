@@ -143,8 +143,7 @@ class Executor:
         self._cancelled.discard(key)
         self.session.table.collect_dropped()
         self.session.hand_over()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        _flush_output()
         if self.actor.exit_error is not None:
             self.send("exiting", call.actor or key, self.actor.exit_error)
         self.send(*outcome.message(key))
@@ -182,6 +181,14 @@ class Executor:
         """End this actor's process once the running call has been answered."""
         call = context.current()
         self.actor.exit_error = failures.actor_died(text, call.actor if call else None)
+
+
+def _flush_output() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):  # user code has closed it
+            continue
 
 
 _executor: Executor | None = None

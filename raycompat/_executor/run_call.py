@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,11 @@ def run(
 ) -> Outcome:
     """Run one call. Whatever goes wrong in it becomes the outcome; only a cancellation escapes."""
     try:
-        function, args, kwargs = _prepare(executor, payload, wires)
+        function = _find_function(executor, payload)
+        try:
+            args, kwargs = _arguments(payload, wires)
+        except Exception as error:
+            return _failed_argument(executor, call, payload, error)
         del wires
         executor.begin_user_code(call.key)
         try:
@@ -78,16 +83,12 @@ def _run_coroutine(coroutine: Any) -> Any:
     return asyncio.run(coroutine)
 
 
-def _prepare(
-    executor: Executor, payload: dict[str, Any], wires: list[Any]
-) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
-    function = _find_function(executor, payload)
+def _arguments(payload: dict[str, Any], wires: list[Any]) -> tuple[list[Any], dict[str, Any]]:
     values = [_value(wire) for wire in wires]
     block = payload["arguments"]
     given, named = deserialize(block) if block is not None else values.pop()
     args = [_argument(each, values) for each in given]
-    kwargs = {name: _argument(each, values) for name, each in named.items()}
-    return function, args, kwargs
+    return args, {name: _argument(each, values) for name, each in named.items()}
 
 
 def _value(wire: Any) -> Any:
@@ -118,7 +119,7 @@ def _find_function(executor: Executor, payload: dict[str, Any]) -> Callable[...,
     return function
 
 
-def _builder(executor: Executor, cls: type) -> Callable[..., None]:
+def _builder(executor: Executor, cls: Any) -> Callable[..., None]:
     def build(*args: Any, **kwargs: Any) -> None:
         instance = cls.__new__(cls)
         executor.actor.instance = instance
@@ -200,9 +201,8 @@ def _stream(executor: Executor, call: RunningCall, items: Any) -> Outcome:
             f"{call.name} has num_returns='streaming', so it must be a generator function, but it "
             f"returned {type(items).__name__}."
         )
-    index = 0
     kept = Outcome()
-    for item in items:
+    for index, item in enumerate(items):
         one = Outcome()
         wire = _store(executor, item, one)
         if one.refs:
@@ -210,8 +210,20 @@ def _stream(executor: Executor, call: RunningCall, items: Any) -> Outcome:
             kept.holds += one.holds
         executor.session.hand_over()
         executor.send("item", call.key, index, wire)
-        index += 1
     return _lay_out(executor, call, None, 1)
+
+
+def _failed_argument(
+    executor: Executor, call: RunningCall, payload: dict[str, Any], error: Exception
+) -> Outcome:
+    """Return the outcome of a call one of whose arguments could not be made here."""
+    if not isinstance(error, exceptions.RayError):
+        error = exceptions.RaySystemError(error, traceback.format_exc())
+    failure = exceptions.RayTaskError.from_dependency(
+        error, call.name, ip=executor.setup["ip"], actor_id=None
+    )
+    whole = exceptions.ActorDiedError(failure) if payload.get("is_actor") else failure
+    return Outcome(error=exceptions.dumps_error(whole), text=str(failure)[:10_000])
 
 
 def _failed(
@@ -219,7 +231,7 @@ def _failed(
 ) -> Outcome:
     described = _describe(executor, call, error)
     failure = exceptions.ActorDiedError(described) if payload.get("is_actor") else described
-    text = f"{type(error).__name__}: {error}"
+    text = "".join(traceback.format_exception_only(error)).strip()
     return Outcome(
         error=exceptions.dumps_error(failure),
         text=text[:10_000],

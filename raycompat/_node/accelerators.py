@@ -12,7 +12,9 @@ def _preset() -> list[str] | None:
     value = os.environ.get("CUDA_VISIBLE_DEVICES")
     if value is None:
         return None
-    return [part.strip() for part in value.split(",") if part.strip() not in ("", "-1", "NoDevFiles")]
+    return [
+        part.strip() for part in value.split(",") if part.strip() not in ("", "-1", "NoDevFiles")
+    ]
 
 
 def detect_gpus() -> int:

@@ -79,7 +79,7 @@ class Executor:
         ExecutorDied
             When the process ends first.
         """
-        outcome = asyncio.get_running_loop().create_future()
+        outcome: asyncio.Future[tuple[Any, ...]] = asyncio.get_running_loop().create_future()
         self._outcomes[key] = outcome
         self.calls_begun += 1
         self.send(*message)

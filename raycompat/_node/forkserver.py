@@ -9,6 +9,7 @@ It ends when the node's end of the socket closes; its children get SIGKILL when 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -56,8 +57,9 @@ def _become_executor(request: dict[str, Any], descriptors: list[int], parent: in
     except BaseException:
         traceback.print_exc()
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        with contextlib.suppress(OSError, ValueError):  # user code may have closed them
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(code)
 
 
@@ -85,11 +87,11 @@ def serve(control: socket.socket) -> None:
     me = os.getpid()
     control.send(pickle.dumps(("ready", me)))
     while True:
-        ready, _, _ = select.select([control, wake_read], [], [])
+        ready, _, _ = select.select([control.fileno(), wake_read], [], [])
         if wake_read in ready:
             os.read(wake_read, 4096)
             _reap(control, children)
-        if control not in ready:
+        if control.fileno() not in ready:
             continue
         packet, descriptors, _, _ = socket.recv_fds(control, MAX_PACKET_BYTES, 3)
         if not packet:

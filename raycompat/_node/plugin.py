@@ -307,6 +307,7 @@ class NodePlugin(distributed.WorkerPlugin):
             "gpus": accelerators.visible_ids(index for index, _ in grant["gpus"]),
             "actor": grant["actor"],
             "is_actor": grant["is_actor"],
+            "actor_name": grant["actor_name"],
         }
         executor.logs.name = grant["name"].partition(".")[0]
         return await executor.call(grant["key"], "run", grant["key"], payload, wires, context)

@@ -51,3 +51,5 @@ class Grant(TypedDict):
     #: Key of the actor, for methods; and whether this call is an actor's hold.
     actor: str | None
     is_actor: bool
+    #: Its name, if it is an actor that has one.
+    actor_name: str | None

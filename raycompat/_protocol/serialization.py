@@ -100,7 +100,8 @@ def _lay_out(data: bytes, buffers: Sequence[pickle.PickleBuffer]) -> tuple[list[
         return [_HEAD.pack(_MAGIC, 0, len(data)), data], _HEAD.size + len(data)
     views = [buffer.raw() for buffer in buffers]
     position = _HEAD.size + _SPAN.size * len(views) + len(data)
-    spans, body = [], [data]
+    spans: list[bytes] = []
+    body: list[Any] = [data]
     for view in views:
         padding = -position % _ALIGNMENT_BYTES
         body.append(bytes(padding))

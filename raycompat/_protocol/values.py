@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from raycompat._protocol import segment
 from raycompat._protocol.serialization import Block
@@ -84,7 +85,7 @@ class CallFailed(Exception):
 
 #: A value as messages carry it, by kind; the keys of the references inside it come last:
 #: ("inline", block, refs), ("segment", path, size, host, refs) or ("error", error, ()).
-Wire = tuple
+Wire: TypeAlias = tuple[Any, ...]
 
 
 def to_wire(value: InlineValue | SegmentLink | SegmentValue | ErrorValue) -> Wire:

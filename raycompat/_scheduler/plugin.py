@@ -23,9 +23,9 @@ from raycompat._protocol.call_spec import CallSpec, Grant
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.values import CallFailed
 from raycompat._scheduler.actor_directory import ActorDirectory, ActorRow
+from raycompat._scheduler.pins import Pins
 from raycompat._scheduler.placement import Grant as Holding
 from raycompat._scheduler.placement import Ledger
-from raycompat._scheduler.pins import Pins
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -144,9 +144,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def add_client(self, scheduler: Scheduler, client: str) -> None:
         """Make a new client's stream quick, once it is there."""
-        asyncio.get_running_loop().call_soon(
-            dask.send_client_batches_at_once, scheduler, client
-        )
+        asyncio.get_running_loop().call_soon(dask.send_client_batches_at_once, scheduler, client)
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         """End the job of a driver that is gone."""
@@ -159,9 +157,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 if row.state == "RESERVED":
                     self._actors.forget(row.key)
             for worker in self.nodes:
-                dask.tell_worker(
-                    scheduler, worker, {"op": "raycompat-job-ended", "job": job.job}
-                )
+                dask.tell_worker(scheduler, worker, {"op": "raycompat-job-ended", "job": job.job})
             self._notify_change()
 
     def _open_job(self, client: str, job: str, namespace: str, setup: dict[str, Any]) -> None:
@@ -238,9 +234,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 self._submit_one(client, spec, payload)
             except Exception as error:  # a stream must not die of one call
                 logger.exception("raycompat could not submit %s", spec["key"])
-                self._tell_owner(
-                    client, spec["key"], failures.internal(repr(error)), unknown=True
-                )
+                self._tell_owner(client, spec["key"], failures.internal(repr(error)), unknown=True)
 
     def _submit_one(self, client: str, spec: CallSpec, payload: bytes) -> None:
         key, kind = spec["key"], spec["kind"]
@@ -299,9 +293,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             self._pins.add(carrier, keys)
 
     def _sync(self, client: str, token: int) -> None:
-        dask.tell_client(
-            self._scheduler, client, {"op": "raycompat-synced", "token": token}
-        )
+        dask.tell_client(self._scheduler, client, {"op": "raycompat-synced", "token": token})
 
     def transition(self, key: str, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """Follow Dask: a call became ready, left its node, ended, or is forgotten.
@@ -480,10 +472,9 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             gpus=list(call.holding.gpus) if call.holding else [],
             actor=call.spec["actor"],
             is_actor=call.spec["kind"] == "actor",
+            actor_name=(call.spec["naming"] or {}).get("name"),
         )
-        dask.tell_worker(
-            self._scheduler, address, {"op": "raycompat-grant", "grant": dict(grant)}
-        )
+        dask.tell_worker(self._scheduler, address, {"op": "raycompat-grant", "grant": dict(grant)})
         dask.release_to(self._scheduler, key, address)
 
     def _warn_of_the_infeasible(self) -> None:
@@ -512,9 +503,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def _result(self, worker: str, key: str, owner: str, **outcome: Any) -> None:
         if "error" in outcome:
             self._errors[key] = outcome["error"]
-        dask.tell_client(
-            self._scheduler, owner, {"op": "raycompat-done", "key": key, **outcome}
-        )
+        dask.tell_client(self._scheduler, owner, {"op": "raycompat-done", "key": key, **outcome})
 
     def _item(self, worker: str, key: str, owner: str, item: str, index: int, wire: Any) -> None:
         if key not in self.calls:

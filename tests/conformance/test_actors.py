@@ -34,7 +34,7 @@ def test_an_actor_keeps_its_state_between_calls(ray):
 def test_two_actors_of_a_class_share_no_state(ray):
     @ray.remote
     class Bag:
-        things = []
+        things = []  # noqa: RUF012
 
         def add(self, thing):
             self.things.append(thing)
@@ -1396,7 +1396,7 @@ def test_exit_actor_is_no_exception_that_user_code_catches(ray, tmp_path):
         def leave(self, path):
             try:
                 ray.actor.exit_actor()
-            except Exception:
+            except Exception:  # noqa: BLE001
                 path.touch()
 
     stubborn = Stubborn.remote()

@@ -242,7 +242,7 @@ def test_a_large_got_array_does_not_change_with_the_original(ray):
         collections.OrderedDict(a=1),
         collections.Counter("aab"),
         collections.deque([1], maxlen=2),
-        datetime.datetime(2020, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc),
+        datetime.datetime(2020, 1, 2, 3, 4, 5, tzinfo=datetime.UTC),
         datetime.timedelta(days=1),
         decimal.Decimal("1.10"),
         fractions.Fraction(1, 3),

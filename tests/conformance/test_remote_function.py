@@ -715,7 +715,7 @@ def test_a_function_with_a_decorator_of_its_own_keeps_it(ray):
 
 def test_an_annotated_function_needs_no_names_to_exist_remotely(ray):
     @ray.remote
-    def show(number: "NoSuchType") -> "NeitherThis":  # noqa: F821
+    def show(number: NoSuchType) -> NeitherThis:  # noqa: F821
         return number
 
     assert ray.get(show.remote(1)) == 1

@@ -1,0 +1,53 @@
+# Everything runs in .venv, which `make setup` makes; the other targets make it when it is missing.
+
+PYTHON := $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null \
+	&& echo $$p && break; done)
+RUN := .venv/bin/python -m
+STAMP := .venv/.set-up
+
+.PHONY: help setup run test test-fast lint format conformance-ray bench clean
+
+help:  ## show this help
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
+
+setup: $(STAMP)  ## make .venv with raycompat and all tools
+
+$(STAMP): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "raycompat needs Python 3.11, 3.12 or 3.13"; exit 1; }
+	@echo "Setting up .venv with $$($(PYTHON) --version); TensorFlow is the largest part of it"
+	test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	$(RUN) pip install --disable-pip-version-check --quiet --upgrade "pip>=25.1"
+	$(RUN) pip install --disable-pip-version-check --progress-bar on --editable . --group dev
+	@touch $(STAMP)
+
+run: setup  ## run the main job: two actors learn to read digits
+	.venv/bin/python tutorials/weights_on_digits.py
+
+test: setup lint  ## check the code and run all tests
+	$(RUN) pytest
+
+test-fast: setup  ## run the tests that need no cluster
+	$(RUN) pytest tests/unit tests/compat
+
+lint: setup  ## check style, types, layers and spelling
+	$(RUN) ruff format --check .
+	$(RUN) ruff check .
+	$(RUN) mypy
+	.venv/bin/lint-imports
+	.venv/bin/codespell
+
+format: setup  ## put the code into shape
+	$(RUN) ruff format .
+	$(RUN) ruff check --fix .
+
+conformance-ray: .venv-ray/.set-up  ## run the conformance tests on the real Ray
+	.venv-ray/bin/python -m pytest tests/conformance --impl ray
+
+.venv-ray/.set-up:
+	$(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/python -m pip install --quiet "ray==2.60.0" pytest pytest-timeout pandas psutil numpy
+	@touch $@
+
+clean:  ## remove what was made
+	rm -rf .venv .venv-ray _build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
