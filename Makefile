@@ -1,12 +1,13 @@
 # Everything runs in .venv, which `make setup` makes; the other targets make it when it is missing.
 
 PYTHON := $(shell for p in python3.13 python3.12 python3.11 python3; do \
-	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null \
+	$$p -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+	2>/dev/null \
 	&& echo $$p && break; done)
 RUN := .venv/bin/python -m
 STAMP := .venv/.set-up
 
-.PHONY: help setup run test test-fast lint format conformance-ray bench clean
+.PHONY: help setup run test test-fast lint format conformance-ray clean
 
 help:  ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
@@ -14,9 +15,11 @@ help:  ## show this help
 setup: $(STAMP)  ## make .venv with raycompat and all tools
 
 $(STAMP): pyproject.toml
-	@test -n "$(PYTHON)" || { echo "raycompat needs Python 3.11, 3.12 or 3.13"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "raycompat needs Python 3.11, 3.12 or 3.13 with venv" \
+		"(on Debian and Ubuntu the package python3-venv)"; exit 1; }
 	@echo "Setting up .venv with $$($(PYTHON) --version); TensorFlow is the largest part of it"
-	test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	@# Looking for pip, not for python: a set-up that failed half-way leaves python behind.
+	$(RUN) pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(RUN) pip install --disable-pip-version-check --quiet --upgrade "pip>=25.1"
 	$(RUN) pip install --disable-pip-version-check --progress-bar on --editable . --group dev
 	@touch $(STAMP)

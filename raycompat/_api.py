@@ -230,7 +230,7 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
         ref = ref.completed()
     if isinstance(ref, ActorHandle) or not isinstance(ref, ObjectRef):
         raise TypeError(
-            f"ray.cancel() only supported for object refs. For actors, try: ray.kill(actor). "
+            f"ray.cancel() only supported for object refs. For actors, try ray.kill(). "
             f"Got: {type(ref)}."
         )
     session = ref._session

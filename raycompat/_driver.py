@@ -34,6 +34,8 @@ _MEMORY_SHARE = 0.9
 
 _init_lock = threading.RLock()
 _cluster: LocalCluster | None = None
+#: How many sessions this process has begun.
+num_started = 0
 
 #: Arguments of `init` that Ray once had: the present name, or None where nothing is left to do.
 _OLD_NAMES: dict[str, str | None] = {
@@ -324,6 +326,7 @@ def _node_resources(given: dict[str, Any]) -> dict[str, float]:
 
 
 def _open_session(client: Any, given: dict[str, Any]) -> None:
+    global num_started
     from raycompat._node.plugin import NodePlugin
     from raycompat._scheduler.plugin import SchedulerPlugin
 
@@ -344,6 +347,7 @@ def _open_session(client: Any, given: dict[str, Any]) -> None:
         extra={"ip": near["ip"], "host": here},
     )
     session = sessions.Session(setup, client)
+    num_started += 1
     session.on_log = _print_log
     sessions.set_current(session)
     environment = (given["runtime_env"] or {}).get("env_vars", {})

@@ -7,11 +7,12 @@ import inspect
 import pickle
 import traceback
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _driver, exceptions
 from raycompat._caller import submit
+from raycompat._caller.object_table import State
 from raycompat._protocol import ids
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.options import (
@@ -20,6 +21,7 @@ from raycompat._protocol.options import (
     actor_options,
     method_options,
 )
+from raycompat.object_ref import WeakObjectRef
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 _BUILT_IN_METHODS = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
 
 
-def method(*args: Any, **options: Any) -> Callable[[Any], Any]:
+def method(*args: Any, **options: Any) -> Any:
     """Give a method of an actor class its own options, such as `num_returns`.
 
     Parameters
@@ -41,8 +43,10 @@ def method(*args: Any, **options: Any) -> Callable[[Any], Any]:
     -----
     Ray source: ``ray.method``, 2.60.0. Differs from Ray: options that raycompat does not honour raise.
     """
+    if len(args) == 1 and callable(args[0]) and not options:
+        return args[0]  # bare: nothing changes
     if args or not options:
-        raise ValueError(
+        raise AssertionError(  # Ray's class for it
             "The @ray.method decorator must be applied using at least one of the arguments: "
             "num_returns. For example: @ray.method(num_returns=2)."
         )
@@ -99,10 +103,10 @@ def _signature_without_self(function: Any, is_bound: bool) -> inspect.Signature 
 def _methods_of(cls: type) -> dict[str, _Method]:
     found = {}
     for name, function in inspect.getmembers(cls, callable):
-        if name.startswith("__") and name not in ("__call__", *_BUILT_IN_METHODS):
-            continue
         static = inspect.getattr_static(cls, name)
-        if isinstance(static, type):
+        if isinstance(static, type) or getattr(object, name, None) is function:
+            continue
+        if name in ("__init__", "__new__", "__init_subclass__", "__subclasshook__"):
             continue
         found[name] = _Method(name, function, isinstance(static, staticmethod | classmethod))
     return found
@@ -175,10 +179,10 @@ class ActorClass:
             self._signature.bind(*args, **kwargs)
         name = self._class.__name__
         key = f"{name.replace('-', '_')}-{ids.new_actor_id()}"
-        about = pickle.dumps((name, self._methods), protocol=5)
+        about = pickle.dumps((self._class.__qualname__, self._methods), protocol=5)
         naming: dict[str, Any] = {
             "name": options.name,
-            "namespace": options.namespace or session.setup.namespace,
+            "namespace": _namespace(session, options.namespace),
             "detached": options.lifetime == "detached",
             "about": about,
             "class_name": name,
@@ -216,7 +220,7 @@ class ActorClass:
         arguments = submit.Arguments(session, args, kwargs, name)
         held = session.exported.get(function, ())
         created = submit.call(session, spec, arguments, payload, 1, holds=held)
-        return ActorHandle(created, name, self._methods)
+        return ActorHandle(created, self._class.__qualname__, self._methods)
 
     def _export(self, session: Session) -> str:
         function = self._exports.get(session.setup.job)
@@ -307,7 +311,7 @@ class ActorMethod:
         num_returns = options.num_returns
         if num_returns is None:
             num_returns = "streaming" if about.is_generator else 1
-        name = f"{handle._class_name}.{about.name}"
+        name = f"{handle._class_name.rpartition('.')[2]}.{about.name}"
         spec = CallSpec(
             key=ids.call_key(about.name, ids.new_task_id()),
             kind="method",
@@ -325,6 +329,9 @@ class ActorMethod:
             naming=None,
         )
         arguments = submit.Arguments(session, args, kwargs, name)
+        actor = session.table.get(handle._actor_ref._key)
+        if actor is not None and actor.state is State.FAILED:
+            arguments.failed = actor
         return submit.call(
             session, spec, arguments, {"method": about.name}, num_returns, holds=(handle,)
         )
@@ -337,8 +344,8 @@ class ActorHandle:
 
     Notes
     -----
-    Ray source: ``ray.actor.ActorHandle``, 2.60.0. Differs from Ray: a handle from `get_actor` keeps
-    the actor alive as any other does.
+    Ray source: ``ray.actor.ActorHandle``, 2.60.0. A handle from `get_actor` does not keep the actor
+    alive.
     """
 
     def __init__(
@@ -363,7 +370,7 @@ class ActorHandle:
         if name not in methods:
             raise AttributeError(
                 f"'{self.__dict__.get('_class_name')}' object has no attribute '{name}'. Its methods "
-                f"are: {', '.join(n for n in methods if not n.startswith('_'))}."
+                f"are: {', '.join(n for n in methods if not n.startswith('_')) or 'none'}."
             )
         return ActorMethod(self, methods[name], methods[name].options)
 
@@ -392,8 +399,15 @@ class ActorClassInheritanceException(TypeError):
 
 
 def _handle(session: Session, key: str, about: bytes) -> ActorHandle:
-    (ref,) = session.hold([key])
-    return ActorHandle(ref, *pickle.loads(about))
+    return ActorHandle(WeakObjectRef(key, session), *pickle.loads(about))
+
+
+def _namespace(session: Session, given: str | None) -> str:
+    if given is None:
+        return session.setup.namespace
+    if not given:
+        raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace.')
+    return given
 
 
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
@@ -415,14 +429,14 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
 
     Notes
     -----
-    Ray source: ``ray.get_actor``, 2.60.0. Differs from Ray: the handle keeps the actor alive.
+    Ray source: ``ray.get_actor``, 2.60.0. As there, the handle does not keep the actor alive.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"The name of an actor is a string, not {name!r}.")
     if not name:
         raise ValueError("Please supply a non-empty value to get_actor")
+    if not isinstance(name, str):
+        raise TypeError(f"The name of an actor is a string, not {name!r}.")
     session = _driver.require_session()
-    space = namespace if namespace is not None else session.setup.namespace
+    space = _namespace(session, namespace)
     found = session.rpc("raycompat_find_actor", name=name, namespace=space)
     if found is None:
         raise ValueError(
@@ -451,7 +465,7 @@ def exit_actor() -> None:
     call, executor = context.current(), context.executor()
     if executor is None or call is None or call.actor is None:
         raise TypeError("exit_actor API is called on a non-actor worker.")
-    executor.leave_actor("The actor exited: it called `exit_actor`.")
+    executor.leave_actor("The actor exited because exit_actor() is called.")
     raise ActorExit(0)
 
 

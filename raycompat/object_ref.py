@@ -117,6 +117,22 @@ class ObjectRef(Generic[T]):
         return _restore, carried
 
 
+class WeakObjectRef(ObjectRef[Any]):
+    """Name an object without keeping it alive. What it is pickled into keeps it, if it lives then."""
+
+    __slots__ = ()
+
+    def __init__(self, key: str, session: Session) -> None:
+        self._key = key
+        self._session = session
+
+    def __del__(self) -> None:
+        """Leave no note: nothing was counted."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, ("key", self._key)
+
+
 #: The name of `ObjectRef` before Ray 0.8.7.
 ObjectID = ObjectRef
 

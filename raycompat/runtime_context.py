@@ -101,7 +101,7 @@ class RuntimeContext:
             raise RuntimeError("This method is only available in an actor.")
         (ref,) = self._session.hold([call.actor])
         cls = type(executor.actor.instance)
-        return ActorHandle(ref, cls.__name__, _methods_of(cls))
+        return ActorHandle(ref, cls.__qualname__, _methods_of(cls))
 
     def get_assigned_resources(self) -> dict[str, float]:
         """Return what the running call holds, by resource."""

@@ -25,8 +25,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def _segments() -> list[str]:
-    return sorted(path.name for path in Path("/dev/shm").glob("raycompat-*"))
+def _segments(store: str | None) -> list[str]:
+    """Return the segments of a node, or (None) those whose node is no more."""
+    segment = sys.modules["raycompat._protocol.segment"]
+    found = []
+    for path in Path("/dev/shm").glob(f"{segment.PREFIX}*"):
+        owner = path.name.removeprefix(segment.PREFIX).split("-")[0]
+        pid, _, start = owner.partition(".")
+        alive = pid.isdigit() and str(segment.process_start(int(pid))) == start
+        if path.name.startswith(f"{store}-") or not alive:
+            found.append(path.name)
+    return sorted(found)
 
 
 def _children() -> list[str]:
@@ -48,10 +57,10 @@ def left_over(raycompat: object, threads_before: int) -> dict[str, object]:
     if session is not None:
         session.leaked.clear()  # pickled by the test's own hand: kept as long as the driver lives
         found = dict(session.rpc("raycompat_inventory"))
-        found["segments"] = _segments()
+        found["segments"] = _segments(session.setup.place.store)
         found["entries"] = list(session.table.entries)
     else:
-        found = {"processes": _children(), "segments": _segments()}
+        found = {"processes": _children(), "segments": _segments(None)}
         more = threading.active_count() - threads_before
         found["threads"] = [t.name for t in threading.enumerate()] if more > 0 else []
     return {what: items for what, items in found.items() if items}
@@ -61,8 +70,12 @@ def left_over(raycompat: object, threads_before: int) -> dict[str, object]:
 def nothing_is_left(request: pytest.FixtureRequest):
     """Fail a test that leaves a task, a segment, a process or a thread."""
     threads_before = threading.active_count()
-    had_session = _has_session()
+    had_session, sessions_before = _has_session(), _sessions_made()
     yield
+    request.node.funcargs.clear()  # pytest would keep the fixtures' values until later
+    started = _sessions_made() > sessions_before
+    if not (had_session or started or _has_session()):
+        return  # the test had nothing to do with a cluster
     raycompat = sys.modules.get("raycompat")
     failed = getattr(request.node, "failed", False)
     if raycompat is None or failed or "raycompat._caller.session" not in sys.modules:
@@ -74,6 +87,12 @@ def nothing_is_left(request: pytest.FixtureRequest):
         if time.monotonic() > deadline:
             pytest.fail(f"left over after the test: {found}")
         time.sleep(0.02)  # polling with a deadline: the clean-up is asynchronous
+
+
+def _sessions_made() -> int:
+    """Return how many clusters this process has started."""
+    module = sys.modules.get("raycompat._driver")
+    return module.num_started if module is not None else 0
 
 
 def _has_session() -> bool:

@@ -18,7 +18,7 @@ from raycompat import exceptions
 from raycompat._caller.generator import Stream
 from raycompat._caller.object_table import Entry, State
 from raycompat._caller.session import PendingCall
-from raycompat._protocol import ids
+from raycompat._protocol import failures, ids
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.serialization import Block, collecting_refs, serialize
 from raycompat._protocol.values import InlineValue
@@ -223,7 +223,13 @@ def call(
             returns.append(one)
         refs = [ObjectRef._from_key(one.key, session) for one in returns] or None
     if arguments.failed is not None:
-        _fail_at_once(session, spec["name"], arguments.failed, returns, stream)
+        error = arguments.failed.error
+        victim: str | None = spec["name"]
+        if spec["kind"] == "actor":
+            error, victim = failures.actor_not_built(error or b"", key), None
+        elif arguments.failed.key == spec["actor"]:
+            victim = None  # it is the actor that is dead
+        _fail_at_once(session, error, victim, returns, stream)
         return refs
     spec["deps"] = arguments.deps
     spec["payload"] = pickle.dumps(
@@ -246,13 +252,17 @@ def call(
 
 
 def _fail_at_once(
-    session: Session, name: str, failed: Entry, returns: list[Entry], stream: Stream | None
+    session: Session,
+    error: bytes | None,
+    victim: str | None,
+    returns: list[Entry],
+    stream: Stream | None,
 ) -> None:
-    """End a call that cannot run because an argument has already failed."""
+    """End a call that cannot run because an argument, or its actor, has already failed."""
     for entry in returns:
         entry.wanted = False
         if entry.parent is not None:
             entry.parent.wanted = False
-        session.table.settle(entry, error=failed.error, victim=name)
+        session.table.settle(entry, error=error, victim=victim)
     if stream is not None:
-        stream.end(failed.error, name)
+        stream.end(error, victim)

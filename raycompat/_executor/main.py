@@ -26,10 +26,6 @@ from raycompat._protocol.values import StorePlace
 _INTERRUPT = signal.SIGUSR2
 
 
-class _Cancelled(KeyboardInterrupt):
-    """Raised in user code to cancel it. As in Ray, ``except Exception`` does not catch it."""
-
-
 class Executor:
     """See the module."""
 
@@ -107,7 +103,7 @@ class Executor:
     def _interrupt(self, *_: Any) -> None:
         if self._interruptible in self._cancelled:
             self._interruptible = None
-            raise _Cancelled
+            raise KeyboardInterrupt  # as in Ray: ``except Exception`` does not catch it
 
     def serve(self) -> int:
         """Run calls until told to leave; return the exit code."""
@@ -135,7 +131,7 @@ class Executor:
                 outcome = run(self, call, payload, wires)
             if outcome.refs:
                 self.session.pin(key, outcome.refs)
-        except _Cancelled:  # between the end of the user's code and ours
+        except KeyboardInterrupt:  # between the end of the user's code and ours
             outcome = Outcome.cancelled(key, about["name"])
         finally:
             self._interruptible = None

@@ -68,7 +68,7 @@ def run(
             executor.end_user_code()
         return _lay_out(executor, call, result, payload["num_returns"])
     except ActorExit:
-        return _lay_out(executor, call, None, payload["num_returns"])
+        return Outcome(error=executor.actor.exit_error or b"", text="the actor exited")
     except KeyboardInterrupt:
         return Outcome.cancelled(call.key, call.name)
     except SystemExit:

@@ -279,7 +279,7 @@ class NodePlugin(distributed.WorkerPlugin):
                 outcome, retry = self._crashed(running, died), True
             finally:
                 running.executor = None
-                spent = bool(grant["gpus"]) or 0 < grant["max_calls"] <= executor.calls_begun
+                spent = 0 < grant["max_calls"] <= executor.calls_begun
                 self._pool.release(executor, spent=spent)
             if running.ended:
                 raise _Ended

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 from raycompat import exceptions
 from raycompat._protocol import ids
 
@@ -41,3 +43,13 @@ def owner_died(key: str) -> bytes:
 def internal(text: str) -> bytes:
     """Say that raycompat or Dask itself failed."""
     return exceptions.dumps_error(exceptions.RaySystemError(text))
+
+
+def actor_not_built(error: bytes, actor: str) -> bytes:
+    """Say that an actor is dead because an argument of its constructor failed.
+
+    Only the error's text is read, so that this may run in the scheduler.
+    """
+    _, text = pickle.loads(error)
+    reason = "At least one of the arguments of its constructor could not be computed"
+    return actor_died(f"{reason}:\n{text}", actor)

@@ -387,8 +387,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             error = failures.internal("The call failed inside Dask; see the log of its node.")
         self._errors[key] = error
         if call.spec["kind"] == "actor":
+            error = failures.actor_not_built(error, key)
             asyncio.get_running_loop().call_soon(self._bury, key, error)
-        self._tell_owner(call.owner, key, error, dependency=blamed != key)
+        else:
+            self._tell_owner(call.owner, key, error, dependency=blamed != key)
 
     def _fail(self, key: str, error: bytes) -> None:
         call = self.calls.get(key)
@@ -468,7 +470,9 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             retries=call.retries,
             max_calls=call.spec["max_calls"],
             env_vars=call.spec["env_vars"],
-            resources=call.request.amounts(),
+            resources=ResourceSet.from_units(
+                call.spec["keep"] if call.spec["kind"] == "actor" else call.spec["request"]
+            ).amounts(),
             gpus=list(call.holding.gpus) if call.holding else [],
             actor=call.spec["actor"],
             is_actor=call.spec["kind"] == "actor",

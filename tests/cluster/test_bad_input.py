@@ -52,7 +52,7 @@ def test_a_result_that_cannot_be_unpickled():
     def give():
         return RefusesToLoad()
 
-    with pytest.raises(ValueError, match="no number"):
+    with pytest.raises(ray.exceptions.RaySystemError, match="no number"):
         ray.get(give.remote())
 
 
@@ -61,7 +61,7 @@ def test_an_argument_that_cannot_be_unpickled():
     def take(value):
         return value
 
-    with pytest.raises(ValueError, match="no number"):
+    with pytest.raises(ray.exceptions.RaySystemError, match="no number"):
         ray.get(take.remote(RefusesToLoad()))
 
 

@@ -184,8 +184,7 @@ def test_a_driver_that_is_killed_leaves_nothing(no_cluster):
     process.wait()
     process.stdout.close()
     gone, alive = psutil.wait_procs(family, timeout=30)
-    assert not alive
-    assert not list(Path("/dev/shm").glob("raycompat-*"))
+    assert not alive  # the fixture checks that no segment of a dead node is left
 
 
 def test_an_executor_that_is_killed_leaves_no_segment(cluster):

@@ -134,8 +134,7 @@ def test_a_task_is_named_after_its_function(ray):
     def task():
         return ray.get_runtime_context().get_task_name()
 
-    name = "test_a_task_is_named_after_its_function.<locals>.task"
-    assert ray.get(task.remote()) == name
+    assert ray.get(task.remote()) == "task"
 
 
 def test_a_task_is_named_by_its_option(in_task):
@@ -148,8 +147,7 @@ def test_a_call_of_a_method_is_named_after_class_and_method(ray):
         def look(self):
             return ray.get_runtime_context().get_task_name()
 
-    name = "test_a_call_of_a_method_is_named_after_class_and_method.<locals>.Actor.look"
-    assert ray.get(Actor.remote().look.remote()) == name
+    assert ray.get(Actor.remote().look.remote()) == "Actor.look"
 
 
 def test_a_call_of_a_method_is_named_by_its_option(ray, new_actor):
@@ -213,7 +211,8 @@ def test_current_actor_lets_an_actor_call_itself_later(ray):
                 return own.pull.remote(number - 1)
             return self.links
 
-    result = ray.get(Chain.remote().pull.remote(3))
+    chain = Chain.remote()
+    result = ray.get(chain.pull.remote(3))
     while isinstance(result, ray.ObjectRef):
         result = ray.get(result)
     assert result == 3

@@ -1,0 +1,25 @@
+"""The names of actors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from raycompat import _driver
+
+
+def list_named_actors(all_namespaces: bool = False) -> list[str] | list[dict[str, Any]]:
+    """Return the names of the living actors of this namespace.
+
+    Parameters
+    ----------
+    all_namespaces : bool, default False
+        Return those of all namespaces, each as ``{"name": ..., "namespace": ...}``.
+
+    Notes
+    -----
+    Ray source: ``ray.util.list_named_actors``, 2.60.0. No known difference.
+    """
+    session = _driver.require_session()
+    namespace = None if all_namespaces else session.setup.namespace
+    found = [dict(row) for row in session.rpc("raycompat_named_actors", namespace=namespace)]
+    return found if all_namespaces else [row["name"] for row in found]

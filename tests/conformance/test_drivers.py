@@ -1,0 +1,314 @@
+"""Drivers: scripts of their own, what they need and leave; and more of `init` than `test_init` has."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from _polling import is_running, wait_until
+
+ROOT = Path(__file__).parents[2]
+
+#: Seconds that a driver of its own may take.
+DRIVER_S = 50
+
+QUIET = {"configure_logging": False, "include_dashboard": False, "log_to_driver": False}
+
+#: How a driver of its own starts.
+INIT = "ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)\n"
+
+
+@pytest.fixture
+def ended(ray, fresh):
+    """No session runs, nor will after the test."""
+    ray.shutdown()
+    return ray
+
+
+@pytest.fixture
+def drive(ray, tmp_path):
+    """`drive(text)` runs a script as a driver of its own, with `ray` imported; gives its output."""
+    ray.shutdown()
+
+    def run(text):
+        script = tmp_path / "driver.py"
+        script.write_text(f"import {ray.__name__} as ray\n{text}")
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        return subprocess.run(
+            [sys.executable, str(script)],
+            check=False,
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=DRIVER_S,
+        )
+
+    return run
+
+
+# Scripts
+
+
+def test_a_task_finds_what_the_script_defines(drive):
+    done = drive(
+        f"""
+CONSTANT = 5
+
+def helper(number):
+    return CONSTANT * number
+
+@ray.remote
+def task(number):
+    return helper(number)
+
+if __name__ == "__main__":
+    {INIT}
+    print("answer", ray.get(task.remote(4)))
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert "answer 20" in done.stdout
+
+
+def test_an_instance_of_a_class_of_the_script_comes_back_as_one(drive):
+    done = drive(
+        f"""
+class Point:
+    pass
+
+@ray.remote
+def task(point):
+    assert isinstance(point, Point)
+    return point
+
+{INIT}
+print("is point:", type(ray.get(task.remote(Point()))) is Point)
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert "is point: True" in done.stdout
+
+
+def test_an_error_class_of_the_script_can_be_caught(drive):
+    done = drive(
+        f"""
+class Mine(Exception):
+    pass
+
+@ray.remote
+def task():
+    raise Mine("own")
+
+{INIT}
+try:
+    ray.get(task.remote())
+except Mine:
+    print("caught")
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert "caught" in done.stdout
+
+
+def test_a_task_can_import_what_lies_beside_the_script(drive, tmp_path):
+    (tmp_path / "beside_the_script.py").write_text("VALUE = 7\n")
+    done = drive(
+        f"""
+{INIT}
+@ray.remote
+def task():
+    import beside_the_script
+    return beside_the_script.VALUE
+
+print("value", ray.get(task.remote()))
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert "value 7" in done.stdout
+
+
+def test_a_task_runs_in_the_folder_of_the_driver(drive, tmp_path):
+    done = drive(
+        f"""
+import os
+{INIT}
+@ray.remote
+def task():
+    return os.getcwd()
+
+print("folder", ray.get(task.remote()))
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"folder {tmp_path}" in done.stdout
+
+
+def test_a_task_has_the_environment_of_the_driver(drive):
+    done = drive(
+        f"""
+import os
+os.environ["OF_THE_DRIVER"] = "seen"
+{INIT}
+@ray.remote
+def task():
+    return os.environ.get("OF_THE_DRIVER")
+
+print("variable", ray.get(task.remote()))
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert "variable seen" in done.stdout
+
+
+def test_an_error_that_nobody_catches_ends_the_driver_with_its_text(drive):
+    done = drive(
+        f"""
+{INIT}
+@ray.remote
+def fail():
+    raise KeyError("nobody catches this")
+
+ray.get(fail.remote())
+"""
+    )
+    assert done.returncode == 1
+    assert "nobody catches this" in done.stderr
+
+
+#: Prints the process ids of all that the driver has started.
+LIST = (
+    INIT
+    + """
+import json, os, psutil
+
+@ray.remote
+class Worker:
+    def pid(self):
+        return os.getpid()
+
+worker = Worker.remote()
+workers = [ray.get(worker.pid.remote())]
+children = [child.pid for child in psutil.Process().children(recursive=True)]
+print(json.dumps(workers + children), flush=True)
+"""
+)
+
+
+def pids_of(done):
+    """Return the process id of the actor, and those of all processes that the driver started."""
+    pids = json.loads(done.stdout.splitlines()[-1])
+    assert len(pids) >= 2
+    return pids[0], pids
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [("", 0), ("ray.shutdown()", 0), ("raise KeyError", 1)],
+    ids=["its end", "shutdown", "error"],
+)
+def test_a_driver_leaves_no_process_however_it_ends(drive, end, status):
+    done = drive(LIST + end)
+    assert done.returncode == status, done.stderr
+    _, pids = pids_of(done)
+    wait_until(lambda: not any(is_running(pid) for pid in pids))
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [("os._exit(4)", 4), ("os.kill(os.getpid(), 9)", -9)],
+    ids=["_exit", "SIGKILL"],
+)
+def test_a_driver_that_dies_takes_its_actors_with_it(drive, end, status):
+    done = drive(LIST + end)
+    assert done.returncode == status, done.stderr
+    actor, _ = pids_of(done)
+    wait_until(lambda: not is_running(actor))
+
+
+# init
+
+
+def test_a_session_that_started_by_itself_has_the_machine_s_cpus(ended):
+    ended.put(1)
+    assert ended.cluster_resources()["CPU"] == len(os.sched_getaffinity(0))
+
+
+def test_an_anonymous_namespace_is_a_random_uuid(fresh):
+    namespace = fresh(num_cpus=1).get_runtime_context().namespace
+    assert [len(part) for part in namespace.split("-")] == [8, 4, 4, 4, 12]
+
+
+def test_a_function_made_before_init_runs_after_it(ended):
+    @ended.remote
+    def double(number):
+        return 2 * number
+
+    ended.init(num_cpus=1, **QUIET)
+    assert ended.get(double.remote(2)) == 4
+
+
+def test_a_detached_actor_ends_with_the_cluster_that_its_driver_started(fresh):
+    ray = fresh(num_cpus=1, namespace="kept")
+
+    @ray.remote
+    class Named:
+        pass
+
+    actor = Named.options(name="named", lifetime="detached").remote()
+    ray.get(actor.__ray_ready__.remote())
+    ray = fresh(num_cpus=1, namespace="kept")
+    with pytest.raises(ValueError, match="Failed to look up actor"):
+        ray.get_actor("named")
+
+
+def test_a_namespace_that_is_no_string_is_a_type_error(ended):
+    with pytest.raises(TypeError, match="namespace"):
+        ended.init(num_cpus=1, namespace=1, **QUIET)
+    assert not ended.is_initialized()
+
+
+def test_auto_without_a_cluster_is_a_connection_error(ended):
+    with pytest.raises(ConnectionError, match="Could not find any running Ray instance"):
+        ended.init(address="auto", **QUIET)
+    assert not ended.is_initialized()
+
+
+def test_after_a_wrong_init_a_right_one_works(ended):
+    with pytest.raises(RuntimeError, match="Unknown keyword"):
+        ended.init(no_such_keyword=1)
+    ended.init(num_cpus=1, **QUIET)
+    assert ended.cluster_resources()["CPU"] == 1
+
+
+def test_a_cluster_of_no_cpus_has_no_entry_for_them(fresh):
+    assert "CPU" not in fresh(num_cpus=0).cluster_resources()
+
+
+def test_a_cluster_of_no_cpus_runs_tasks_that_need_none(fresh):
+    ray = fresh(num_cpus=0)
+
+    @ray.remote(num_cpus=0)
+    def task():
+        return "ran"
+
+    assert ray.get(task.remote()) == "ran"
+
+
+def test_the_size_of_the_object_store_can_be_given(fresh):
+    ray = fresh(num_cpus=1, object_store_memory=200_000_000)
+    assert ray.cluster_resources()["object_store_memory"] == 200_000_000
+
+
+def test_too_small_an_object_store_is_a_value_error(ended):
+    with pytest.raises(ValueError, match="object store"):
+        ended.init(num_cpus=1, object_store_memory=1000, **QUIET)
+
+
+def test_the_context_repeats_the_address_when_the_second_init_is_ignored(cluster):
+    context = cluster.init(ignore_reinit_error=True)
+    assert context.address_info["gcs_address"] == cluster.get_runtime_context().gcs_address
