@@ -55,6 +55,8 @@ class PendingCall:
     #: Task id of the call that made this one, for recursive cancellation.
     parent: str | None
     stream: Stream | None = None
+    #: Whether it is a call of an actor's method.
+    is_method: bool = False
 
 
 @dataclass

@@ -246,6 +246,7 @@ def call(
         None if is_actor else entry_ref,
         session.current_task(),
         stream,
+        spec["kind"] == "method",
     )
     session.submit(dict(spec))
     return refs
