@@ -143,7 +143,7 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
 def _check_session(ref: ObjectRef[Any], session: Any) -> None:
     if ref._session is not session:
         raise ValueError(
-            f"{ref!r} belongs to an earlier session: its cluster is gone, and the value with it."
+            f"{ref!r} is not from the current Ray session: its cluster is gone, and the value with it."
         )
 
 
@@ -305,13 +305,14 @@ def get_gpu_ids() -> list[int] | list[str]:
     Notes
     -----
     Ray source: ``ray.get_gpu_ids``, 2.60.0. Ids are integers, or strings where the node was started
-    with ids that are not numbers.
+    with ``CUDA_VISIBLE_DEVICES``.
     """
     from raycompat._executor import context
 
     _driver.require_session()
-    call = context.current()
-    ids = call.gpus if call is not None else []
-    if all(each.isdigit() for each in ids):
-        return [int(each) for each in ids]
-    return list(ids)
+    call, executor = context.current(), context.executor()
+    if call is None or executor is None:
+        return []
+    if executor.setup["gpus_are_named"]:
+        return list(call.gpus)
+    return [int(each) for each in call.gpus]

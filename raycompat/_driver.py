@@ -18,8 +18,8 @@ import psutil
 
 from raycompat import exceptions
 from raycompat._caller import session as sessions
+from raycompat._node import accelerators
 from raycompat._protocol import ids, segment
-from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.values import StorePlace
 
 if TYPE_CHECKING:
@@ -68,12 +68,17 @@ class RayContext(Mapping[str, Any]):
         from raycompat import __version__
 
         self.address_info = address_info
-        self.dashboard_url: str | None = address_info["webui_url"]
+        self.dashboard_url: str = address_info["webui_url"] or ""
         self.python_version = ".".join(map(str, sys.version_info[:3]))
         self.ray_version = __version__
         self.ray_commit = ""
 
     def __getitem__(self, key: str) -> Any:
+        warnings.warn(
+            "Indexing what init returns is Ray's old way: use .address_info.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
         return self.address_info[key]
 
     def __iter__(self) -> Any:
@@ -280,11 +285,11 @@ def _init(given: dict[str, Any], temp_dir: str | None) -> RayContext:
 
 
 def _check_connecting(given: dict[str, Any]) -> None:
-    for name in ("num_cpus", "num_gpus", "resources", "object_store_memory"):
-        if given[name] is not None:
+    for names in (("num_cpus", "num_gpus"), ("resources",), ("object_store_memory",)):
+        if any(given[name] is not None for name in names):
             raise ValueError(
-                f"When connecting to an existing cluster, {name} must not be provided: its nodes "
-                "have what they were started with."
+                f"When connecting to an existing cluster, {' and '.join(names)} must not be "
+                "provided: its nodes have what they were started with."
             )
 
 
@@ -303,26 +308,49 @@ def _start_cluster(given: dict[str, Any], temp_dir: str | None) -> LocalCluster:
 
 
 def _node_resources(given: dict[str, Any]) -> dict[str, float]:
-    amounts: dict[str, float] = {}
-    for name, key in (("num_cpus", "CPU"), ("num_gpus", "GPU")):
-        value = given[name]
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise TypeError(f"init({name}={value!r}): expected a number, 0 or more.")
-        if value < 0:
-            raise ValueError(f"init({name}={value!r}): expected a number, 0 or more.")
-        amounts[key] = value
-    amounts.setdefault("CPU", os.cpu_count() or 1)
     custom = given["resources"] or {}
-    for name, option in (("CPU", "num_cpus"), ("GPU", "num_gpus")):
+    if not isinstance(custom, dict):
+        raise TypeError(f"init(resources={custom!r}): expected a dict of names and numbers.")
+    for name in ("CPU", "GPU", "memory", "object_store_memory"):
         if name in custom:
-            raise ValueError(f"init(resources={custom!r}): give {name} with {option}= instead.")
-    ResourceSet.from_amounts(custom)
-    amounts.update(custom)
-    if given["object_store_memory"] is not None:
-        amounts["object_store_memory"] = given["object_store_memory"]
+            raise AssertionError(  # Ray's class for it
+                f"`{name}` cannot be a custom resource: init has an argument of its own for it."
+            )
+    asked = {
+        "CPU": given["num_cpus"],
+        "GPU": given["num_gpus"],
+        "object_store_memory": given["object_store_memory"],
+        **custom,
+    }
+    amounts = {name: value for name, value in asked.items() if value is not None}
+    for name, value in amounts.items():
+        _check_quantity(name, value)
+    _check_gpus_are_visible(amounts.get("GPU", 0))
+    amounts.setdefault("CPU", os.cpu_count() or 1)
     return amounts
+
+
+def _check_quantity(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"A node's {name} must be a whole number, 0 or more, not {value!r}.")
+    if value < 0:
+        raise ValueError(
+            f"Resource quantities must be nonnegative. Violated by resource '{name}': {value!r}."
+        )
+    if value != int(value):
+        raise ValueError(
+            f"Resource quantities must all be whole numbers. Violated by resource '{name}': "
+            f"{value!r}. Tasks and actors may ask for fractions of them."
+        )
+
+
+def _check_gpus_are_visible(num_gpus: float) -> None:
+    preset = accelerators.preset()
+    if preset is not None and num_gpus > len(preset):
+        raise ValueError(
+            f"Attempting to start a node with {num_gpus} GPU, but CUDA_VISIBLE_DEVICES contains "
+            f"{preset}. Unset it, or ask for that many."
+        )
 
 
 def _open_session(client: Any, given: dict[str, Any]) -> None:

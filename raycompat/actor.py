@@ -305,7 +305,7 @@ class ActorMethod:
         self, args: Sequence[Any], kwargs: Mapping[str, Any], options: MethodOptions
     ) -> Any:
         handle, about = self._handle, self._method
-        session = handle._actor_ref._session
+        session = handle._session()
         if about.signature is not None:
             about.signature.bind(*args, **kwargs)
         num_returns = options.num_returns
@@ -355,12 +355,22 @@ class ActorHandle:
         self._class_name = class_name
         self._methods = methods
 
-    @property
-    def _actor_id(self) -> str:
-        return self._actor_ref._key.rpartition("-")[2]
+    def _session(self) -> Session:
+        """Return the session that the actor belongs to, which must be the current one."""
+        session = self._actor_ref._session
+        if session.closed:
+            raise exceptions.ActorHandleNotFoundError(
+                f"{self!r} is a handle of an actor of an earlier session. Actor handles are not valid "
+                "across Ray sessions: make the actor anew."
+            )
+        return session
 
     @property
-    def _ray_actor_id(self) -> str:
+    def _actor_id(self) -> ids.ActorID:
+        return ids.ActorID(self._actor_ref._key.rpartition("-")[2])
+
+    @property
+    def _ray_actor_id(self) -> ids.ActorID:
         return self._actor_id
 
     def __getattr__(self, name: str) -> ActorMethod:
@@ -378,7 +388,7 @@ class ActorHandle:
         return sorted(self._methods)
 
     def __repr__(self) -> str:
-        return f"Actor({self._class_name}, {self._actor_id})"
+        return f"Actor({self._class_name}, {self._actor_id.hex()})"
 
     def __hash__(self) -> int:
         return hash(self._actor_id)
@@ -492,5 +502,5 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
             f"ray.kill() only supported for actors. Got: {type(actor)}. Cancel a task with "
             "ray.cancel(ref)."
         )
-    session = actor._actor_ref._session
+    session = actor._session()
     session.send("raycompat-kill-actor", key=actor._actor_ref._key, no_restart=no_restart)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _driver
@@ -41,6 +42,18 @@ class RuntimeContext:
         """Return the id of the driver's job: 8 hexadecimal digits."""
         return self._session.setup.job
 
+    @property
+    def job_id(self) -> ids.JobID:
+        """The id of the driver's job; Ray's old way to say `get_job_id`."""
+        _old_property("job_id")
+        return ids.JobID(self.get_job_id())
+
+    @property
+    def node_id(self) -> ids.NodeID:
+        """The id of this node; Ray's old way to say `get_node_id`."""
+        _old_property("node_id")
+        return ids.NodeID(self.get_node_id())
+
     def get_node_id(self) -> str:
         """Return the id of this node: 56 hexadecimal digits."""
         return self._session.setup.node_id
@@ -61,7 +74,10 @@ class RuntimeContext:
 
     def get_task_function_name(self) -> str | None:
         """Return the name of the running function; None in a driver."""
-        return self.get_task_name()
+        call = context.current()
+        if call is None or call.actor is not None:
+            return self.get_task_name()
+        return call.key.rpartition("-")[0]
 
     def get_actor_id(self) -> str | None:
         """Return the id of the actor that runs this, 32 hexadecimal digits; None elsewhere."""
@@ -107,15 +123,16 @@ class RuntimeContext:
         """Return what the running call holds, by resource."""
         call = context.current()
         if call is None:
-            raise RuntimeError("get_assigned_resources works in tasks and actors, not in a driver.")
+            raise AssertionError(  # Ray's class for it
+                "get_assigned_resources is only available when the process is a worker: in tasks and "
+                "actors, not in a driver."
+            )
         return dict(call.resources)
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
         """Return the ids of the accelerators that the running call was given, by kind."""
         call = context.current()
-        if call is None:
-            raise RuntimeError("get_accelerator_ids works in tasks and actors, not in a driver.")
-        return {"GPU": list(call.gpus)}
+        return {"GPU": list(call.gpus) if call is not None else []}
 
     def get_runtime_env_string(self) -> str:
         """Return the runtime environment of the job as JSON."""
@@ -128,13 +145,20 @@ class RuntimeContext:
         """Return whether the running task has been asked to end."""
         call, executor = context.current(), context.executor()
         if executor is None or call is None:
-            raise RuntimeError("is_canceled works in tasks, not in a driver.")
+            raise RuntimeError(
+                "is_canceled is only available when the process is a worker: in a task, not in a "
+                "driver."
+            )
         return executor.is_cancelled(call.key)
 
     @property
     def gcs_address(self) -> str:
         """The address of the scheduler."""
         return self._session.setup.scheduler.split("://")[-1]
+
+
+def _old_property(name: str) -> None:
+    warnings.warn(f"{name} is Ray's old way: use get_{name}().", DeprecationWarning, stacklevel=3)
 
 
 def get_runtime_context() -> RuntimeContext:

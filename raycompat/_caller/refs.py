@@ -30,6 +30,7 @@ def export(ref: ObjectRef[Any]) -> tuple[Any, ...]:
 def restore(session: Session, carried: tuple[Any, ...]) -> ObjectRef[Any]:
     """Make the reference of what `export` returned, in this process."""
     kind, key, *rest = carried
+    session.num_restored += 1
     with session.table.lock:
         entry = session.table.get(key)
         if entry is None:

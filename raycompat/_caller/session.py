@@ -93,6 +93,8 @@ class Session:
         self.current_task: Callable[[], str | None] = lambda: None
         #: Functions already exported, with what holds the references in their closures.
         self.exported: dict[str, Any] = {}
+        #: How many references have been unpickled here.
+        self.num_restored = 0
         #: References that left by a pickling that was not ours: kept for good.
         self.leaked: dict[str, Any] = {}
         self.closed = False

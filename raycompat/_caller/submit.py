@@ -71,7 +71,8 @@ class Arguments:
             return value
         if value._session is not self._session:
             raise ValueError(
-                f"{value!r} belongs to an earlier session: its cluster is gone. Put the value anew."
+                f"{value!r} is not from the current Ray session: its cluster is gone. Put the value "
+                "anew."
             )
         entry = self._session.table.entries[value._key]
         self.holds.append(value)

@@ -65,8 +65,11 @@ class Executor:
 
     def _tell_of_block(self, operation: str) -> None:
         call = context.current()
-        if call is not None and threading.current_thread() is threading.main_thread():
-            self.send(operation, call.actor or call.key)
+        # As in Ray, an actor keeps what it has; only tasks lend their CPUs.
+        if call is None or call.actor is not None:
+            return
+        if threading.current_thread() is threading.main_thread():
+            self.send(operation, call.key)
 
     def send(self, *message: Any) -> None:
         """Send one message to the node, from any thread."""
@@ -162,12 +165,18 @@ class Executor:
         Exception
             Whatever its unpickling raises: modules that are missing here, for example.
         """
-        if function not in self._loaded:
-            answer = self._functions[function] = Future()
+        if function in self._loaded:
+            return self._loaded[function]
+        if function not in self._functions:
+            self._functions[function] = Future()
             self.send("function", function)
-            self._loaded[function] = pickle.loads(answer.result())
+        references = self.session.num_restored
+        loaded = pickle.loads(self._functions[function].result())
+        if self.session.num_restored == references:
+            self._loaded[function] = loaded
             del self._functions[function]
-        return self._loaded[function]
+        # Otherwise it is made anew for each call, so that it keeps no object alive in between.
+        return loaded
 
     def is_cancelled(self, key: str) -> bool:
         """Whether somebody wants the running call to end."""

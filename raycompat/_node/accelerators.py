@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def _preset() -> list[str] | None:
+def preset() -> list[str] | None:
     """Return the ids of ``CUDA_VISIBLE_DEVICES`` where the node was started with one."""
     value = os.environ.get("CUDA_VISIBLE_DEVICES")
     if value is None:
@@ -19,9 +19,9 @@ def _preset() -> list[str] | None:
 
 def detect_gpus() -> int:
     """Count the NVIDIA GPUs that this process may use."""
-    preset = _preset()
-    if preset is not None:
-        return len(preset)
+    visible = preset()
+    if visible is not None:
+        return len(visible)
     return sum(path.name[6:].isdigit() for path in Path("/dev").glob("nvidia[0-9]*"))
 
 
@@ -30,5 +30,5 @@ def visible_ids(slots: Iterable[int]) -> list[str]:
 
     GPUs may be logical (more than there are): then an id is just its index.
     """
-    preset = _preset() or []
-    return [preset[slot] if slot < len(preset) else str(slot) for slot in slots]
+    visible = preset() or []
+    return [visible[slot] if slot < len(visible) else str(slot) for slot in slots]

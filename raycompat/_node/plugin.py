@@ -159,6 +159,7 @@ class NodePlugin(distributed.WorkerPlugin):
             "namespace": namespace,
             "node_id": self.node_id,
             "ip": self.ip,
+            "gpus_are_named": accelerators.preset() is not None,
             "node_address": self._worker.address,
             "scheduler": self._worker.scheduler.address,
             "place": (

@@ -103,3 +103,11 @@ class TaskID(Id):
 
 class JobID(Id):
     """The id of a driver's job, 4 bytes."""
+
+
+class NodeID(Id):
+    """The id of a node, 28 bytes."""
+
+
+class ActorID(Id):
+    """The id of an actor, 16 bytes."""

@@ -1,6 +1,6 @@
 """The address of the node that this runs on."""
 
-from raycompat import _driver
+from raycompat._caller import session as sessions
 
 
 def get_node_ip_address(address: str | None = None) -> str:
@@ -15,5 +15,6 @@ def get_node_ip_address(address: str | None = None) -> str:
     -----
     Ray source: ``ray.util.get_node_ip_address``, 2.60.0. No known difference.
     """
-    found: str = _driver.require_session().setup.extra["ip"]
+    session = sessions.current()
+    found: str = session.setup.extra["ip"] if session is not None else "127.0.0.1"
     return found

@@ -18,7 +18,7 @@ def test_num_workers_is_the_number_of_cpus(no_cluster):
 def test_include_webui_is_include_dashboard(no_cluster):
     with pytest.warns(DeprecationWarning, match="include_webui"):
         context = ray.init(num_cpus=1, include_webui=False, configure_logging=False)
-    assert context.dashboard_url is None
+    assert context.dashboard_url == ""
 
 
 def test_a_redis_password_is_accepted(no_cluster):
