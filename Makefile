@@ -7,7 +7,7 @@ PYTHON := $(shell for p in python3.13 python3.12 python3.11 python3; do \
 RUN := .venv/bin/python -m
 STAMP := .venv/.set-up
 
-.PHONY: help setup run test test-fast lint format conformance-ray clean
+.PHONY: help setup run test test-fast lint format conformance-ray bench clean
 
 help:  ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
@@ -18,9 +18,14 @@ $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "raycompat needs Python 3.11, 3.12 or 3.13 with venv" \
 		"(on Debian and Ubuntu the package python3-venv)"; exit 1; }
 	@echo "Setting up .venv with $$($(PYTHON) --version); TensorFlow is the largest part of it"
+	@# With uv where there is one; uv does not read pip's settings, so what it cannot find pip may.
 	@# Looking for pip, not for python: a set-up that failed half-way leaves python behind.
-	$(RUN) pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
-	$(RUN) pip install --disable-pip-version-check --quiet --upgrade "pip>=25.1"
+	@set -ex; \
+	if command -v uv >/dev/null && { test -x .venv/bin/python || uv venv --python $(PYTHON) .venv; } \
+		&& uv pip install --python .venv/bin/python --editable . --group dev; \
+	then exit 0; fi; \
+	$(RUN) pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv; \
+	$(RUN) pip install --disable-pip-version-check --quiet --upgrade "pip>=25.1"; \
 	$(RUN) pip install --disable-pip-version-check --progress-bar on --editable . --group dev
 	@touch $(STAMP)
 
@@ -48,9 +53,14 @@ conformance-ray: .venv-ray/.set-up  ## run the conformance tests on the real Ray
 	.venv-ray/bin/python -m pytest tests/conformance --impl ray
 
 .venv-ray/.set-up:
-	$(PYTHON) -m venv .venv-ray
-	.venv-ray/bin/python -m pip install --quiet "ray==2.60.0" pytest pytest-timeout pandas psutil numpy
+	@test -n "$(PYTHON)" || { echo "raycompat needs Python 3.11, 3.12 or 3.13 with venv"; exit 1; }
+	$(PYTHON) -m venv --clear .venv-ray
+	.venv-ray/bin/python -m pip install --disable-pip-version-check --quiet \
+		"ray==2.60.0" pytest pytest-timeout pandas psutil numpy
 	@touch $@
+
+bench: setup  ## measure calls, objects and actors
+	.venv/bin/python benchmarks/microbenchmark.py
 
 clean:  ## remove what was made
 	rm -rf .venv .venv-ray _build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

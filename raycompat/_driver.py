@@ -32,6 +32,9 @@ _DASHBOARD_PORT = 8265
 #: Share of the machine's memory that a node of a local cluster takes for tasks and objects.
 _MEMORY_SHARE = 0.9
 
+#: Bytes. Ray's own lower limit.
+_MIN_OBJECT_STORE_BYTES = 75 * 1024 * 1024
+
 _init_lock = threading.RLock()
 _cluster: LocalCluster | None = None
 #: How many sessions this process has begun.
@@ -237,6 +240,10 @@ def _check_unknown(given: dict[str, Any]) -> None:
 def _refuse(given: dict[str, Any]) -> None:
     """Raise for what is not honoured: nothing is dropped in silence."""
     unsupported = exceptions.UnsupportedRayFeatureError
+    if given["namespace"] is not None and not isinstance(given["namespace"], str):
+        raise TypeError("namespace must be None or a string.")
+    if given["namespace"] == "":
+        raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace.')
     if given["local_mode"]:
         raise unsupported(
             "init(local_mode=True)",
@@ -269,6 +276,11 @@ def _init(given: dict[str, Any], temp_dir: str | None) -> RayContext:
         address = _cluster.address
     else:
         _check_connecting(given)
+        if address == "auto":
+            raise ConnectionError(
+                "Could not find any running Ray instance. Give the address of a Dask scheduler, "
+                "init(address='tcp://host:port'), or none to start a cluster."
+            )
         address = address if "://" in address else f"tcp://{address}"
     try:
         client = Client(address, set_as_default=False)
@@ -326,6 +338,12 @@ def _node_resources(given: dict[str, Any]) -> dict[str, float]:
     for name, value in amounts.items():
         _check_quantity(name, value)
     _check_gpus_are_visible(amounts.get("GPU", 0))
+    store = amounts.get("object_store_memory")
+    if store is not None and store < _MIN_OBJECT_STORE_BYTES:
+        raise ValueError(
+            f"init(object_store_memory={store!r}): the object store needs at least "
+            f"{_MIN_OBJECT_STORE_BYTES} bytes."
+        )
     amounts.setdefault("CPU", os.cpu_count() or 1)
     return amounts
 

@@ -45,7 +45,7 @@ def method(*args: Any, **options: Any) -> Any:
     """
     if len(args) == 1 and callable(args[0]) and not options:
         return args[0]  # bare: nothing changes
-    if args or not options:
+    if args:
         raise AssertionError(  # Ray's class for it
             "The @ray.method decorator must be applied using at least one of the arguments: "
             "num_returns. For example: @ray.method(num_returns=2)."
