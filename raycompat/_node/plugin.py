@@ -8,6 +8,7 @@ to store. Everything runs on the worker's event loop.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import shutil
@@ -26,7 +27,7 @@ from raycompat._node.object_store import ObjectStore
 from raycompat._protocol import entry, failures, ids
 from raycompat._protocol.call_spec import Grant
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._protocol.values import CallFailed, to_wire
+from raycompat._protocol.values import CallFailed, SegmentValue, to_wire
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -35,6 +36,10 @@ logger = logging.getLogger(__name__)
 
 #: Share of a node's memory that tasks may ask for with ``memory=``; the rest is for stored objects.
 _TASK_MEMORY_SHARE = 0.7
+
+
+#: Seconds between a failed call and the collection of what it left, and between collections.
+_GARBAGE_DELAY_S = 0.5
 
 
 class _Ended(Exception):
@@ -91,7 +96,8 @@ class NodePlugin(distributed.WorkerPlugin):
         self._granted: dict[str, Running] = {}
         self._actors: dict[str, Actor] = {}
         self._jobs: dict[str, dict[str, Any]] = {}
-        self._ended_jobs: set[str] = set()
+        self._collection_due = False
+        gc.freeze()  # what is there already need not be looked at by later collections
         self._functions: dict[str, asyncio.Task[bytes]] = {}
         self.node_id = ids.new_node_id()
         directory = os.path.join(worker.local_directory, "raycompat-segments")
@@ -246,7 +252,23 @@ class NodePlugin(distributed.WorkerPlugin):
             return None
         finally:
             self._drop(running)
+        if outcome[0] == "failed" and any(isinstance(value, SegmentValue) for value in values):
+            self._collect_garbage_soon()
         return self._finish(running, outcome)
+
+    def _collect_garbage_soon(self) -> None:
+        """Break the cycle that Dask makes of a failed task's exception, frames and arguments.
+
+        It would keep the arguments' segments until Python happens to collect garbage, which a node
+        with little to do does not for a long time.
+        """
+        if not self._collection_due:
+            self._collection_due = True
+            asyncio.get_running_loop().call_later(_GARBAGE_DELAY_S, self._collect_garbage)
+
+    def _collect_garbage(self) -> None:
+        self._collection_due = False
+        gc.collect()
 
     def _finish(self, running: Running, outcome: tuple[Any, ...]) -> Any:
         key, owner = running.grant["key"], running.grant["owner"]

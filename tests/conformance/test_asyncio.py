@@ -254,6 +254,69 @@ def test_awaiting_a_cancelled_task_is_a_task_cancelled_error(ray, tmp_path):
         asyncio.run(main())
 
 
+def test_wait_gives_the_first_that_is_ready(same, gate):
+    async def main():
+        early = asyncio.ensure_future(_value(same.remote("early")))
+        late = asyncio.ensure_future(_value(gate.task("late")))
+        found = await asyncio.wait([early, late], return_when=asyncio.FIRST_COMPLETED, timeout=30)
+        gate.open()
+        await late
+        return found == ({early}, {late})
+
+    assert asyncio.run(main())
+
+
+def test_a_reference_can_be_awaited_by_many_at_once(gate):
+    async def main():
+        ref = gate.task("value")
+        waiting = [asyncio.ensure_future(_value(ref)) for _ in range(5)]
+        await asyncio.sleep(0)
+        gate.open()
+        return await asyncio.gather(*waiting)
+
+    assert asyncio.run(main()) == ["value"] * 5
+
+
+def test_a_reference_can_be_awaited_in_the_loop_of_another_thread(same):
+    ref = same.remote("value")
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: asyncio.run(_value(ref))).result(timeout=30) == "value"
+
+
+def test_two_loops_in_two_threads_can_await_one_reference(gate):
+    ref = gate.task("value")
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        futures = [pool.submit(lambda: asyncio.run(_value(ref))) for _ in range(2)]
+        gate.open()
+        assert [future.result(timeout=30) for future in futures] == ["value", "value"]
+
+
+def test_an_awaited_large_array_arrives_whole(ray):
+    make = ray.remote(lambda: np.arange(1_000_000))
+
+    async def main():
+        return await make.remote()
+
+    assert np.array_equal(asyncio.run(main()), np.arange(1_000_000))
+
+
+def test_two_hundred_references_are_gathered_in_order(ray):
+    async def main():
+        return await asyncio.gather(*[ray.put(number) for number in range(200)])
+
+    assert asyncio.run(main()) == list(range(200))
+
+
+def test_awaiting_a_failed_reference_twice_raises_twice(fail):
+    async def main():
+        ref = fail.remote()
+        for _ in range(2):
+            with pytest.raises(ValueError, match="as asked"):
+                await ref
+
+    asyncio.run(main())
+
+
 # Futures
 
 

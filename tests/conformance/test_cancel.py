@@ -6,7 +6,7 @@ import os
 import time
 
 import pytest
-from _polling import wait_for_files, wait_until
+from _polling import is_running, wait_for_files, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -378,6 +378,84 @@ def test_other_tasks_run_as_before_after_a_cancellation(ray, spin):
     ray.wait([ref], timeout=30)
     same = ray.remote(lambda value: value)
     assert ray.get([same.remote(number) for number in range(8)]) == list(range(8))
+
+
+def test_a_loop_of_pure_python_is_cancelled(ray, tmp_path):
+    started = str(tmp_path / "started")
+
+    @ray.remote(num_cpus=0)
+    def loop():
+        open(started, "w").close()
+        number = 0
+        while True:
+            number += 1
+
+    ref = loop.remote()
+    wait_for_files(started)
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref, timeout=30)
+
+
+def test_force_ends_the_process_of_the_task(ray, tmp_path):
+    pid = tmp_path / "pid"
+
+    @ray.remote(num_cpus=0)
+    def loop():
+        with open(f"{pid}-new", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename(f"{pid}-new", pid)
+        while True:
+            time.sleep(0.01)
+
+    ref = loop.remote()
+    wait_for_files(pid)
+    ray.cancel(ref, force=True)
+    wait_until(lambda: not is_running(int(pid.read_text())))
+
+
+def test_a_task_takes_its_grandchildren_with_it(ray, tmp_path):
+    started, saw = str(tmp_path / "started"), str(tmp_path / "saw")
+
+    @ray.remote(num_cpus=0)
+    def child(depth):
+        if depth:
+            return ray.get(child.remote(depth - 1))
+        open(started, "w").close()
+        try:
+            while True:
+                time.sleep(0.01)
+        except KeyboardInterrupt:
+            open(saw, "w").close()
+            raise
+
+    ref = child.remote(2)
+    wait_for_files(started)
+    ray.cancel(ref)
+    wait_for_files(saw)
+
+
+def test_a_streaming_generator_is_cancelled(ray, tmp_path):
+    started, saw = str(tmp_path / "started"), str(tmp_path / "saw")
+
+    @ray.remote(num_cpus=0)
+    def some():
+        yield 1
+        open(started, "w").close()
+        try:
+            while True:
+                time.sleep(0.01)
+        except KeyboardInterrupt:
+            open(saw, "w").close()
+            raise
+
+    generator = some.remote()
+    assert ray.get(next(generator), timeout=30) == 1
+    wait_for_files(started)
+    ray.cancel(generator)
+    wait_for_files(saw)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(next(generator), timeout=30)
 
 
 # Actor calls

@@ -320,6 +320,64 @@ def test_a_generator_is_finished_when_all_has_been_read(count):
     assert generator.is_finished()
 
 
+def test_five_hundred_items_arrive_in_order(ray, count):
+    assert ray.get(list(count.remote(500)), timeout=50) == list(range(500))
+
+
+def test_wait_takes_the_items(ray, count):
+    refs = list(count.remote(3))
+    assert ray.wait(refs, num_returns=3, timeout=30) == (refs, [])
+
+
+def test_two_generators_are_read_in_turns(ray, count):
+    pairs = zip(count.remote(3), count.remote(3), strict=True)
+    assert [ray.get(list(pair)) for pair in pairs] == [[0, 0], [1, 1], [2, 2]]
+
+
+def test_the_arguments_of_a_generator_are_resolved(ray, count):
+    assert ray.get(list(count.remote(ray.put(2)))) == [0, 1]
+
+
+def test_an_item_can_be_got_twice(ray, count):
+    ref = next(count.remote(1))
+    assert [ray.get(ref), ray.get(ref)] == [0, 0]
+
+
+def test_the_items_of_a_generator_are_different_references(count):
+    assert len(set(count.remote(10))) == 10
+
+
+def test_an_item_that_is_none_is_an_item(ray):
+    @ray.remote
+    def some():
+        yield None
+        yield 1
+
+    assert ray.get(list(some.remote())) == [None, 1]
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_a_generator_with_a_wrong_number_of_returns_is_a_value_error(ray, number):
+    @ray.remote(num_returns=3)
+    def some():
+        for item in range(number):
+            yield item
+
+    with pytest.raises(ValueError, match="returned"):
+        ray.get(some.remote(), timeout=30)
+
+
+def test_streaming_can_be_asked_for_in_options(ray):
+    @ray.remote(num_returns=2)
+    def some():
+        yield 1
+        yield 2
+
+    generator = some.options(num_returns="streaming").remote()
+    assert isinstance(generator, ray.ObjectRefGenerator)
+    assert ray.get(list(generator)) == [1, 2]
+
+
 # async for
 
 

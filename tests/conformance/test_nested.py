@@ -417,6 +417,47 @@ def test_a_reference_in_an_error_keeps_its_object(ray):
     assert ray.get(caught.value.ref) == "in the error"
 
 
+def test_a_tree_of_tasks_adds_up(ray):
+    @ray.remote
+    def add(left, right):
+        return left + right
+
+    refs = [ray.put(number) for number in range(16)]
+    while len(refs) > 1:
+        refs = [add.remote(*pair) for pair in zip(refs[::2], refs[1::2], strict=True)]
+    assert ray.get(refs[0], timeout=30) == 120
+
+
+def test_a_tree_that_tasks_grow_gives_the_references_of_its_leaves(ray):
+    @ray.remote(num_cpus=0)
+    def grow(depth, number):
+        if depth == 0:
+            return number
+        return [grow.remote(depth - 1, 2 * number), grow.remote(depth - 1, 2 * number + 1)]
+
+    def leaves(ref):
+        value = ray.get(ref, timeout=30)
+        if not isinstance(value, list):
+            return [value]
+        return [leaf for inner in value for leaf in leaves(inner)]
+
+    assert leaves(grow.remote(2, 1)) == [4, 5, 6, 7]
+
+
+def test_a_reference_passes_through_three_tasks(ray):
+    @ray.remote(num_cpus=0)
+    def hand_on(refs, times):
+        return ray.get(hand_on.remote(refs, times - 1)) if times else float(ray.get(refs[0]).sum())
+
+    assert ray.get(hand_on.remote([ray.put(np.ones(LARGE))], 2), timeout=30) == LARGE
+
+
+def test_large_arrays_in_a_dict_of_lists_arrive_whole(ray):
+    total = ray.remote(lambda value: sum(float(a.sum()) for a in ray.get(value["a"] + value["b"])))
+    refs = [ray.put(np.full(LARGE, number)) for number in range(4)]
+    assert ray.get(total.remote({"a": refs[:2], "b": refs[2:]}), timeout=30) == 6 * LARGE
+
+
 # One CPU
 
 
@@ -446,3 +487,53 @@ def test_a_task_that_blocks_lets_another_have_its_cpu(fresh, tmp_path):
         return len(ready), os.path.exists(inner_ran)
 
     assert ray.get(outer.remote(), timeout=110) == (3, True)
+
+
+def test_the_fibonacci_numbers_are_computed_on_one_cpu(fresh):
+    ray = fresh(num_cpus=1)
+
+    @ray.remote
+    def fibonacci(number):
+        if number < 2:
+            return number
+        return sum(ray.get([fibonacci.remote(number - 1), fibonacci.remote(number - 2)]))
+
+    assert ray.get(fibonacci.remote(6), timeout=50) == 8
+
+
+def test_a_task_runs_on_the_only_cpu_while_another_blocks_in_get(fresh, tmp_path):
+    ray = fresh(num_cpus=1)
+    blocked, returned = tmp_path / "blocked", tmp_path / "returned"
+
+    @ray.remote
+    def inner():
+        return blocked.exists(), returned.exists()
+
+    @ray.remote
+    def outer():
+        blocked.touch()
+        found = ray.get(inner.remote())
+        returned.touch()
+        return found
+
+    assert ray.get(outer.remote(), timeout=50) == (True, False)
+
+
+def test_a_task_that_does_not_block_keeps_its_only_cpu(fresh, tmp_path):
+    ray = fresh(num_cpus=1)
+    started, go, ran = tmp_path / "started", tmp_path / "go", tmp_path / "ran"
+
+    @ray.remote
+    def hold():
+        started.touch()
+        while not go.exists():
+            time.sleep(0.01)
+        return ran.exists()
+
+    holder = hold.remote()
+    wait_for_files(started)
+    other = ray.remote(lambda: ran.touch()).remote()
+    assert ray.wait([other], timeout=1) == ([], [other])
+    go.touch()
+    assert ray.get(holder, timeout=30) is False
+    ray.get(other, timeout=30)
