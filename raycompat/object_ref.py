@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from raycompat._caller import session as _sessions
 from raycompat._protocol import ids
 from raycompat._protocol.serialization import report_ref
+from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:
     from raycompat._caller.generator import Stream
@@ -198,6 +199,25 @@ class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[An
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError(
-            "An ObjectRefGenerator cannot be pickled or passed to another task. Pass the references "
+            "You cannot return or pass a generator of references to other tasks. Pass the references "
             "that it yields."
         )
+
+    def _refuse(self, name: str) -> Any:
+        raise UnsupportedRayFeatureError(
+            f"ObjectRefGenerator.{name}",
+            "nothing can be sent into a remote generator",
+            "read it with next() or async for",
+        )
+
+    def send(self, value: Any) -> Any:
+        """Refuse: nothing can be sent into a remote generator."""
+        self._refuse("send")
+
+    def throw(self, value: Any) -> Any:
+        """Refuse: nothing can be thrown into a remote generator."""
+        self._refuse("throw")
+
+    def close(self) -> None:
+        """Refuse: a remote generator is ended with `cancel`."""
+        self._refuse("close")

@@ -103,8 +103,8 @@ def _has_session() -> bool:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
     report = yield
-    if report.failed:
-        item.failed = True
+    if report.failed or hasattr(report, "wasxfail"):
+        item.failed = True  # what it left is not looked at
     return report
 
 

@@ -80,7 +80,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.failed:
+    if report.failed or hasattr(report, "wasxfail"):
         _sessions.shared = False  # what a failed test has left behind ends with its session
 
 
