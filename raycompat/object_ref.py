@@ -203,21 +203,22 @@ class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[An
             "that it yields."
         )
 
-    def _refuse(self, name: str) -> Any:
-        raise UnsupportedRayFeatureError(
-            f"ObjectRefGenerator.{name}",
-            "nothing can be sent into a remote generator",
-            "read it with next() or async for",
-        )
-
     def send(self, value: Any) -> Any:
         """Refuse: nothing can be sent into a remote generator."""
-        self._refuse("send")
+        _refuse("send")
 
     def throw(self, value: Any) -> Any:
         """Refuse: nothing can be thrown into a remote generator."""
-        self._refuse("throw")
+        _refuse("throw")
 
     def close(self) -> None:
         """Refuse: a remote generator is ended with `cancel`."""
-        self._refuse("close")
+        _refuse("close")
+
+
+def _refuse(name: str) -> Any:
+    raise UnsupportedRayFeatureError(
+        f"ObjectRefGenerator.{name}",
+        "nothing can be sent into a remote generator",
+        "read it with next() or async for",
+    )
