@@ -3,7 +3,7 @@
 Run it with the Python of an environment that has Ray, and compare the result with
 ``ray_api.toml``::
 
-    /opt/ray260/bin/python tests/compat/collect_ray_api.py > names.json
+    .venv-ray/bin/python tests/compat/collect_ray_api.py > names.json
 """
 
 import importlib
