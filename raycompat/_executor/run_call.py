@@ -168,17 +168,13 @@ def _split(executor: Executor, call: RunningCall, result: Any, num_returns: int)
     try:
         for given, one in enumerate(result, 1):
             if given > num_returns:
-                break
+                return  # as in Ray, what is beyond is dropped
             yield one
         failure = ValueError(
             f"Task {call.name} returned {given} objects, but num_returns={num_returns}."
         )
     except Exception as error:
         failure = error
-    if given > num_returns:
-        raise ValueError(
-            f"Task {call.name} returned more objects than the {num_returns} of num_returns."
-        )
     missing = ErrorValue(exceptions.dumps_error(_describe(executor, call, failure)))
     for _ in range(given, num_returns):
         yield missing
