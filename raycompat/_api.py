@@ -236,8 +236,7 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
     session = ref._session
     entry = session.table.entries[ref._key]
     key = entry.parent.key if entry.parent is not None else ref._key
-    call = session.calls.get(key)
-    if force and call is not None and call.is_method:
+    if force and entry.channel is not None:
         raise ValueError("force=True is not supported for actor tasks. Use ray.kill(actor).")
     session.cancel(key, force=force, recursive=recursive)
 

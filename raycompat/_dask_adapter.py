@@ -18,11 +18,20 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from dask._task_spec import Task, TaskRef
+from distributed.core import Status, connect
+from distributed.protocol.pickle import loads
+from distributed.protocol.serialize import Serialized
 from distributed.utils_comm import gather_from_workers
 from distributed.worker_state_machine import SecedeEvent
 
+from raycompat._protocol import failures
+from raycompat._protocol.values import CallFailed
+
 if TYPE_CHECKING:
     from distributed import Client, Scheduler, Worker
+
+#: What the handler of a connection returns that it has served itself.
+NO_REPLY = Status.dont_reply
 
 #: The worker that parked tasks are restricted to. No address looks like this.
 _NOWHERE = frozenset({"raycompat-parked"})
@@ -80,6 +89,14 @@ def release_to(scheduler: Scheduler, key: str, worker: str) -> None:
     """Let a parked task whose dependencies are there run on `worker`."""
     scheduler.tasks[key].worker_restrictions = {worker}
     scheduler.transitions({key: "processing"}, f"raycompat-dispatch-{key}")
+
+
+def fulfil(
+    scheduler: Scheduler, key: str, body: Callable[..., Any], arguments: tuple[Any, ...], worker: str
+) -> None:
+    """Give a parked task without dependencies its body at last, and let it run on `worker`."""
+    scheduler.tasks[key].run_spec = Task(key, body, key, *arguments)
+    release_to(scheduler, key, worker)
 
 
 def park(scheduler: Scheduler, key: str) -> None:
@@ -182,6 +199,28 @@ def _both(first: Callable[..., None], then: Callable[..., None]) -> Callable[...
 def send(client: Client, messages: Iterable[dict[str, Any]]) -> None:
     """Send messages up a client's stream; call it in the client's event loop."""
     client.scheduler_comm.send(*messages)
+
+
+def error_bytes(exception: Any) -> bytes:
+    """Return our error out of what Dask reports to a client of a failed task."""
+    if isinstance(exception, Serialized):
+        exception = exception.deserialize()
+    if isinstance(exception, bytes | bytearray):
+        exception = loads(exception)
+    if isinstance(exception, CallFailed):
+        return exception.error
+    return failures.internal(f"The task failed in Dask: {exception!r}")
+
+
+async def open_comm(client: Client, address: str, timeout_s: float) -> Any:
+    """Connect to a worker as `client` does: with its TLS.
+
+    Raises
+    ------
+    OSError
+        When it cannot be reached in time.
+    """
+    return await connect(address, timeout=timeout_s, **client.connection_args)
 
 
 async def fetch(client: Client, key: str) -> Any:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 import pickle
+import sys
 import traceback
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _driver, exceptions
 from raycompat._caller import submit
-from raycompat._caller.object_table import State
+from raycompat._caller.channel import MethodCall
 from raycompat._protocol import ids
-from raycompat._protocol.call_spec import CallSpec
+from raycompat._protocol.call_spec import ActorSpec, CallSpec
 from raycompat._protocol.options import (
     ActorOptions,
     MethodOptions,
@@ -22,10 +24,14 @@ from raycompat._protocol.options import (
     method_options,
 )
 from raycompat.object_ref import WeakObjectRef
+from raycompat.remote_function import pickled_exceptions
 
 if TYPE_CHECKING:
+    from raycompat._caller.channel import Channel
     from raycompat._caller.session import Session
     from raycompat.object_ref import ObjectRef
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 #: Methods that every actor has.
 _BUILT_IN_METHODS = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
@@ -62,13 +68,40 @@ def method(*args: Any, **options: Any) -> Any:
 class _Method:
     """What handles know of one method: plain data, so that it travels with them."""
 
-    __slots__ = ("is_generator", "name", "options", "signature")
+    __slots__ = ("_least", "_most", "is_generator", "name", "options", "signature")
 
     def __init__(self, name: str, function: Any, is_bound: bool) -> None:
         self.name = name
         self.options: MethodOptions = getattr(function, "__raycompat_method__", MethodOptions())
-        self.is_generator = inspect.isgeneratorfunction(function)
+        self.is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(
+            function
+        )
         self.signature = _signature_without_self(function, is_bound)
+        self._count_positional()
+
+    def _count_positional(self) -> None:
+        """Note how many positional arguments alone are right; `check` need not look further then."""
+        self._least, self._most = 1, 0
+        if self.signature is None:
+            return
+        parameters = list(self.signature.parameters.values())
+        kinds = {p.kind for p in parameters if p.default is p.empty}
+        if inspect.Parameter.KEYWORD_ONLY not in kinds:
+            plain = [p for p in parameters if p.kind in _POSITIONAL]
+            self._least = sum(p.default is p.empty for p in plain)
+            has_rest = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
+            self._most = sys.maxsize if has_rest else len(plain)
+
+    def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Refuse arguments that do not fit.
+
+        Raises
+        ------
+        TypeError
+        """
+        if kwargs or not self._least <= len(args) <= self._most:
+            if self.signature is not None:
+                self.signature.bind(*args, **kwargs)
 
     def __getstate__(self) -> tuple[Any, ...]:
         signature = self.signature
@@ -82,6 +115,19 @@ class _Method:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.name, self.options, self.is_generator, self.signature = state
+        self._count_positional()
+
+
+@dataclass(frozen=True)
+class _About:
+    """What a handle knows of its actor's class and options; travels with it."""
+
+    class_name: str
+    methods: dict[str, _Method]
+    max_task_retries: int = 0
+    max_pending_calls: int = -1
+    in_order: bool = True
+    groups: tuple[str, ...] = ()
 
 
 def _signature_without_self(function: Any, is_bound: bool) -> inspect.Signature | None:
@@ -92,10 +138,7 @@ def _signature_without_self(function: Any, is_bound: bool) -> inspect.Signature 
     if is_bound:
         return signature
     parameters = list(signature.parameters.values())
-    if parameters and parameters[0].kind in (
-        inspect.Parameter.POSITIONAL_ONLY,
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    ):
+    if parameters and parameters[0].kind in _POSITIONAL:
         parameters = parameters[1:]
     return signature.replace(parameters=parameters)
 
@@ -179,26 +222,24 @@ class ActorClass:
             self._signature.bind(*args, **kwargs)
         name = self._class.__name__
         key = f"{name.replace('-', '_')}-{ids.new_actor_id()}"
-        about = pickle.dumps((self._class.__qualname__, self._methods), protocol=5)
-        naming: dict[str, Any] = {
-            "name": options.name,
-            "namespace": _namespace(session, options.namespace),
-            "detached": options.lifetime == "detached",
-            "about": about,
-            "class_name": name,
-        }
-        if options.name is not None:
-            there = session.rpc(
-                "raycompat_reserve_actor", key=key, job=session.setup.job, naming=naming
-            )
-            if there["taken"]:
-                if options.get_if_exists:
-                    return _handle(session, there["key"], there["about"])
-                raise exceptions.ActorAlreadyExistsError(
-                    f"The name {options.name} (namespace={naming['namespace']}) is already taken. "
-                    "Please use a different name or get the existing actor using "
-                    f"ray.get_actor('{options.name}', namespace='{naming['namespace']}')"
-                )
+        about = _About(
+            self._class.__qualname__,
+            self._methods,
+            max_task_retries=options.max_task_retries or 0,
+            max_pending_calls=options.max_pending_calls or -1,
+            in_order=not options.allow_out_of_order_execution,
+            groups=tuple(options.concurrency_groups or ()),
+        )
+        actor = ActorSpec(
+            name=options.name,
+            namespace=_namespace(session, options.namespace),
+            detached=options.lifetime == "detached",
+            about=pickle.dumps(about, protocol=5),
+            class_name=name,
+            max_restarts=options.max_restarts or 0,
+            max_concurrency=options.max_concurrency or 0,
+            groups=dict(options.concurrency_groups or {}),
+        )
         spec = CallSpec(
             key=key,
             kind="actor",
@@ -212,15 +253,26 @@ class ActorClass:
             retries=0,
             max_calls=0,
             env_vars=dict((options.runtime_env or {}).get("env_vars", {})),
-            actor=None,
-            naming=naming,
+            actor=actor,
         )
         function = self._export(session)
         payload = {"function": function, "is_actor": True}
         arguments = submit.Arguments(session, args, kwargs, name)
+        if options.name is not None:
+            there = session.rpc(
+                "raycompat_reserve_actor", key=key, job=session.setup.job, actor=actor
+            )
+            if there["taken"]:
+                if options.get_if_exists:
+                    return _handle(session, there["key"], there["about"])
+                raise exceptions.ActorAlreadyExistsError(
+                    f"The name {options.name} (namespace={actor['namespace']}) is already taken. "
+                    "Please use a different name or get the existing actor using "
+                    f"ray.get_actor('{options.name}', namespace='{actor['namespace']}')"
+                )
         held = session.exported.get(function, ())
         created = submit.call(session, spec, arguments, payload, 1, holds=held)
-        return ActorHandle(created, self._class.__qualname__, self._methods)
+        return ActorHandle(created, about)
 
     def _export(self, session: Session) -> str:
         function = self._exports.get(session.setup.job)
@@ -304,37 +356,37 @@ class ActorMethod:
     def _submit(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], options: MethodOptions
     ) -> Any:
-        handle, about = self._handle, self._method
+        handle, method = self._handle, self._method
+        channel = handle._channel or handle._open_channel()
         session = handle._session()
-        if about.signature is not None:
-            about.signature.bind(*args, **kwargs)
+        method.check(args, kwargs)
+        about = handle._about
+        if about.max_pending_calls > 0:
+            channel.check_room(about.max_pending_calls)
         num_returns = options.num_returns
         if num_returns is None:
-            num_returns = "streaming" if about.is_generator else 1
-        name = f"{handle._class_name.rpartition('.')[2]}.{about.name}"
-        spec = CallSpec(
-            key=ids.call_key(about.name, ids.new_task_id()),
-            kind="method",
-            name=options.name or name,
-            job=session.setup.job,
-            deps=[],
-            payload=b"",
-            request={},
-            keep={},
-            strategy="DEFAULT",
-            retries=0,
-            max_calls=0,
-            env_vars={},
-            actor=handle._actor_ref._key,
-            naming=None,
-        )
+            num_returns = "streaming" if method.is_generator else 1
+        name = options.name or f"{about.class_name.rpartition('.')[2]}.{method.name}"
+        call = MethodCall(channel, ids.call_key(method.name, ids.new_task_id()), method.name, name)
+        retries = options.max_task_retries
+        call.retries = about.max_task_retries if retries is None else retries
+        if call.retries:
+            call.retry_exceptions = pickled_exceptions(options.retry_exceptions)
+        if options.concurrency_group is not None:
+            call.group = _known_group(options.concurrency_group, about)
         arguments = submit.Arguments(session, args, kwargs, name)
-        actor = session.table.get(handle._actor_ref._key)
-        if actor is not None and actor.state is State.FAILED:
-            arguments.failed = actor
-        return submit.call(
-            session, spec, arguments, {"method": about.name}, num_returns, holds=(handle,)
+        call.holds = (handle, *arguments.holds)
+        return submit.call_method(session, call, arguments, num_returns)
+
+
+def _known_group(name: str, about: _About) -> str:
+    if name not in about.groups:
+        raise ValueError(
+            f"{about.class_name} has no concurrency group {name!r}; it has "
+            f"{', '.join(map(repr, about.groups)) or 'none'}. Name its groups in "
+            "@ray.remote(concurrency_groups={...})."
         )
+    return name
 
 
 class ActorHandle:
@@ -348,12 +400,23 @@ class ActorHandle:
     alive.
     """
 
-    def __init__(
-        self, actor_ref: ObjectRef[Any], class_name: str, methods: dict[str, _Method]
-    ) -> None:
+    _channel: Channel | None = None
+
+    def __init__(self, actor_ref: ObjectRef[Any], about: _About) -> None:
         self._actor_ref = actor_ref
-        self._class_name = class_name
-        self._methods = methods
+        self._about = about
+
+    def _open_channel(self) -> Channel:
+        session = self._session()
+        self._channel = session.channel(self._actor_ref._key, in_order=self._about.in_order)
+        return self._channel
+
+    def __del__(self) -> None:
+        channel = self.__dict__.get("_channel")
+        if channel is not None:
+            session = self._actor_ref._session
+            session.table.dropped.append(channel)
+            session.wake()
 
     def _session(self) -> Session:
         """Return the session that the actor belongs to, which must be the current one."""
@@ -376,19 +439,21 @@ class ActorHandle:
     def __getattr__(self, name: str) -> ActorMethod:
         if name in _BUILT_IN_METHODS:
             return ActorMethod(self, _Method(name, _anything, True), MethodOptions())
-        methods = self.__dict__.get("_methods", {})
-        if name not in methods:
+        about = self.__dict__["_about"]
+        method = about.methods.get(name)
+        if method is None:
+            listed = ", ".join(each for each in about.methods if not each.startswith("_"))
             raise AttributeError(
-                f"'{self.__dict__.get('_class_name')}' object has no attribute '{name}'. Its methods "
-                f"are: {', '.join(n for n in methods if not n.startswith('_')) or 'none'}."
+                f"'{about.class_name}' object has no attribute '{name}'. Its methods are: "
+                f"{listed or 'none'}."
             )
-        return ActorMethod(self, methods[name], methods[name].options)
+        return ActorMethod(self, method, method.options)
 
     def __dir__(self) -> list[str]:
-        return sorted(self._methods)
+        return sorted(self._about.methods)
 
     def __repr__(self) -> str:
-        return f"Actor({self._class_name}, {self._actor_id.hex()})"
+        return f"Actor({self._about.class_name}, {self._actor_id.hex()})"
 
     def __hash__(self) -> int:
         return hash(self._actor_id)
@@ -397,7 +462,7 @@ class ActorHandle:
         return isinstance(other, ActorHandle) and other._actor_id == self._actor_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ActorHandle, (self._actor_ref, self._class_name, self._methods)
+        return ActorHandle, (self._actor_ref, self._about)
 
 
 def _anything(*args: Any, **kwargs: Any) -> None:
@@ -409,7 +474,7 @@ class ActorClassInheritanceException(TypeError):
 
 
 def _handle(session: Session, key: str, about: bytes) -> ActorHandle:
-    return ActorHandle(WeakObjectRef(key, session), *pickle.loads(about))
+    return ActorHandle(WeakObjectRef(key, session), pickle.loads(about))
 
 
 def _namespace(session: Session, given: str | None) -> str:
@@ -472,10 +537,10 @@ def exit_actor() -> None:
     from raycompat._executor import context
     from raycompat._executor.run_actor import ActorExit
 
-    call, executor = context.current(), context.executor()
-    if executor is None or call is None or call.actor is None:
+    executor = context.executor()
+    if executor is None or executor.actor is None:
         raise TypeError("exit_actor API is called on a non-actor worker.")
-    executor.leave_actor("The actor exited because exit_actor() is called.")
+    executor.actor.exit("The actor exited because exit_actor() is called.")
     raise ActorExit(0)
 
 
@@ -486,7 +551,7 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
     ----------
     actor : ActorHandle
     no_restart : bool, default True
-        Without restarts (which are yet to come) both values mean the same.
+        Whether the actor stays dead; else it is started anew if it has restarts left.
 
     Raises
     ------

@@ -14,6 +14,7 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:
     from raycompat._caller.generator import Stream
+    from raycompat._caller.object_table import Entry
     from raycompat._caller.session import Session
 
 T = TypeVar("T")
@@ -52,10 +53,18 @@ class ObjectRef(Generic[T]):
         session.table.count_up(key)
         return self
 
+    @classmethod
+    def _of_new(cls, entry: Entry, session: Session) -> ObjectRef[Any]:
+        """Make the first reference to an object that nobody else knows of yet."""
+        self = object.__new__(cls)
+        self._key = entry.key
+        self._session = session
+        entry.count = 1
+        return self
+
     def __del__(self) -> None:
         session = getattr(self, "_session", None)
-        if session is not None:
-            session.table.dropped.append(self._key)
+        if session is not None and session.table.note_dropped(self._key):
             session.wake()
 
     def hex(self) -> str:

@@ -107,11 +107,10 @@ class RemoteFunction:
             max_calls=options.max_calls,
             env_vars=dict((options.runtime_env or {}).get("env_vars", {})),
             actor=None,
-            naming=None,
         )
         payload = {
             "function": function,
-            "retry_exceptions": _pickled_exceptions(options.retry_exceptions),
+            "retry_exceptions": pickled_exceptions(options.retry_exceptions),
         }
         arguments = submit.Arguments(session, args, kwargs, self._function_name)
         held = session.exported.get(function, ())
@@ -173,7 +172,8 @@ def _check_num_returns(function: Any, num_returns: Any, is_generator: bool) -> N
         )
 
 
-def _pickled_exceptions(wanted: Any) -> bool | bytes:
+def pickled_exceptions(wanted: Any) -> bool | bytes:
+    """Return the option `retry_exceptions` as it travels."""
     if isinstance(wanted, bool) or wanted is None:
         return bool(wanted)
     return bytes(cloudpickle.dumps(tuple(wanted), protocol=pickle.HIGHEST_PROTOCOL))

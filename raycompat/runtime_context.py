@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -96,10 +97,10 @@ class RuntimeContext:
 
     @property
     def was_current_actor_reconstructed(self) -> bool:
-        """Whether this actor has been restarted; restarts are yet to come."""
+        """Whether this actor's process has been started anew after it died."""
         if self.get_actor_id() is None:
             raise RuntimeError("This method is only available in an actor.")
-        return False
+        return context.num_restarts() > 0
 
     @property
     def current_actor(self) -> ActorHandle:
@@ -110,14 +111,13 @@ class RuntimeContext:
         RuntimeError
             Outside of an actor.
         """
-        from raycompat.actor import ActorHandle, _methods_of
+        from raycompat.actor import ActorHandle
 
-        call, executor = context.current(), context.executor()
-        if executor is None or call is None or call.actor is None:
+        executor = context.executor()
+        if executor is None or executor.actor is None:
             raise RuntimeError("This method is only available in an actor.")
-        (ref,) = self._session.hold([call.actor])
-        cls = type(executor.actor.instance)
-        return ActorHandle(ref, cls.__qualname__, _methods_of(cls))
+        (ref,) = self._session.hold([executor.actor.key])
+        return ActorHandle(ref, pickle.loads(executor.actor.about["about"]))
 
     def get_assigned_resources(self) -> dict[str, float]:
         """Return what the running call holds, by resource."""

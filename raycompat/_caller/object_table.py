@@ -12,11 +12,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat._protocol.values import InlineValue, SegmentLink
+
+if TYPE_CHECKING:
+    from raycompat._caller.channel import Channel
+
+#: References to small values that may be gone before anybody looks.
+_MANY_DROPPED = 1000
 
 
 class State(Enum):
@@ -28,49 +34,37 @@ class State(Enum):
 
 
 class Entry:
-    """What this process knows of one object."""
+    """What this process knows of one object. Most attributes keep their defaults: calls are many."""
 
-    __slots__ = (
-        "callbacks",
-        "count",
-        "error",
-        "escaped",
-        "holds",
-        "key",
-        "own_segment",
-        "parent",
-        "pick_index",
-        "state",
-        "value",
-        "victim",
-        "view",
-        "wanted",
-    )
+    #: The value, or None while it is only in the cluster.
+    value: InlineValue | SegmentLink | None = None
+    #: The mapping of a segment, once it has been read here.
+    view: memoryview | None = None
+    #: Why it failed, as bytes.
+    error: bytes | None = None
+    #: The call that could not run because of this error, when another call raised it.
+    victim: str | None = None
+    #: Whether our Dask client wants the key.
+    wanted = False
+    #: Whether Dask knows the key, and we tell it how the object turns out.
+    promised = False
+    #: Whether somebody else may know the key, so that Dask must keep it as long as we do.
+    escaped = False
+    #: Whether the segment is still ours to remove: nobody else knows of it.
+    own_segment = False
+    #: References kept alive because the value contains them.
+    holds: tuple[Any, ...] = ()
+    #: One of several results of a call: the call's entry, and which result.
+    parent: Entry | None = None
+    pick_index = 0
+    #: The channel on which the value will arrive.
+    channel: Channel | None = None
+    callbacks: Sequence[Callable[[Entry], None]] = ()
 
     def __init__(self, key: str, state: State = State.PENDING) -> None:
         self.key = key
         self.state = state
         self.count = 0
-        #: The value, or None while it is only in the cluster.
-        self.value: InlineValue | SegmentLink | None = None
-        #: The mapping of a segment, once it has been read here.
-        self.view: memoryview | None = None
-        #: Why it failed, as bytes.
-        self.error: bytes | None = None
-        #: The call that could not run because of this error, when another call raised it.
-        self.victim: str | None = None
-        #: Whether our Dask client wants the key.
-        self.wanted = False
-        #: Whether somebody else may know the key, so that Dask must keep it as long as we do.
-        self.escaped = False
-        #: Whether the segment is still ours to remove (a put that nobody else knows of).
-        self.own_segment = False
-        #: References kept alive because the value contains them.
-        self.holds: tuple[Any, ...] = ()
-        #: One of several results of a call: the call's entry, and which result.
-        self.parent: Entry | None = None
-        self.pick_index = 0
-        self.callbacks: list[Callable[[Entry], None]] = []
 
     @property
     def is_here(self) -> bool:
@@ -94,16 +88,18 @@ class ObjectTable:
     ) -> None:
         self.lock = threading.RLock()
         self.entries: dict[str, Entry] = {}
-        self.dropped: deque[str] = deque()
+        #: Keys of references that are gone, and channels of handles that are gone.
+        self.dropped: deque[str | Channel] = deque()
+        #: How many objects have failed so far.
+        self.num_failed = 0
         self._release = release
         self._remove_segment = remove_segment
 
-    def add(self, key: str, *, wanted: bool = False, state: State = State.PENDING) -> Entry:
+    def add(self, key: str, *, wanted: bool = False) -> Entry:
         """Make the entry of an object that is new to this process."""
-        entry = Entry(key, state)
-        entry.wanted = wanted
-        with self.lock:
-            self.entries[key] = entry
+        self.entries[key] = entry = Entry(key)
+        if wanted:
+            entry.wanted = True
         return entry
 
     def get(self, key: str) -> Entry | None:
@@ -115,18 +111,41 @@ class ObjectTable:
         with self.lock:
             self.entries[key].count += 1
 
+    def note_dropped(self, key: str) -> bool:
+        """Note that a reference is gone; True when it should be collected soon.
+
+        Called from ``__del__``, at any moment in any thread: takes no lock.
+        """
+        self.dropped.append(key)
+        entry = self.entries.get(key)
+        return (
+            entry is None
+            or entry.wanted
+            or entry.own_segment
+            or bool(entry.holds)
+            or (entry.state is State.PENDING and entry.channel is None)
+            or len(self.dropped) > _MANY_DROPPED
+        )
+
     def collect_dropped(self) -> None:
-        """Count down what `ObjectRef.__del__` has left, and let go of what nobody refers to."""
+        """Count down what `note_dropped` has noted, and let go of what nobody refers to."""
         released: list[str] = []
+        channels: list[Channel] = []
         with self.lock:
             while self.dropped:
-                entry = self.entries.get(self.dropped.popleft())
+                note = self.dropped.popleft()
+                if not isinstance(note, str):
+                    channels.append(note)
+                    continue
+                entry = self.entries.get(note)
                 if entry is not None:
                     entry.count -= 1
                     if not entry.count:
                         self._remove(entry, released)
         if released:
             self._release(released)
+        for channel in channels:
+            channel.drop_handle()
 
     def _remove(self, entry: Entry, released: list[str]) -> None:
         if entry.count or self.entries.get(entry.key) is not entry:
@@ -154,23 +173,37 @@ class ObjectTable:
         value: InlineValue | SegmentLink | None = None,
         error: bytes | None = None,
         victim: str | None = None,
-        holds: Iterable[Any] = (),
+        holds: tuple[Any, ...] = (),
+        own_segment: bool = False,
     ) -> None:
-        """Enter how an object turned out, and call back whoever waits."""
+        """Enter how an object turned out, and call back whoever waits.
+
+        May be called again when it was interrupted.
+        """
         released: list[str] = []
         with self.lock:
-            if entry.state is State.FAILED or entry.is_here:
-                return
-            entry.state = State.READY if error is None else State.FAILED
-            entry.value, entry.error, entry.holds = value, error, tuple(holds)
-            entry.victim = victim
-            if entry.is_ours_alone:
-                self.let_go_of_parent(entry, released)
-            callbacks, entry.callbacks = entry.callbacks, []
+            state = entry.state
+            if state is not State.FAILED and (state is State.PENDING or entry.value is None):
+                entry.value = value
+                if error is not None:
+                    entry.error, entry.victim = error, victim
+                    self.num_failed += 1
+                if holds:
+                    entry.holds = holds
+                if own_segment:
+                    entry.own_segment = True
+                entry.state = State.READY if error is None else State.FAILED
+                if entry.parent is not None and entry.is_ours_alone:
+                    self.let_go_of_parent(entry, released)
+                if own_segment and value is not None and self.entries.get(entry.key) is not entry:
+                    self._remove_segment(value)  # nobody waits for it any more
+            callbacks = entry.callbacks
         if released:
             self._release(released)
-        for callback in callbacks:
-            callback(entry)
+        if callbacks:
+            for callback in callbacks:
+                callback(entry)
+            entry.callbacks = ()
 
     def keep_alone(self, entry: Entry) -> None:
         """Let Dask forget a small value, or an error, that nobody else knows of."""
@@ -186,11 +219,10 @@ class ObjectTable:
         with self.lock:
             if entry.state is not State.PENDING:
                 return False
-            entry.callbacks.append(callback)
+            entry.callbacks = (*entry.callbacks, callback)
             return True
 
     def forget_callback(self, entry: Entry, callback: Callable[[Entry], None]) -> None:
         """Take back what `when_settled` was asked."""
         with self.lock:
-            if callback in entry.callbacks:
-                entry.callbacks.remove(callback)
+            entry.callbacks = tuple(each for each in entry.callbacks if each != callback)

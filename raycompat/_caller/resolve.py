@@ -16,8 +16,13 @@ from raycompat._protocol.serialization import deserialize
 from raycompat._protocol.values import InlineValue, SegmentLink
 
 if TYPE_CHECKING:
+    from raycompat._caller.channel import Channel
     from raycompat._caller.session import Session
     from raycompat.object_ref import ObjectRef
+
+#: Seconds that a thread waits for an actor's answer before it says that it waits: a task that does
+#: lends its CPU, which costs more than most calls take.
+_BRIEF_S = 0.005
 
 
 def error_of(entry: Entry) -> BaseException:
@@ -88,19 +93,69 @@ def _wait_for(
     session: Session, entries: Sequence[Entry], deadline: float | None, *, enough: int | None = None
 ) -> bool:
     """Wait until all entries are settled (or one failed), or `enough` are; False when too late."""
+    session.flush()
     countdown = _Countdown(session, entries, enough=enough)
-    if countdown.is_over:
-        countdown.close()
-        return True
-    if deadline is not None and deadline <= time.monotonic():
-        countdown.close()
-        return False
-    session.on_block()
     try:
-        return countdown.wait(None if deadline is None else deadline - time.monotonic())
+        if countdown.is_over:
+            return True
+        if deadline is not None and deadline <= time.monotonic():
+            return False
+        channel = _common_channel(entries)
+        if channel is not None and channel.read_until(lambda: countdown.is_over, _BRIEF_S):
+            return True
+        session.on_block()
+        try:
+            left = None if deadline is None else deadline - time.monotonic()
+            if channel is not None and channel.read_until(lambda: countdown.is_over, left):
+                return True
+            left = None if deadline is None else deadline - time.monotonic()
+            return countdown.wait(left)
+        finally:
+            session.on_unblock()
     finally:
         countdown.close()
-        session.on_unblock()
+
+
+def _common_channel(entries: Sequence[Entry]) -> Channel | None:
+    """Return the channel on which all that is pending will come, if it is one: it is read right here."""
+    channel = None
+    for entry in entries:
+        if entry.state is State.PENDING:
+            if entry.channel is None or channel not in (None, entry.channel):
+                return None
+            channel = entry.channel
+    return channel
+
+
+class _AllSettled:
+    """Tell whether all of some entries are settled, or one has failed, looking at each about once."""
+
+    def __init__(self, session: Session, entries: Sequence[Entry]) -> None:
+        self._table = session.table
+        self._entries = entries
+        self._position = 0
+        self._num_failed = -1
+
+    def __call__(self) -> bool:
+        entries, position, end = self._entries, self._position, len(self._entries)
+        while position < end and entries[position].state is not State.PENDING:
+            position += 1
+        self._position = position
+        if position == end:
+            return True
+        if self._num_failed != self._table.num_failed:
+            self._num_failed = self._table.num_failed
+            return any(entry.state is State.FAILED for entry in entries)
+        return False
+
+
+def _read_quickly(session: Session, entries: Sequence[Entry], deadline: float | None) -> bool:
+    """Read what is pending in this thread, if it comes by one channel and soon."""
+    channel = _common_channel(entries)
+    if channel is None or (deadline is not None and deadline <= time.monotonic() + _BRIEF_S):
+        return False
+    session.flush()
+    return channel.read_until(_AllSettled(session, entries), _BRIEF_S)
 
 
 def get(session: Session, refs: Sequence[ObjectRef[Any]], timeout_s: float | None) -> list[Any]:
@@ -114,8 +169,11 @@ def get(session: Session, refs: Sequence[ObjectRef[Any]], timeout_s: float | Non
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     entries = [session.table.entries[ref._key] for ref in refs]
     while True:
-        pending = {e.key: e for e in entries if e.state is State.PENDING}
-        in_time = _wait_for(session, list(pending.values()), deadline) if pending else True
+        pending = [e for e in entries if e.state is State.PENDING]
+        in_time = True
+        if pending and not _read_quickly(session, pending, deadline):
+            different = list({e.key: e for e in pending}.values())
+            in_time = _wait_for(session, different, deadline)
         for entry in entries:
             if entry.state is State.FAILED:
                 raise error_of(entry)
@@ -170,7 +228,9 @@ def wait(
     """Split `refs` into at most `num_returns` that are settled and the rest, in their order."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     entries = [session.table.entries[ref._key] for ref in refs]
-    _wait_for(session, entries, deadline, enough=num_returns)
+    while not _wait_for(session, entries, deadline, enough=num_returns):
+        if deadline is not None and deadline <= time.monotonic():
+            break
     ready: list[Any] = []
     rest: list[Any] = []
     for ref, entry in zip(refs, entries, strict=True):
@@ -184,6 +244,7 @@ def as_future(ref: ObjectRef[Any]) -> Future[Any]:
     session = ref._session
     entry = session.table.entries[ref._key]
     future: Future[Any] = Future()
+    session.flush()
 
     def finish(entry: Entry) -> None:
         """End the future. Runs in an event loop, or in the caller: it never waits."""

@@ -8,7 +8,6 @@ one stream; answers come in the Dask client's event loop.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import threading
 from collections import deque
@@ -21,22 +20,25 @@ from distributed import Client
 
 from raycompat import _dask_adapter as dask
 from raycompat import _transfer  # noqa: F401  (registers how values cross)
+from raycompat._caller.channel import Channel, MethodCall
 from raycompat._caller.object_table import Entry, ObjectTable, State
 from raycompat._protocol import failures, segment
+from raycompat._protocol.connection import Pump
 from raycompat._protocol.ids import return_key
 from raycompat._protocol.values import (
-    CallFailed,
     ErrorValue,
     InlineValue,
     SegmentLink,
     SegmentValue,
     StorePlace,
+    Wire,
     from_wire,
     to_wire,
 )
 
 if TYPE_CHECKING:
     from raycompat._caller.generator import Stream
+    from raycompat._caller.roads import RelayedRoad
     from raycompat.object_ref import ObjectRef
 
 logger = logging.getLogger(__name__)
@@ -44,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class PendingCall:
-    """A call of ours that has not ended. It keeps its arguments' references alive."""
+    """A task or actor of ours that has not ended. It keeps its arguments' references alive."""
 
     key: str
     name: str
@@ -55,8 +57,6 @@ class PendingCall:
     #: Task id of the call that made this one, for recursive cancellation.
     parent: str | None
     stream: Stream | None = None
-    #: Whether it is a call of an actor's method.
-    is_method: bool = False
 
 
 @dataclass
@@ -79,7 +79,14 @@ class Session:
     def __init__(self, setup: Setup, client: Client | None = None) -> None:
         self.setup = setup
         self.table = ObjectTable(self._release, self._remove_segment)
-        self.calls: dict[str, PendingCall] = {}
+        self.calls: dict[str, PendingCall | MethodCall] = {}
+        #: The ways to the actors that we have called, by their keys.
+        self.channels: dict[str, Channel] = {}
+        #: Channels on which calls have gathered that were not written yet.
+        self.unflushed: set[Channel] = set()
+        #: Channels that go through the scheduler, by name.
+        self.relays: dict[str, RelayedRoad] = {}
+        self.pump = Pump()
         #: Calls that have answered, until Dask has seen their end. Letting a key go earlier would
         #: look like taking the call back.
         self._ending: dict[str, ObjectRef[Any]] = {}
@@ -102,10 +109,14 @@ class Session:
         self._outbox: deque[dict[str, Any]] = deque()
         self._flush_due = False
         self._connect_lock = threading.Lock()
-        self._tokens = itertools.count()
-        self._syncs: dict[int, Future[None]] = {}
-        self._unsynced = False
+        #: How much we have said of references, how much of it the scheduler is known to have heard,
+        #: and what is to be called then.
+        self._num_said = 0
+        self._num_heard = 0
+        self._last_hold = 0
+        self._when_heard: deque[tuple[int, Callable[[], None]]] = deque()
         self._idle = threading.Condition()
+        self._is_awaited = False
         self._loop: asyncio.AbstractEventLoop | None = None
         if client is not None:
             self._attach(client)
@@ -132,6 +143,9 @@ class Session:
         handlers = {
             "raycompat-done": self._on_done,
             "raycompat-actor-alive": self._on_actor_alive,
+            "raycompat-actor-state": self._on_actor_state,
+            "raycompat-relay-data": self._on_relay_data,
+            "raycompat-cancel-promised": self._on_cancel_promised,
             "raycompat-item": self._on_item,
             "raycompat-synced": self._on_synced,
             "raycompat-log": lambda **message: self.on_log(**message),
@@ -156,6 +170,7 @@ class Session:
 
     def submit(self, spec: dict[str, Any]) -> None:
         """Queue one call; calls queued in a row travel in one message."""
+        self._num_said += 1
         self.send("raycompat-submit", calls=[spec])
 
     def wake(self) -> None:
@@ -202,14 +217,41 @@ class Session:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(function, *arguments)
 
+    def call_later(self, delay_s: float, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call something in the client's event loop, in which this must be called too."""
+        assert self._loop is not None
+        self._loop.call_later(delay_s, function, *arguments)
+
+    def channel(self, actor: str, *, in_order: bool) -> Channel:
+        """Return the way to an actor, for one handle more."""
+        with self.table.lock:
+            channel = self.channels.get(actor)
+            if channel is None:
+                channel = self.channels[actor] = Channel(self, actor, in_order=in_order)
+            channel.add_handle()
+            return channel
+
+    def flush(self) -> None:
+        """Write the calls that have gathered: somebody is about to wait."""
+        while self.unflushed:
+            try:
+                self.unflushed.pop().flush()
+            except KeyError:  # another thread has just taken the last
+                return
+
     def close(self) -> None:
         """Leave the cluster. Whoever still waits is told."""
         self.closed = True
+        self.pump.close()
         if self._client is not None:
             self._client.close(timeout=5)
 
     def cancel(self, key: str, *, force: bool, recursive: bool) -> None:
         """Ask for the end of a call, ours or another's."""
+        call = self.calls.get(key)
+        if isinstance(call, MethodCall):
+            call.channel.cancel(call, recursive=recursive)
+            return
         self.send("raycompat-cancel", key=key, force=force, recursive=recursive)
 
     # --- lifetimes ------------------------------------------------------------------------------
@@ -228,8 +270,8 @@ class Session:
             if entry is None:
                 entry = self.table.add(key, wanted=True)
                 entry.escaped = True
-                self._unsynced = True
                 self.send("client-desires-keys", keys=[key])
+                self.note_hold()
             return entry
 
     def hold(self, keys: Iterable[str]) -> tuple[ObjectRef[Any], ...]:
@@ -246,25 +288,41 @@ class Session:
         """Have the scheduler keep `keys` as long as it keeps `carrier`."""
         keys = list(keys)
         if keys:
-            self._unsynced = True
             self.send("raycompat-pin", carrier=carrier, keys=keys)
+            self.note_hold()
+
+    def note_hold(self) -> None:
+        """What was said of references so far matters to whoever hears from us next."""
+        self._num_said += 1
+        self._last_hold = self._num_said
+
+    def when_synced(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called once the scheduler knows all that we have said of references."""
+        said = self._num_said
+        if said == self._num_heard:
+            callback()
+            return
+        self._when_heard.append((said, callback))
+        self.send("raycompat-sync", token=said)
 
     def hand_over(self) -> None:
-        """Wait until the scheduler knows all that we have said of references.
+        """Wait until the scheduler knows what we keep and what our values keep (`borrow`, `pin`).
 
-        Whoever gets them from us by another road finds them there.
+        Whoever gets a reference from us by another road finds it there.
         """
-        if not self._unsynced:
-            return
-        self._unsynced = False
-        token = next(self._tokens)
-        answered: Future[None] = Future()
-        self._syncs[token] = answered
-        self.send("raycompat-sync", token=token)
-        answered.result()
+        if self._last_hold > self._num_heard:
+            heard: Future[None] = Future()
+            self.when_synced(lambda: heard.set_result(None))
+            heard.result()
 
     def _on_synced(self, token: int) -> None:
-        self._syncs.pop(token).set_result(None)
+        self._num_heard = max(self._num_heard, token)
+        for _ in range(len(self._when_heard)):
+            said, callback = self._when_heard.popleft()
+            if said <= self._num_heard:
+                callback()
+            else:
+                self._when_heard.append((said, callback))
 
     def publish(self, entry: Entry) -> str:
         """Make sure that Dask knows (or is being told of) an object; return its key."""
@@ -273,6 +331,7 @@ class Session:
             if entry.wanted:
                 return entry.key
             entry.wanted = True
+            self._num_said += 1
             if entry.parent is not None:
                 self.send(
                     "raycompat-pick",
@@ -280,18 +339,38 @@ class Session:
                     call=entry.parent.key,
                     index=entry.pick_index,
                 )
+            elif entry.state is State.PENDING:
+                entry.promised = True
+                self.send("raycompat-promise", key=entry.key)
             else:
-                assert isinstance(entry.value, SegmentLink)
-                wire = to_wire(entry.value)
-                if entry.own_segment:
-                    if entry.view is None:
-                        entry.view = segment.read(entry.value.path)
-                    entry.own_segment = False
-                    self.on_hand_over(wire)
-                self.send(
-                    "raycompat-adopt", key=entry.key, wire=wire, worker=self.setup.node_address
-                )
+                self._give(entry, "raycompat-adopt")
             return entry.key
+
+    def fulfil(self, entry: Entry) -> None:
+        """Tell Dask how an object has turned out that was published before it was made."""
+        if entry.error is not None:
+            self.send("raycompat-fulfil", key=entry.key, wire=None, worker="", error=entry.error)
+        else:
+            self._give(entry, "raycompat-fulfil")
+
+    def adopt(self, entry: Entry, wire: Wire, worker: str) -> None:
+        """Have Dask keep a value whose segment is in the keeping of another host's node."""
+        with self.table.lock:
+            entry.escaped = entry.wanted = True
+            operation = "raycompat-fulfil" if entry.promised else "raycompat-adopt"
+            entry.promised = False
+        self.send(operation, key=entry.key, wire=wire, worker=worker)
+
+    def _give(self, entry: Entry, operation: str) -> None:
+        """Have Dask keep a value that is here."""
+        assert entry.value is not None
+        wire = to_wire(entry.value)
+        if entry.own_segment and isinstance(entry.value, SegmentLink):
+            if entry.view is None:
+                entry.view = segment.read(entry.value.path)
+            entry.own_segment = False
+            self.on_hand_over(wire)
+        self.send(operation, key=entry.key, wire=wire, worker=self.setup.node_address)
 
     # --- how calls end --------------------------------------------------------------------------
 
@@ -304,8 +383,8 @@ class Session:
         unknown: bool = False,
     ) -> None:
         """Enter the end of a call. `unknown`: Dask does not know it, and will say no more of it."""
-        call = self.calls.pop(key, None)
-        if call is None:
+        call = self.calls.get(key)
+        if not isinstance(call, PendingCall):
             return
         if call.ref is not None and not unknown:
             self._ending[key] = call.ref
@@ -318,19 +397,38 @@ class Session:
             else:
                 assert values is not None
                 self._settle(entry, from_wire(values[index]))
-        self._call_ended(call)
+        call.ref = None
+        self.call_ended(call)
+        self.wake()
 
     def _on_actor_alive(self, key: str) -> None:
-        call = self.calls.pop(key, None)
+        call = self.calls.get(key)
         if call is not None:
-            self._call_ended(call)
+            self.call_ended(call)
+            self.wake()
 
-    def _call_ended(self, call: PendingCall) -> None:
-        call.holds, call.ref = (), None
-        if not self.calls:
+    def call_ended(self, call: PendingCall | MethodCall) -> None:
+        """Let go of what a call has kept alive."""
+        call.holds = ()
+        self.calls.pop(call.key, None)
+        if not self.calls and self._is_awaited:
             with self._idle:
                 self._idle.notify_all()
-        self.wake()
+
+    def _on_actor_state(self, key: str, **report: Any) -> None:
+        channel = self.channels.get(key)
+        if channel is not None:
+            channel.on_report(report)
+
+    def _on_relay_data(self, relay: str, data: bytes | None) -> None:
+        road = self.relays.get(relay)
+        if road is not None:
+            road.on_data(data)
+
+    def _on_cancel_promised(self, key: str, recursive: bool) -> None:
+        for call in list(self.calls.values()):
+            if isinstance(call, MethodCall) and any(entry.key == key for entry in call.returns):
+                call.channel.cancel(call, recursive=recursive)
 
     def _settle(self, entry: Entry, value: InlineValue | SegmentLink | ErrorValue) -> None:
         if isinstance(value, ErrorValue):
@@ -344,7 +442,7 @@ class Session:
 
     def _on_item(self, key: str, index: int, wire: Any, stored: bool) -> None:
         call = self.calls.get(key)
-        if call is None or call.stream is None or index < call.stream.num_items:
+        if not isinstance(call, PendingCall) or call.stream is None or index < call.stream.num_items:
             return
         entry = self.table.add(return_key(key, index), wanted=stored)
         self._settle(entry, from_wire(wire))
@@ -368,13 +466,13 @@ class Session:
         self._dask_has_seen_the_end(key)
         entry = self.table.get(key)
         if entry is not None and key not in self.calls:
-            self.table.settle(entry, error=_error_bytes(exception))
+            self.table.settle(entry, error=dask.error_bytes(exception))
 
     def _on_cancelled_keys(self, keys: list[str], **_: Any) -> None:
         for key in keys:
             call, entry = self.calls.get(key), self.table.get(key)
             self._ending.pop(key, None)
-            if call is not None:
+            if isinstance(call, PendingCall):
                 self._on_done(key, error=failures.object_lost(key), unknown=True)
             elif entry is not None and not entry.is_here:
                 self.table.settle(entry, error=failures.object_lost(key))
@@ -393,26 +491,14 @@ class Session:
 
     def wait_until_idle(self) -> None:
         """Wait until every call of ours has ended."""
+        self.flush()
         with self._idle:
+            self._is_awaited = True
             self._idle.wait_for(lambda: not self.calls)
 
 
 async def _call_soon(function: Callable[..., Any], *arguments: Any) -> None:
     function(*arguments)
-
-
-def _error_bytes(exception: Any) -> bytes:
-    """Return our error out of what Dask reports of a failed task."""
-    from distributed.protocol.pickle import loads
-    from distributed.protocol.serialize import Serialized
-
-    if isinstance(exception, Serialized):
-        exception = exception.deserialize()
-    if isinstance(exception, bytes | bytearray):
-        exception = loads(exception)
-    if isinstance(exception, CallFailed):
-        return exception.error
-    return failures.internal(f"The task failed in Dask: {exception!r}")
 
 
 _session: Session | None = None

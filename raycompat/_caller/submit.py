@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 
 from raycompat import exceptions
+from raycompat._caller.channel import MethodCall
 from raycompat._caller.generator import Stream
 from raycompat._caller.object_table import Entry, State
 from raycompat._caller.session import PendingCall
@@ -42,29 +43,41 @@ class Known:
     block: bytes
 
 
+#: The block of no arguments: most calls of methods have none.
+NO_ARGUMENTS = b""
+
+
 class Arguments:
-    """The arguments of one call, ready to travel."""
+    """The arguments of one call, ready to travel.
+
+    `block` is the arguments laid out, with a `Slot` for each of the `dependencies`; it is None when it
+    is large, and then the last of the dependencies. `holds` keeps alive what they refer to.
+    """
 
     def __init__(
         self, session: Session, args: Sequence[Any], kwargs: Mapping[str, Any], name: str
     ) -> None:
-        self.deps: list[str] = []
+        self.dependencies: list[Entry] = []
         self.holds: list[Any] = []
-        self.failed: Entry | None = None
+        self.block: bytes | None = NO_ARGUMENTS
+        #: Whether there are references inside the arguments.
+        self.carries_references = False
         self._session = session
-        if args or kwargs:
-            args = [self._top_level(value) for value in args]
-            kwargs = {name: self._top_level(value) for name, value in kwargs.items()}
+        if not args and not kwargs:
+            return
+        args = [self._top_level(value) for value in args]
+        kwargs = {name: self._top_level(value) for name, value in kwargs.items()}
         block, found = _serialize_arguments(args, kwargs, name)
-        self.holds += found.values()
-        self.block: bytes | None
+        if found:
+            self.holds += found.values()
+            self.carries_references = True
         if block.is_small:
             self.block = block.to_bytes()
         else:
             self.block = None
             ref = put_block(session, block, tuple(found.values()))
             self.holds.append(ref)
-            self.deps.append(session.publish(session.table.entries[ref._key]))
+            self.dependencies.append(session.table.entries[ref._key])
 
     def _top_level(self, value: Any) -> Any:
         if not isinstance(value, ObjectRef):
@@ -75,15 +88,22 @@ class Arguments:
                 "anew."
             )
         entry = self._session.table.entries[value._key]
+        if entry.state is State.READY and isinstance(entry.value, InlineValue):
+            if entry.holds:
+                self.holds.append(value)
+                self.carries_references = True
+            return Known(entry.value.block)
         self.holds.append(value)
-        with self._session.table.lock:
-            if entry.state is State.FAILED:
-                self.failed = self.failed or entry
-                return None
-            if entry.state is State.READY and isinstance(entry.value, InlineValue):
-                return Known(entry.value.block)
-            self.deps.append(self._session.publish(entry))
-        return Slot(len(self.deps) - 1)
+        self.dependencies.append(entry)
+        return Slot(len(self.dependencies) - 1)
+
+    def failed(self) -> Entry | None:
+        """Return the first dependency that has failed already."""
+        return next((e for e in self.dependencies if e.state is State.FAILED), None)
+
+    def publish(self) -> list[str]:
+        """Return the keys of the dependencies, for Dask to wait for."""
+        return [self._session.publish(entry) for entry in self.dependencies]
 
 
 def _serialize_arguments(
@@ -223,20 +243,18 @@ def call(
             session.table.count_up(key)
             returns.append(one)
         refs = [ObjectRef._from_key(one.key, session) for one in returns] or None
-    if arguments.failed is not None:
-        error = arguments.failed.error
-        victim: str | None = spec["name"]
-        if spec["kind"] == "actor":
+    is_actor = spec["kind"] == "actor"
+    failed = arguments.failed()
+    if failed is not None:
+        error, victim = failed.error, spec["name"]
+        if is_actor:
             error, victim = failures.actor_not_built(error or b"", key), None
-        elif arguments.failed.key == spec["actor"]:
-            victim = None  # it is the actor that is dead
         _fail_at_once(session, error, victim, returns, stream)
         return refs
-    spec["deps"] = arguments.deps
+    spec["deps"] = arguments.publish()
     spec["payload"] = pickle.dumps(
         {**payload, "arguments": arguments.block, "num_returns": num_returns}, protocol=5
     )
-    is_actor = spec["kind"] == "actor"
     entry.escaped = is_actor  # an actor that has died keeps its row, which says why
     session.calls[key] = PendingCall(
         key,
@@ -247,10 +265,44 @@ def call(
         None if is_actor else entry_ref,
         session.current_task(),
         stream,
-        spec["kind"] == "method",
     )
     session.submit(dict(spec))
     return refs
+
+
+def call_method(
+    session: Session, call: MethodCall, arguments: Arguments, num_returns: int | str
+) -> Any:
+    """Send one call of an actor's method by its channel; return as `call` does."""
+    call.num_returns = num_returns
+    call.arguments = arguments.block
+    call.dependencies = arguments.dependencies
+    call.carries_references = arguments.carries_references
+    call.parent = session.current_task()
+    table = session.table
+    if table.dropped and not session.is_connected:
+        table.collect_dropped()
+    if num_returns == 1:
+        entry = table.add(call.key)
+        entry.channel = call.channel
+        call.returns.append(entry)
+        ref = ObjectRef._of_new(entry, session)
+        call.channel.submit(call)
+        return ref
+    if num_returns == "streaming":
+        entry = table.add(call.key)
+        entry.channel = call.channel
+        call.returns.append(entry)
+        call.stream = Stream(session, call.key, ObjectRef._of_new(entry, session))
+        call.channel.submit(call)
+        return ObjectRefGenerator(call.stream)
+    for index in range(int(num_returns)):
+        entry = table.add(ids.return_key(call.key, index))
+        entry.channel = call.channel
+        call.returns.append(entry)
+    refs = [ObjectRef._of_new(entry, session) for entry in call.returns]
+    call.channel.submit(call)
+    return refs or None
 
 
 def _fail_at_once(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RunningCall:
-    """The call that this process runs."""
+    """A call that this process runs."""
 
     key: str
     name: str
@@ -29,10 +32,19 @@ class RunningCall:
         """The task's id, 48 hexadecimal digits."""
         return ids.task_hex(self.key)
 
+    @classmethod
+    def of_method(cls, key: str, name: str, actor: str) -> RunningCall:
+        """Describe a call of a method of this process's actor: what an actor has, its methods have."""
+        about = _actor_about
+        return cls(key, name, about["resources"], about["gpus"], actor, about["actor_name"])
 
+
+#: The call that the main thread runs, which threads that user code starts belong to.
 _call: RunningCall | None = None
+#: The call of this thread or coroutine, in actors that run several at once.
+_here: ContextVar[RunningCall | None] = ContextVar("raycompat_call", default=None)
 _executor: Executor | None = None
-_actor_about: dict[str, Any] | None = None
+_actor_about: dict[str, Any] = {}
 
 
 def set_executor(executor: Executor) -> None:
@@ -46,21 +58,22 @@ def executor() -> Executor | None:
     return _executor
 
 
-def enter(key: str, about: dict[str, Any], setup: dict[str, Any]) -> RunningCall:
-    """Begin a call. A call that was given GPUs sees only those."""
-    global _call, _actor_about
-    if about["actor"] is None:
-        _show_gpus(about["gpus"])
-        if about.get("is_actor"):
-            _actor_about = about
-    elif _actor_about is not None:
-        lasting = ("gpus", "resources", "actor_name")  # what an actor has, its methods have
-        about = {**about, **{name: _actor_about[name] for name in lasting}}
-    actor = key if about.get("is_actor") else about["actor"]
-    _call = RunningCall(
+def describe(key: str, about: dict[str, Any]) -> RunningCall:
+    """Describe a task, or the constructor of an actor. One that was given GPUs sees only those."""
+    global _actor_about
+    _show_gpus(about["gpus"])
+    actor = None
+    if about["is_actor"]:
+        actor, _actor_about = key, about
+    return RunningCall(
         key, about["name"], about["resources"], about["gpus"], actor, about["actor_name"]
     )
-    return _call
+
+
+def num_restarts() -> int:
+    """Return how often this process's actor has been started anew."""
+    count: int = _actor_about.get("num_restarts", 0)
+    return count
 
 
 def _show_gpus(gpus: list[str]) -> None:
@@ -68,17 +81,34 @@ def _show_gpus(gpus: list[str]) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
 
 
+def enter(call: RunningCall) -> None:
+    """Begin a call in the main thread."""
+    global _call
+    _call = call
+
+
 def leave() -> None:
-    """End a call."""
+    """End a call in the main thread."""
     global _call
     _call = None
 
 
+@contextmanager
+def in_this_thread(call: RunningCall) -> Iterator[None]:
+    """Run a call in this thread or coroutine, beside others."""
+    token = _here.set(call)
+    try:
+        yield
+    finally:
+        _here.reset(token)
+
+
 def current() -> RunningCall | None:
-    """Return the call that this process runs; None in drivers."""
-    return _call
+    """Return the call that runs here; None in drivers."""
+    return _here.get() or _call
 
 
 def current_task() -> str | None:
-    """Return the key of the call that this process runs."""
-    return _call.key if _call is not None else None
+    """Return the key of the call that runs here."""
+    call = _here.get() or _call
+    return call.key if call is not None else None

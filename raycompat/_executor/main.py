@@ -1,7 +1,8 @@
-"""An executor: one process that runs calls, one at a time, in its main thread.
+"""An executor: one process that runs tasks, one at a time, in its main thread, or becomes an actor.
 
 A second thread reads what the node says. It queues calls for the main thread, delivers functions, and
-on a cancellation interrupts the main thread, if it is still in that call's user code.
+on a cancellation interrupts the main thread, if it is still in that task's user code. An actor gets
+only its constructor from the node; its callers reach it themselves (`_executor.mailbox`).
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NoReturn
 
 from raycompat._caller import session as sessions
 from raycompat._executor import context
-from raycompat._executor.run_actor import ActorState
-from raycompat._executor.run_call import Outcome, run
-from raycompat._protocol import failures, frames
-from raycompat._protocol.values import StorePlace
+from raycompat._executor.run_actor import Actor
+from raycompat._executor.run_call import Call, Outcome, Sink, run
+from raycompat._protocol import frames
+from raycompat._protocol.values import StorePlace, Wire
 
 _INTERRUPT = signal.SIGUSR2
 
@@ -31,7 +33,9 @@ class Executor:
 
     def __init__(self, connection: socket.socket, setup: dict[str, Any]) -> None:
         self.setup = setup
-        self.actor = ActorState()
+        self.actor: Actor | None = None
+        #: Told of calls that somebody wants to end, by key.
+        self.on_cancel: Callable[[str], None] = lambda key: None
         self._channel = frames.BlockingChannel(connection)
         self._send_lock = threading.Lock()
         self._calls: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
@@ -89,6 +93,8 @@ class Executor:
             elif operation == "cancel":
                 self._cancel(*rest)
             elif operation == "exit":
+                if self.actor is not None:
+                    self.actor.leave()
                 self._calls.put(None)
         os._exit(1)
 
@@ -98,6 +104,7 @@ class Executor:
             for call in list(self.session.calls.values()):
                 if call.parent == key:
                     self.session.cancel(call.key, force=False, recursive=True)
+        self.on_cancel(key)
         if self._interruptible == key:
             signal.pthread_kill(threading.main_thread().ident or 0, _INTERRUPT)
 
@@ -115,43 +122,51 @@ class Executor:
         threading.Thread(target=self.read, name="raycompat-reader", daemon=True).start()
         while (work := self._calls.get()) is not None:
             key, payload, wires, about = work
-            self._run_one(key, pickle.loads(payload), wires, about)
-            del work, payload, wires, about
-            if self.actor.exit_error is not None:
+            self._run_one(Call(context.describe(key, about), pickle.loads(payload), wires), about)
+            del work, payload, wires
+            if self.actor is not None and self.actor.instance is not None:
+                self.actor.serve()
                 break
         self.session.wait_until_idle()
         self.session.close()
         return 0
 
-    def _run_one(
-        self, key: str, payload: dict[str, Any], wires: list[Any], about: dict[str, Any]
-    ) -> None:
-        call = context.enter(key, about, self.setup)
+    def _run_one(self, call: Call, about: dict[str, Any]) -> None:
+        key, name = call.running.key, call.running.name
+        context.enter(call.running)
         try:
             if key in self._cancelled:
-                outcome = Outcome.cancelled(key, about["name"])
+                outcome = Outcome.cancelled(key, name)
+            elif about["is_actor"]:
+                self.actor = Actor(self, key, about)
+                outcome = self.actor.build(call)
             else:
-                outcome = run(self, call, payload, wires)
+                outcome = run(self, call, _NodeSink(self, key))
             if outcome.refs:
                 self.session.pin(key, outcome.refs)
         except KeyboardInterrupt:  # between the end of the user's code and ours
-            outcome = Outcome.cancelled(key, about["name"])
+            outcome = Outcome.cancelled(key, name)
         finally:
             self._interruptible = None
             context.leave()
-        self._cancelled.discard(key)
+        self.forget_cancelled(key)
         self.session.table.collect_dropped()
         self.session.hand_over()
-        _flush_output()
-        if self.actor.exit_error is not None:
-            self.send("exiting", call.actor or key, self.actor.exit_error)
+        self.flush_output()
+        if self.actor is not None:
+            if outcome.values is None:
+                self.actor.instance = None  # so it never serves
+            elif self.actor.exit_error is not None:
+                self.send("exiting", key, self.actor.exit_error)
+                self.actor.leave()
         self.send(*outcome.message(key))
 
     def begin_user_code(self, key: str) -> None:
-        """From now on a cancellation of `key` interrupts the main thread."""
-        self._interruptible = key
-        if key in self._cancelled:
-            self._interrupt()
+        """From now on a cancellation of `key`, a task, interrupts the main thread."""
+        if self.actor is None:
+            self._interruptible = key
+            if key in self._cancelled:
+                self._interrupt()
 
     def end_user_code(self) -> None:
         """From now on a cancellation comes too late."""
@@ -182,18 +197,41 @@ class Executor:
         """Whether somebody wants the running call to end."""
         return key in self._cancelled
 
-    def leave_actor(self, text: str) -> None:
-        """End this actor's process once the running call has been answered."""
-        call = context.current()
-        self.actor.exit_error = failures.actor_died(text, call.actor if call else None)
+    def forget_cancelled(self, key: str) -> None:
+        """A call has ended: nothing is left to cancel."""
+        self._cancelled.discard(key)
+
+    def die(self, exit_: SystemExit) -> NoReturn:
+        """End the process from a thread in which user code raised ``SystemExit``."""
+        self.flush_output()
+        code = exit_.code
+        os._exit(code if isinstance(code, int) else int(code is not None))
+
+    def flush_output(self) -> None:
+        """Write what user code has printed."""
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):  # user code has closed it
+                continue
 
 
-def _flush_output() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):  # user code has closed it
-            continue
+class _NodeSink(Sink):
+    """Items of a task's generator go through the node."""
+
+    def __init__(self, executor: Executor, key: str) -> None:
+        self._executor = executor
+        self._key = key
+        self._holds: list[Any] = []
+
+    def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
+        """Send one item; what it refers to lives as long as the generator, and then is pinned."""
+        session = self._executor.session
+        if outcome.refs:
+            session.pin(self._key, outcome.refs)
+            self._holds += outcome.holds
+        session.hand_over()
+        self._executor.send("item", self._key, index, wire)
 
 
 _executor: Executor | None = None

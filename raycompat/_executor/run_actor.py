@@ -1,18 +1,211 @@
-"""The actor of an executor process: its instance, and how it leaves."""
+"""An executor that is an actor: its instance, its calls, and how it leaves."""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from raycompat._executor import context, lanes
+from raycompat._executor.mailbox import Caller, Mailbox
+from raycompat._executor.run_call import Call, Outcome, Sink, run, run_async
+from raycompat._protocol import failures
+from raycompat._protocol.values import Wire
+
+if TYPE_CHECKING:
+    from raycompat._executor.main import Executor
+
+#: Calls that run at once in an actor with asynchronous methods, unless it says otherwise: Ray's number.
+_ASYNC_CONCURRENCY = 1000
 
 
-class ActorState:
-    """What an actor's process knows of its actor; `instance` is None in a task executor."""
+def has_async_methods(cls: type) -> bool:
+    """Whether some method of a class is ``async def``."""
+    return any(
+        inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
+        for _, method in inspect.getmembers(cls, inspect.isfunction)
+    )
 
-    def __init__(self) -> None:
+
+class _Answers(Sink):
+    """Answers to a call, down its caller's connection."""
+
+    def __init__(self, actor: Actor, caller: Caller, key: str) -> None:
+        self._actor = actor
+        self._caller = caller
+        self._key = key
+
+    def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
+        """Send an item of a generator."""
+        self._keep(f"{self._key}:{index}", (wire,), outcome)
+        self._actor.post(self._caller, ("item", self._key, index, wire))
+
+    def end(self, outcome: Outcome) -> None:
+        """Send how the call ended."""
+        if outcome.values is None:
+            message = ("failed", self._key, outcome.error, outcome.retry)
+        else:
+            self._keep(self._key, outcome.values, outcome)
+            message = ("done", self._key, outcome.values)
+        self._actor.post(self._caller, message)
+
+    def _keep(self, key: str, wires: Any, outcome: Outcome) -> None:
+        """Keep what a value refers to until the caller does, who has to find it."""
+        executor = self._actor.executor
+        if outcome.refs:
+            self._caller.holds[key] = outcome.holds
+            executor.session.note_hold()
+        if self._caller.host != executor.setup["place"][2]:
+            for wire in wires:
+                if wire[0] == "segment":
+                    executor.send("hand-over", "", wire)
+        executor.session.hand_over()
+
+
+class Actor:
+    """See the module. Made when this process is told to build an actor."""
+
+    def __init__(self, executor: Executor, key: str, about: dict[str, Any]) -> None:
+        self.executor = executor
+        self.key = key
+        self.about = about
         self.instance: Any = None
         self.class_name = ""
         #: Set when the actor is to leave: the error, as bytes, for whoever calls it later.
         self.exit_error: bytes | None = None
+        self._is_leaving = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._flush_due = False
+        self.mailbox = Mailbox(about["socket"], executor.session.pump)
+
+    # --- its life -------------------------------------------------------------------------------
+
+    def build(self, call: Call) -> Outcome:
+        """Run the constructor; in an actor with asynchronous methods, in its event loop."""
+        try:
+            cls = self.executor.load(call.payload["function"])
+        except Exception as error:
+            return Outcome.of_error(self.executor, call, error)
+        self.class_name = cls.__name__
+        if not has_async_methods(cls):
+            return run(self.executor, call, Sink())
+        self._loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self._loop)
+
+        async def build() -> Outcome:
+            return run(self.executor, call, Sink())
+
+        return self._loop.run_until_complete(build())
+
+    def serve(self) -> None:
+        """Run calls until the actor is to leave."""
+        groups = self.about["groups"]
+        most = self.about["max_concurrency"]
+        if self._loop is not None:
+            limits = {None: most or _ASYNC_CONCURRENCY, **groups}
+            lanes.serve_in_loops(
+                self.mailbox, self._run_async, self._leaves, limits, self._on_cancel, self._loop
+            )
+        elif (most or 1) > 1 or groups:
+            sizes = {None: most or 1, **groups}
+            lanes.serve_in_threads(self.mailbox, self._run_in_thread, self._leaves, sizes)
+        else:
+            lanes.serve_in_order(self.mailbox, self._run, self._leaves)
+        self.mailbox.close()
+
+    def leave(self) -> None:
+        """Leave when what runs has been answered. Called from any thread."""
+        self._is_leaving = True
+        self.mailbox.wake()
+
+    def exit(self, text: str) -> None:
+        """Leave, and say why to whoever calls later."""
+        self.exit_error = failures.actor_died(text, self.key)
+
+    def _leaves(self) -> bool:
+        return self._is_leaving
+
+    def _on_cancel(self, cancel: Any) -> None:
+        self.executor.on_cancel = cancel
+
+    # --- its calls ------------------------------------------------------------------------------
+
+    def post(self, caller: Caller, message: tuple[Any, ...]) -> None:
+        """Send an answer: at once when nothing else is to be done."""
+        if self._loop is None:
+            caller.post(message, now=not self.mailbox.calls)
+            return
+        caller.post(message, now=False, wake=False)
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon_threadsafe(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        self.mailbox.flush()
+
+    def _begin(self, message: tuple[Any, ...]) -> Call:
+        _, key, method, name, num_returns, group, arguments, wires, retry = message
+        running = context.RunningCall.of_method(key, name, self.key)
+        return Call(
+            running,
+            {
+                "method": method,
+                "arguments": arguments,
+                "num_returns": num_returns,
+                "retry_exceptions": retry,
+            },
+            wires,
+        )
+
+    def _run(self, caller: Caller, message: tuple[Any, ...]) -> None:
+        call = self._begin(message)
+        context.enter(call.running)
+        try:
+            self._run_here(caller, call)
+        finally:
+            context.leave()
+
+    def _run_in_thread(self, caller: Caller, message: tuple[Any, ...]) -> None:
+        call = self._begin(message)
+        with context.in_this_thread(call.running):
+            try:
+                self._run_here(caller, call)
+            except SystemExit as exit_:
+                self.executor.die(exit_)
+
+    def _run_here(self, caller: Caller, call: Call) -> None:
+        answers = _Answers(self, caller, call.running.key)
+        if self.executor.is_cancelled(call.running.key):
+            outcome = Outcome.cancelled(call.running.key, call.running.name)
+        else:
+            outcome = run(self.executor, call, answers)
+        self._conclude(answers, outcome, call.running.key)
+
+    async def _run_async(self, caller: Caller, message: tuple[Any, ...]) -> None:
+        call = self._begin(message)
+        answers = _Answers(self, caller, call.running.key)
+        with context.in_this_thread(call.running):
+            try:
+                if self.executor.is_cancelled(call.running.key):
+                    outcome = Outcome.cancelled(call.running.key, call.running.name)
+                else:
+                    outcome = await run_async(self.executor, call, answers)
+            except SystemExit as exit_:
+                self.executor.die(exit_)
+            self._conclude(answers, outcome, call.running.key)
+
+    def _conclude(self, answers: _Answers, outcome: Outcome, key: str) -> None:
+        executor = self.executor
+        executor.forget_cancelled(key)
+        if executor.session.table.dropped:
+            executor.session.table.collect_dropped()
+        executor.flush_output()
+        if self.exit_error is not None:
+            executor.send("exiting", self.key, self.exit_error)
+        answers.end(outcome)
+        if self.exit_error is not None:
+            self.leave()
 
 
 class ActorExit(SystemExit):

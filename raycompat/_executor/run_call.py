@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import inspect
 import pickle
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
-from raycompat._caller.submit import Known, Slot
-from raycompat._executor.run_actor import ActorExit
+from raycompat._caller import resolve
+from raycompat._caller.submit import NO_ARGUMENTS, Known, Slot
 from raycompat._protocol import failures, segment
 from raycompat._protocol.serialization import deserialize, serialize
 from raycompat._protocol.values import ErrorValue, InlineValue, Wire, from_wire, to_wire
@@ -19,6 +21,15 @@ from raycompat._protocol.values import ErrorValue, InlineValue, Wire, from_wire,
 if TYPE_CHECKING:
     from raycompat._executor.context import RunningCall
     from raycompat._executor.main import Executor
+
+
+@dataclass(slots=True)
+class Call:
+    """One call: what it is, what the caller sent, and the values of its arguments' references."""
+
+    running: RunningCall
+    payload: dict[str, Any]
+    wires: Sequence[Wire]
 
 
 @dataclass(slots=True)
@@ -30,13 +41,26 @@ class Outcome:
     text: str = ""
     retry: bool = False
     refs: set[str] = field(default_factory=set)
-    #: What keeps `refs` alive until the scheduler has them pinned.
+    #: What keeps `refs` alive until somebody else does.
     holds: list[Any] = field(default_factory=list)
 
     @classmethod
     def cancelled(cls, key: str, name: str) -> Outcome:
         """Return the outcome of a call that was cancelled."""
         return cls(error=failures.cancelled(key), text=f"{name} was cancelled")
+
+    @classmethod
+    def of_error(cls, executor: Executor, call: Call, error: BaseException) -> Outcome:
+        """Return the outcome of a call that raised."""
+        described = _describe(executor, call.running, error)
+        is_actor = call.payload.get("is_actor")
+        failure = exceptions.ActorDiedError(described) if is_actor else described
+        text = "".join(traceback.format_exception_only(error)).strip()
+        return cls(
+            error=exceptions.dumps_error(failure),
+            text=text[:10_000],
+            retry=_may_retry(call.payload, error),
+        )
 
     def message(self, key: str) -> tuple[Any, ...]:
         """Return what to tell the node."""
@@ -45,53 +69,88 @@ class Outcome:
         return ("failed", key, self.error, self.text, self.retry)
 
 
-def run(
-    executor: Executor, call: RunningCall, payload: dict[str, Any], wires: list[Any]
-) -> Outcome:
-    """Run one call. Whatever goes wrong in it becomes the outcome; only a cancellation escapes."""
+class Sink:
+    """Where the items of a generator go; this one is for calls that are no generators."""
+
+    def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
+        """Send one item; `outcome` has the references in it."""
+        raise NotImplementedError
+
+
+def run(executor: Executor, call: Call, sink: Sink) -> Outcome:
+    """Run one call. Whatever goes wrong in it becomes the outcome, but for the end of the process."""
     try:
-        function = _find_function(executor, payload)
+        work = _prepare(executor, call)
+        if isinstance(work, Outcome):
+            return work
+        executor.begin_user_code(call.running.key)
         try:
-            args, kwargs = _arguments(payload, wires)
-        except Exception as error:
-            return _failed_argument(executor, call, payload, error)
-        del wires
-        executor.begin_user_code(call.key)
-        try:
-            result = function(*args, **kwargs)
-            del args, kwargs
-            if inspect.iscoroutine(result):
-                result = _run_coroutine(result)
-            if payload["num_returns"] == "streaming":
-                return _stream(executor, call, result)
+            result = work()
+            del work
+            if call.payload["num_returns"] == "streaming":
+                return _stream(executor, call, result, sink)
         finally:
             executor.end_user_code()
-        return _lay_out(executor, call, result, payload["num_returns"])
-    except ActorExit:
-        return Outcome(error=executor.actor.exit_error or b"", text="the actor exited")
-    except KeyboardInterrupt:
-        return Outcome.cancelled(call.key, call.name)
-    except SystemExit:
-        raise  # it ends the process, as it does in any program
+        return _lay_out(executor, call, result)
     except BaseException as error:
-        return _failed(executor, call, payload, error)
+        return _outcome_of(executor, call, error)
 
 
-def _run_coroutine(coroutine: Any) -> Any:
-    import asyncio
+async def run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
+    """Run one call that may be a coroutine; see `run`."""
+    try:
+        work = _prepare(executor, call)
+        if isinstance(work, Outcome):
+            return work
+        result = work()
+        del work
+        if inspect.isawaitable(result):
+            result = await result
+        if call.payload["num_returns"] == "streaming":
+            if isinstance(result, AsyncIterator):
+                return await _stream_async(executor, call, result, sink)
+            return _stream(executor, call, result, sink)
+        return _lay_out(executor, call, result)
+    except BaseException as error:
+        return _outcome_of(executor, call, error)
 
-    return asyncio.run(coroutine)
+
+def _outcome_of(executor: Executor, call: Call, error: BaseException) -> Outcome:
+    running = call.running
+    if isinstance(error, SystemExit):
+        if executor.actor is not None and executor.actor.exit_error is not None:
+            return Outcome(error=executor.actor.exit_error, text="the actor exited")
+        raise error  # it ends the process, as it does in any program
+    interrupted = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
+    if interrupted and (executor.actor is None or executor.is_cancelled(running.key)):
+        return Outcome.cancelled(running.key, running.name)
+    return Outcome.of_error(executor, call, error)
 
 
-def _arguments(payload: dict[str, Any], wires: list[Any]) -> tuple[list[Any], dict[str, Any]]:
-    values = [_value(wire) for wire in wires]
-    block = payload["arguments"]
+def _prepare(executor: Executor, call: Call) -> Callable[[], Any] | Outcome:
+    """Return the user's function with its arguments, or why there is none."""
+    function = _find_function(executor, call.payload)
+    if call.payload["arguments"] == NO_ARGUMENTS:
+        return function
+    try:
+        args, kwargs = _arguments(executor, call)
+    except Exception as error:
+        return _failed_argument(executor, call, error)
+    call.wires = ()
+    return functools.partial(function, *args, **kwargs)
+
+
+def _arguments(executor: Executor, call: Call) -> tuple[list[Any], dict[str, Any]]:
+    values = [_value(executor, wire) for wire in call.wires]
+    block = call.payload["arguments"]
     given, named = deserialize(block) if block is not None else values.pop()
     args = [_argument(each, values) for each in given]
     return args, {name: _argument(each, values) for name, each in named.items()}
 
 
-def _value(wire: Any) -> Any:
+def _value(executor: Executor, wire: Any) -> Any:
+    if wire[0] == "key":
+        return resolve.get(executor.session, executor.session.hold((wire[1],)), None)[0]
     value = from_wire(wire)
     if isinstance(value, ErrorValue):
         raise exceptions.loads_error(value.error)
@@ -122,32 +181,34 @@ def _find_function(executor: Executor, payload: dict[str, Any]) -> Callable[...,
 def _builder(executor: Executor, cls: Any) -> Callable[..., None]:
     def build(*args: Any, **kwargs: Any) -> None:
         instance = cls.__new__(cls)
+        assert executor.actor is not None
         executor.actor.instance = instance
-        executor.actor.class_name = cls.__name__
         instance.__init__(*args, **kwargs)
 
     return build
 
 
 def _find_method(executor: Executor, name: str) -> Callable[..., Any]:
-    instance = executor.actor.instance
+    assert executor.actor is not None
+    instance, leave = executor.actor.instance, executor.actor.exit
     if name == "__ray_ready__":
         return lambda: True
     if name == "__ray_call__":
         return lambda function, *args, **kwargs: function(instance, *args, **kwargs)
     if name == "__ray_terminate__":
-        return lambda: executor.leave_actor("The actor ended itself: `__ray_terminate__`.")
+        return lambda: leave("The actor ended itself: `__ray_terminate__`.")
     method: Callable[..., Any] = getattr(instance, name)
     return method
 
 
-def _lay_out(executor: Executor, call: RunningCall, result: Any, num_returns: Any) -> Outcome:
+def _lay_out(executor: Executor, call: Call, result: Any) -> Outcome:
+    num_returns = call.payload["num_returns"]
     outcome = Outcome(values=[])
     assert outcome.values is not None
     if num_returns in (0, 1, "streaming"):
         results: Any = [result] if num_returns else []
     else:
-        results = _split(executor, call, result, num_returns)
+        results = _split(executor, call.running, result, num_returns)
     for one in results:
         wire = to_wire(one) if isinstance(one, ErrorValue) else _store(executor, one, outcome)
         outcome.values.append(wire)
@@ -192,55 +253,46 @@ def _store(executor: Executor, value: Any, outcome: Outcome) -> Wire:
         ) from error
 
 
-def _stream(executor: Executor, call: RunningCall, items: Any) -> Outcome:
+def _stream(executor: Executor, call: Call, items: Any, sink: Sink) -> Outcome:
     """Send each item as it is made; the outcome is that of the generator's end."""
     if not isinstance(items, Iterator):
         raise TypeError(
-            f"{call.name} has num_returns='streaming', so it must be a generator function, but it "
-            f"returned {type(items).__name__}."
+            f"{call.running.name} has num_returns='streaming', so it must be a generator function, "
+            f"but it returned {type(items).__name__}."
         )
-    kept = Outcome()
     for index, item in enumerate(items):
         one = Outcome()
-        wire = _store(executor, item, one)
-        if one.refs:
-            executor.session.pin(call.key, one.refs)
-            kept.holds += one.holds
-        executor.session.hand_over()
-        executor.send("item", call.key, index, wire)
-    return _lay_out(executor, call, None, 1)
+        sink.item(index, _store(executor, item, one), one)
+    return _lay_out(executor, call, None)
 
 
-def _failed_argument(
-    executor: Executor, call: RunningCall, payload: dict[str, Any], error: Exception
+async def _stream_async(
+    executor: Executor, call: Call, items: AsyncIterator[Any], sink: Sink
 ) -> Outcome:
+    index = 0
+    async for item in items:
+        one = Outcome()
+        sink.item(index, _store(executor, item, one), one)
+        index += 1
+    return _lay_out(executor, call, None)
+
+
+def _failed_argument(executor: Executor, call: Call, error: Exception) -> Outcome:
     """Return the outcome of a call one of whose arguments could not be made here."""
     if not isinstance(error, exceptions.RayError):
         error = exceptions.RaySystemError(error, traceback.format_exc())
     failure = exceptions.RayTaskError.from_dependency(
-        error, call.name, ip=executor.setup["ip"], actor_id=None
+        error, call.running.name, ip=executor.setup["ip"], actor_id=None
     )
-    whole = exceptions.ActorDiedError(failure) if payload.get("is_actor") else failure
+    is_actor = call.payload.get("is_actor")
+    whole = exceptions.ActorDiedError(failure) if is_actor else failure
     return Outcome(error=exceptions.dumps_error(whole), text=str(failure)[:10_000])
-
-
-def _failed(
-    executor: Executor, call: RunningCall, payload: dict[str, Any], error: BaseException
-) -> Outcome:
-    described = _describe(executor, call, error)
-    failure = exceptions.ActorDiedError(described) if payload.get("is_actor") else described
-    text = "".join(traceback.format_exception_only(error)).strip()
-    return Outcome(
-        error=exceptions.dumps_error(failure),
-        text=text[:10_000],
-        retry=_may_retry(payload, error),
-    )
 
 
 def _describe(
     executor: Executor, call: RunningCall, error: BaseException
 ) -> exceptions.RayTaskError:
-    instance = executor.actor.instance
+    instance = executor.actor.instance if executor.actor is not None else None
     return exceptions.RayTaskError.from_exception(
         error,
         call.name,

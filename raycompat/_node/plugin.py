@@ -13,8 +13,8 @@ import logging
 import os
 import shutil
 import socket
-from collections import deque
-from dataclasses import dataclass, field
+import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import distributed
@@ -24,6 +24,7 @@ from raycompat import _transfer
 from raycompat._node import accelerators
 from raycompat._node.executor_pool import Executor, ExecutorDied, ExecutorPool, describe_exit
 from raycompat._node.object_store import ObjectStore
+from raycompat._node.relay import Relays
 from raycompat._protocol import entry, failures, ids
 from raycompat._protocol.call_spec import Grant
 from raycompat._protocol.resource_set import ResourceSet
@@ -55,33 +56,17 @@ class Running:
     begun: bool = False
     cancelled: bool = False
     ended: bool = False
-    #: The actor of a method.
-    host: Actor | None = None
-    #: Set when a call of a method may be sent: those before it have been.
-    turn: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(slots=True, eq=False)
 class Actor:
-    """An actor that lives on this node: its process, and whose turn it is."""
+    """An actor that lives on this node: its process."""
 
     executor: Executor
-    #: Why it died or is about to: a pickled error for whoever waits for it.
+    #: The name of the Unix socket on which it takes calls.
+    socket: str
+    #: Why it died or is about to for good: a pickled error for whoever waits for it.
     error: bytes | None = None
-    turns: deque[Running] = field(default_factory=deque)
-
-    def line_up(self, running: Running) -> None:
-        """Put a call behind those that were granted before it."""
-        running.host = self
-        self.turns.append(running)
-        self.turns[0].turn.set()
-
-    def next_turn(self, done: Running) -> None:
-        """Strike out a call that has been sent, or never will be."""
-        if done in self.turns:
-            self.turns.remove(done)
-            if self.turns:
-                self.turns[0].turn.set()
 
 
 class NodePlugin(distributed.WorkerPlugin):
@@ -95,6 +80,7 @@ class NodePlugin(distributed.WorkerPlugin):
         self._worker = worker
         self._granted: dict[str, Running] = {}
         self._actors: dict[str, Actor] = {}
+        self._relays = Relays(worker, lambda key: self._actors[key].socket)
         self._jobs: dict[str, dict[str, Any]] = {}
         self._collection_due = False
         gc.freeze()  # what is there already need not be looked at by later collections
@@ -120,14 +106,21 @@ class NodePlugin(distributed.WorkerPlugin):
                 "raycompat-grant": self._on_grant,
                 "raycompat-cancel": self._on_cancel,
                 "raycompat-end": self._on_end,
+                "raycompat-cancel-method": self._on_cancel_method,
+                "raycompat-restart-actor": self._on_restart,
+                "raycompat-relay-open": self._relays.open,
+                "raycompat-relay-data": self._relays.write,
+                "raycompat-relay-close": self._relays.close,
             }
         )
+        worker.handlers["raycompat_channel"] = self._relays.serve
         dask.send_batches_at_once(worker)
         dask.tell_scheduler(worker, {"op": "raycompat-node", "info": info})
 
     async def teardown(self, worker: Worker) -> None:
         """End every process and remove every segment."""
         self._jobs.clear()  # so that nothing is tried again
+        self._relays.close_all()
         await self._pool.close()
         self.store.close()
         shutil.rmtree(self._spill_directory, ignore_errors=True)
@@ -175,17 +168,17 @@ class NodePlugin(distributed.WorkerPlugin):
             ),
         }
 
-    def _end_job(self, job: str) -> None:
-        self._pool.end_job(job)
-        setup = self._jobs.pop(job, None)
+    def _end_job(self, job: str, for_good: bool) -> None:
+        """Forget a job; when it has detached actors its driver only is gone, and what Dask ends."""
+        setup = self._jobs.get(job)
         if setup is not None:
             self.store.clean_up_after(setup["driver_pid"])
+        if for_good:
+            self._pool.end_job(job)
+            self._jobs.pop(job, None)
 
     def _on_grant(self, grant: Grant) -> None:
-        running = self._granted[grant["key"]] = Running(grant)
-        actor = self._actors.get(grant["actor"] or "")
-        if actor is not None:
-            actor.line_up(running)
+        self._granted[grant["key"]] = Running(grant)
 
     def _on_cancel(self, key: str, force: bool, recursive: bool) -> None:
         running = self._granted.get(key)
@@ -194,10 +187,21 @@ class NodePlugin(distributed.WorkerPlugin):
         running.cancelled = True
         if running.executor is None:
             return
-        if force and running.grant["actor"] is None:
+        if force:
             self._pool.kill(running.executor)
         else:
             running.executor.send("cancel", key, recursive)
+
+    def _on_cancel_method(self, actor: str, key: str, recursive: bool) -> None:
+        host = self._actors.get(actor)
+        if host is not None:
+            host.executor.send("cancel", key, recursive)
+
+    def _on_restart(self, key: str) -> None:
+        """End an actor's process; whether there is another is a matter of its restarts."""
+        actor = self._actors.get(key)
+        if actor is not None:
+            self._pool.kill(actor.executor)
 
     def _on_end(self, key: str, error: bytes | None = None) -> None:
         """Nobody wants this call any more, or its actor is to die."""
@@ -212,10 +216,6 @@ class NodePlugin(distributed.WorkerPlugin):
                 self._pool.kill(actor.executor)
             else:
                 actor.executor.leave()
-        elif running.grant["actor"] is not None:
-            if running.host is not None and not running.begun:
-                running.host.next_turn(running)
-                running.turn.set()
         elif running.executor is not None:
             self._pool.kill(running.executor)
         if running.executor is None:
@@ -244,10 +244,7 @@ class NodePlugin(distributed.WorkerPlugin):
             return None  # taken back while Dask started it
         wires = [to_wire(value) for value in values]
         try:
-            if running.grant["actor"] is not None:
-                outcome = await self._run_method(running, payload, wires)
-            else:
-                outcome = await self._run_task(running, payload, wires)
+            outcome = await self._run_task(running, payload, wires)
         except _Ended:
             return None
         finally:
@@ -328,10 +325,17 @@ class NodePlugin(distributed.WorkerPlugin):
             "name": grant["name"],
             "resources": grant["resources"],
             "gpus": accelerators.visible_ids(index for index, _ in grant["gpus"]),
-            "actor": grant["actor"],
-            "is_actor": grant["is_actor"],
-            "actor_name": grant["actor_name"],
+            "is_actor": False,
+            "actor_name": None,
         }
+        if grant["actor"] is not None:
+            context["is_actor"] = True
+            context["actor_name"] = grant["actor"]["name"]
+            context["about"] = grant["actor"]["about"]
+            context["groups"] = grant["actor"]["groups"]
+            context["max_concurrency"] = grant["actor"]["max_concurrency"]
+            context["num_restarts"] = grant["num_restarts"]
+            context["socket"] = self._actors[grant["key"]].socket
         executor.logs.name = grant["name"].partition(".")[0]
         return await executor.call(grant["key"], "run", grant["key"], payload, wires, context)
 
@@ -349,57 +353,41 @@ class NodePlugin(distributed.WorkerPlugin):
         )
         return ("failed", failures.worker_crashed(text), text, True)
 
-    async def _run_method(
-        self, running: Running, payload: bytes, wires: list[Any]
-    ) -> tuple[Any, ...]:
-        actor = running.host
-        if actor is None:
-            return self._actor_is_dead(running, None)
-        await running.turn.wait()
-        if running.ended:
-            raise _Ended
-        if running.cancelled:
-            actor.next_turn(running)
-            return self._cancelled(running)
-        running.executor = actor.executor
-        answer = asyncio.ensure_future(self._call(actor.executor, running, payload, wires))
-        await asyncio.sleep(0)  # the call is on the wire now, before the next one's turn
-        actor.next_turn(running)
-        try:
-            return await answer
-        except ExecutorDied:
-            return self._actor_is_dead(running, actor.error)
-
-    def _actor_is_dead(self, running: Running, error: bytes | None) -> tuple[Any, ...]:
-        if error is None:
-            error = failures.actor_died("Its process has ended.", running.grant["actor"])
-        return ("failed", error, "the actor has died", False)
-
     async def run_actor(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
-        """Keep an actor as long as it lives (see `entry.run_actor`)."""
+        """Keep an actor as long as it lives, through its restarts (see `entry.run_actor`)."""
         dask.secede(self._worker, key)
         running = self._granted.get(key)
         if running is None:
             return None  # taken back while Dask started it
-        grant = running.grant
+        grant, spec = running.grant, running.grant["actor"]
+        assert spec is not None
         try:
-            if running.ended or grant["job"] not in self._jobs:
-                return None
-            kind = (*self._kind(grant), key)
-            executor = await self._pool.start_executor(kind, self._jobs[grant["job"]])
-            error = await self._live(running, Actor(executor), payload, values)
-            message = {"op": "raycompat-actor-ended", "key": key, "error": error}
-            dask.tell_scheduler(self._worker, message)
+            while not running.ended and grant["job"] in self._jobs:
+                kind = (*self._kind(grant), key)
+                executor = await self._pool.start_executor(kind, self._jobs[grant["job"]])
+                actor = Actor(executor, f"raycompat-{uuid.uuid4().hex}")
+                error = await self._live(running, actor, payload, values)
+                left = spec["max_restarts"] - grant["num_restarts"]
+                again = actor.error is None and not running.ended
+                if not again or (left <= 0 and spec["max_restarts"] >= 0):
+                    message = {"op": "raycompat-actor-ended", "key": key, "error": error}
+                    dask.tell_scheduler(self._worker, message)
+                    return None
+                grant["num_restarts"] += 1
+                message = {"op": "raycompat-actor-restarting", "key": key, "error": error}
+                dask.tell_scheduler(self._worker, message)
         finally:
             self._drop(running)
-            for waiting in self._actors.pop(key).turns if key in self._actors else ():
-                waiting.turn.set()
+            self._actors.pop(key, None)
         return None
 
     async def _live(
         self, running: Running, actor: Actor, payload: bytes, values: tuple[Any, ...]
     ) -> bytes:
-        """Build the actor, wait until its process has ended, and return why it did."""
+        """Build the actor, wait until its process has ended, and return why it did.
+
+        What ends it for good has been entered as the actor's error.
+        """
         key, executor = running.grant["key"], actor.executor
         running.executor = executor
         self._actors[key] = actor
@@ -414,20 +402,25 @@ class NodePlugin(distributed.WorkerPlugin):
             actor.error = outcome[1]
             executor.leave()
             return actor.error
-        message = {"op": "raycompat-actor-alive", "key": key, "pid": executor.pid}
+        message = {
+            "op": "raycompat-actor-alive",
+            "key": key,
+            "pid": executor.pid,
+            "socket": actor.socket,
+            "incarnation": running.grant["num_restarts"],
+        }
         dask.tell_scheduler(self._worker, message)
         code = await asyncio.shield(executor.ended)
-        if actor.error is None:
-            actor.error = self._why_it_ended(running, code)
-        return actor.error
+        return actor.error or self._why_it_ended(running, code)
 
     def _why_it_ended(self, running: Running, code: int) -> bytes:
         if running.ended:
             text = "The actor is dead because all references to it were removed."
-        elif code == 0:
-            text = "The actor is dead because it exited: `exit_actor` or a call that ends it."
         else:
-            text = f"Its process ended {describe_exit(code)}."
+            text = (
+                "The actor died unexpectedly before finishing this task: its process ended "
+                f"{describe_exit(code)}."
+            )
         return failures.actor_died(text, running.grant["key"])
 
     # --- what executors say ---------------------------------------------------------------------

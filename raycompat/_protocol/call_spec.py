@@ -6,13 +6,30 @@ needs (function, arguments) is the *payload*: bytes for everyone on the way.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Literal, TypedDict
 
-Kind = Literal["task", "actor", "method"]
+Kind = Literal["task", "actor"]
+
+
+class ActorSpec(TypedDict):
+    """What is special about the call that makes an actor."""
+
+    name: str | None
+    namespace: str
+    detached: bool
+    #: What a handle needs to know of the class: opaque on the way.
+    about: bytes
+    class_name: str
+    #: How often it may be started anew; -1 for ever.
+    max_restarts: int
+    #: Calls that run at once; 0 when nothing was said.
+    max_concurrency: int
+    #: The same for each concurrency group.
+    groups: dict[str, int]
 
 
 class CallSpec(TypedDict):
-    """One call, as submitted."""
+    """One call, as submitted. Calls of methods do not come this way: see `_caller.channel`."""
 
     key: str
     kind: Kind
@@ -30,10 +47,7 @@ class CallSpec(TypedDict):
     #: How many calls its executor may run before it is replaced; 0 for ever.
     max_calls: int
     env_vars: dict[str, str]
-    #: Key of the actor, for methods.
-    actor: str | None
-    #: Actors: name, namespace, detached, class name.
-    naming: dict[str, Any] | None
+    actor: ActorSpec | None
 
 
 class Grant(TypedDict):
@@ -48,8 +62,6 @@ class Grant(TypedDict):
     env_vars: dict[str, str]
     resources: dict[str, float]
     gpus: list[tuple[int, int]]
-    #: Key of the actor, for methods; and whether this call is an actor's hold.
-    actor: str | None
-    is_actor: bool
-    #: Its name, if it is an actor that has one.
-    actor_name: str | None
+    actor: ActorSpec | None
+    #: How often the actor has been started anew, on any node.
+    num_restarts: int

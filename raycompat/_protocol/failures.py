@@ -15,6 +15,12 @@ def actor_died(text: str, actor: str | None = None) -> bytes:
     return exceptions.dumps_error(exceptions.ActorDiedError(context))
 
 
+def actor_unavailable(text: str, actor: str) -> bytes:
+    """Say that an actor cannot be reached just now, or lost a call that may or may not have run."""
+    actor_id = ids.object_hex(actor)[: 2 * ids.ACTOR_ID_BYTES]
+    return exceptions.dumps_error(exceptions.ActorUnavailableError(text, actor_id))
+
+
 def worker_crashed(text: str) -> bytes:
     """Say that the process that ran a task has ended."""
     return exceptions.dumps_error(exceptions.WorkerCrashedError(text))

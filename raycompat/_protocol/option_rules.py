@@ -110,6 +110,24 @@ def _retry_exceptions(name: str, value: Any) -> bool | tuple[type[Exception], ..
     return tuple(value)
 
 
+def _retry_exceptions_or_none(name: str, value: Any) -> Any:
+    return None if value is None else _retry_exceptions(name, value)
+
+
+def _groups(name: str, value: Any) -> dict[str, int] | None:
+    if value is None:
+        return None
+    if isinstance(value, list):
+        value = {each["name"]: each["max_concurrency"] for each in value}
+    for group, size in value.items():
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(
+                f"{name}: the group {group!r} has {size!r} as its number of concurrent calls; give "
+                "a whole number, 1 or more."
+            )
+    return dict(value)
+
+
 def _not_for_tasks(name: str, value: int | None) -> None:
     if value is not None:
         raise ValueError(
@@ -251,7 +269,7 @@ ACTOR = Kind(
     {
         **_COMMON,
         "name": _Rule((str, NoneType), _actor_name),
-        "concurrency_groups": _Rule((list, dict, NoneType)),
+        "concurrency_groups": _Rule((list, dict, NoneType), _groups),
         "enable_tensor_transport": _FLAG,
         "lifetime": _Rule((str, NoneType), _lifetime),
         "max_concurrency": _Rule(_WHOLE, _count(infinite=False)),
@@ -270,7 +288,7 @@ METHOD = Kind(
     "methods",
     {
         **_RETURNS,
-        "retry_exceptions": _Rule((bool, list, tuple, NoneType), lambda _, value: value),
+        "retry_exceptions": _Rule((bool, list, tuple, NoneType), _retry_exceptions_or_none),
         "concurrency_group": _TEXT,
         "max_task_retries": _Rule(_WHOLE, _count(infinite=True)),
         "enable_task_events": _FLAG,
@@ -315,9 +333,6 @@ _USE_A_RESOURCE = (
 )
 _NO_GROUPS = "There are no placement groups yet"
 _USE_SPREAD = "Use scheduling_strategy='SPREAD' to use all nodes, or ask for resources"
-_NO_RESTARTS = "An actor whose process dies is not started again"
-_ONE_CALL = "An actor runs one call at a time, in the order in which its callers made them"
-_USEACTORS = "Use several actors, or tasks"
 _NO_LIMIT = "The number of objects that wait is not limited"
 
 #: The only place that says what is refused. All other values of these options are as in Ray.
@@ -341,21 +356,6 @@ _LIMITS: dict[str, _Limit] = {
     "label_selector": _Limit(_empty, "Nodes have no labels", _USE_A_RESOURCE),
     "fallback_strategy": _Limit(_empty, "Nodes have no labels", _USE_A_RESOURCE),
     "_labels": _Limit(_empty, "Calls have no labels", "Leave it out"),
-    "max_restarts": _Limit(
-        _only(None, 0), _NO_RESTARTS, "Catch RayActorError in the caller, and make a new actor"
-    ),
-    "max_task_retries": _Limit(
-        _only(None, 0), _NO_RESTARTS, "Catch the error in the caller, and call again"
-    ),
-    "max_concurrency": _Limit(_only(None, 1), _ONE_CALL, _USEACTORS),
-    "concurrency_groups": _Limit(_empty, _ONE_CALL, _USEACTORS),
-    "concurrency_group": _Limit(_only(None), _ONE_CALL, _USEACTORS),
-    "allow_out_of_order_execution": _Limit(_empty, _ONE_CALL, _USEACTORS),
-    "max_pending_calls": _Limit(
-        _only(None, -1),
-        "The number of calls that wait for an actor is not limited",
-        "Use ray.wait in the caller to keep few calls under way",
-    ),
     "enable_tensor_transport": _Limit(
         _empty, "Tensors travel through the object store", "Leave it out"
     ),

@@ -67,6 +67,18 @@ class ActorOptions:
     #: "detached" actors outlive their driver.
     lifetime: str | None = None
     get_if_exists: bool = False
+    #: How often the process is started anew after it died; -1 is without end.
+    max_restarts: int | None = None
+    #: How often a call is made again after the process died under it; -1 is without end.
+    max_task_retries: int | None = None
+    #: Calls that run at once: 1, or 1000 with asynchronous methods.
+    max_concurrency: int | None = None
+    #: The same for each group of methods.
+    concurrency_groups: Mapping[str, int] | None = None
+    #: Calls of one process that may wait; -1 is without end.
+    max_pending_calls: int | None = None
+    #: Whether a call whose arguments are there may pass one that waits for its own.
+    allow_out_of_order_execution: bool | None = None
     _placement_request: ResourceSet = field(init=False, repr=False, compare=False)
     _lifetime_request: ResourceSet = field(init=False, repr=False, compare=False)
 
@@ -95,6 +107,11 @@ class MethodOptions:
     #: As in `TaskOptions`.
     num_returns: int | str | None = None
     name: str | None = None
+    #: As in `ActorOptions`, for this method.
+    max_task_retries: int | None = None
+    #: As in `TaskOptions`.
+    retry_exceptions: bool | tuple[type[Exception], ...] | None = None
+    concurrency_group: str | None = None
 
 
 def _resource_set(cpus: float, options: TaskOptions | ActorOptions) -> ResourceSet:

@@ -90,6 +90,19 @@ def read(path: str) -> memoryview:
         os.close(descriptor)
 
 
+def take(path: str, store: str) -> str:
+    """Make a segment that another process wrote this one's own; return its new path.
+
+    Raises
+    ------
+    FileNotFoundError
+        When it is gone.
+    """
+    mine = os.path.join(os.path.dirname(path), f"{store}-{os.getpid()}-{next(_counter)}")
+    os.rename(path, mine)
+    return mine
+
+
 def remove(path: str) -> None:
     """Remove the segment at `path`, if it is there. Views of it stay good."""
     Path(path).unlink(missing_ok=True)

@@ -130,10 +130,10 @@ def serialize(value: Any) -> tuple[Block, dict[str, Any]]:
 
 def deserialize(block: bytes | memoryview) -> Any:
     """Make the value of a block anew. Its buffers are read-only views of `block`, not copies."""
-    view = memoryview(block).toreadonly()
-    magic, count, length = _HEAD.unpack_from(view)
+    magic, count, length = _HEAD.unpack_from(block)
     if magic != _MAGIC:
         raise ValueError(f"not a raycompat block: it begins with {magic!r}, expected {_MAGIC!r}")
+    view = memoryview(block).toreadonly()
     start = _HEAD.size + _SPAN.size * count
     data = view[start : start + length]
     if not count:

@@ -1,19 +1,17 @@
-"""Which actors there are, where they live, what they are called, and whose turn it is.
+"""Which actors there are, where they live, what they are called, and who wants to know.
 
 Pure bookkeeping: the scheduler plugin asks and acts.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 
 @dataclass(slots=True)
 class ActorRow:
-    """One actor. `queues` holds the keys of calls not yet sent to its node, by caller, in order."""
+    """One actor."""
 
     key: str
     job: str
@@ -23,13 +21,29 @@ class ActorRow:
     #: What a handle needs to know of the class, for `get_actor`: opaque here.
     about: bytes = b""
     class_name: str = ""
-    state: Literal["RESERVED", "PENDING", "ALIVE", "DEAD"] = "PENDING"
+    state: Literal["RESERVED", "PENDING", "ALIVE", "RESTARTING", "DEAD"] = "PENDING"
+    #: Its node, that node's host, and the socket on which its process takes calls.
     address: str | None = None
+    host: str = ""
+    socket: str = ""
     pid: int | None = None
+    #: How often its process has been started anew.
+    incarnation: int = 0
     #: Why it died: a pickled RayActorError, for everyone who calls it from now on.
     error: bytes | None = None
-    queues: dict[str, deque[str]] = field(default_factory=dict)
-    ready: set[str] = field(default_factory=set)
+    #: Clients that are told of changes.
+    watchers: set[str] = field(default_factory=set)
+
+    def report(self) -> dict[str, Any]:
+        """Return what its callers need to know."""
+        return {
+            "state": self.state,
+            "address": self.address,
+            "host": self.host,
+            "socket": self.socket,
+            "incarnation": self.incarnation,
+            "error": self.error,
+        }
 
 
 class ActorDirectory:
@@ -54,47 +68,18 @@ class ActorDirectory:
         key = self._names.get((namespace, name))
         return self.rows[key] if key is not None else None
 
-    def bury(self, key: str, error: bytes) -> list[str]:
-        """Mark an actor dead and free its name; return the keys of the calls that waited for it."""
+    def bury(self, key: str, error: bytes) -> None:
+        """Mark an actor dead and free its name."""
         row = self.rows[key]
         row.state, row.error = "DEAD", error
         if row.name is not None and self._names.get((row.namespace, row.name)) == key:
             del self._names[row.namespace, row.name]
-        waiting = [call for queue in row.queues.values() for call in queue]
-        row.queues.clear()
-        row.ready.clear()
-        return waiting
 
     def forget(self, key: str) -> None:
         """Drop the row of an actor that nobody can call any more."""
         row = self.rows.pop(key, None)
-        if row is not None and row.name is not None:
-            self._names.pop((row.namespace, row.name), None)
-
-    def enqueue(self, key: str, caller: str, call: str) -> None:
-        """Put a call behind the earlier calls of its caller."""
-        self.rows[key].queues.setdefault(caller, deque()).append(call)
-
-    def withdraw(self, key: str, caller: str, call: str) -> None:
-        """Take a call back that has not been sent to the actor's node."""
-        row = self.rows.get(key)
-        if row is not None and call in row.queues.get(caller, ()):
-            row.queues[caller].remove(call)
-            row.ready.discard(call)
-
-    def take_ready(self, key: str) -> Iterator[str]:
-        """Yield, and take out, the calls whose turn it is: each caller's in order, none skipped."""
-        row = self.rows[key]
-        if row.state != "ALIVE":
-            return
-        for caller in list(row.queues):
-            queue = row.queues[caller]
-            while queue and queue[0] in row.ready:
-                call = queue.popleft()
-                row.ready.discard(call)
-                yield call
-            if not queue:
-                del row.queues[caller]
+        if row is not None and self._names.get((row.namespace, row.name or "")) == key:
+            del self._names[row.namespace, row.name or ""]
 
     def named(self, namespace: str | None = None) -> list[dict[str, Any]]:
         """List the named actors, of one namespace or of all."""

@@ -19,13 +19,14 @@ import distributed
 
 from raycompat import _dask_adapter as dask
 from raycompat._protocol import entry, failures
-from raycompat._protocol.call_spec import CallSpec, Grant
+from raycompat._protocol.call_spec import ActorSpec, CallSpec, Grant
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.values import CallFailed
 from raycompat._scheduler.actor_directory import ActorDirectory, ActorRow
 from raycompat._scheduler.pins import Pins
 from raycompat._scheduler.placement import Grant as Holding
 from raycompat._scheduler.placement import Ledger
+from raycompat._scheduler.relays import Relays
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -50,8 +51,6 @@ class Call:
     since: float = 0.0
     address: str | None = None
     holding: Holding | None = None
-    #: Whether it stands in its actor's queue.
-    queued: bool = False
     cancelled: bool = False
 
 
@@ -64,6 +63,8 @@ class Job:
     namespace: str
     setup: dict[str, Any]
     functions: set[str] = field(default_factory=set)
+    #: Whether its driver is gone; the job goes on for its detached actors.
+    orphaned: bool = False
 
 
 class SchedulerPlugin(distributed.SchedulerPlugin):
@@ -79,6 +80,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self._functions: dict[str, bytes] = {}
         self._function_waiters: dict[str, asyncio.Event] = {}
         self._errors: dict[str, bytes] = {}
+        #: Keys of values that their owners, clients, are still waiting for themselves.
+        self._promises: dict[str, str] = {}
         self._warned: set[tuple[str, ResourceSet]] = set()
 
     def start(self, scheduler: Scheduler) -> None:
@@ -87,6 +90,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self._ledger = Ledger()
         self._actors = ActorDirectory()
         self._pins = Pins(scheduler)
+        self._relays = Relays(scheduler)
         #: Calls whose dependencies are there, by (owner, request, strategy): one shape, one queue.
         self._queues: dict[tuple[str, ResourceSet, str], deque[str]] = {}
         self._dispatch_due = False
@@ -98,10 +102,16 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat-submit": self._submit,
                 "raycompat-adopt": self._adopt,
                 "raycompat-pick": self._pick,
+                "raycompat-promise": self._promise,
+                "raycompat-fulfil": self._fulfil,
                 "raycompat-pin": self._pin,
                 "raycompat-sync": self._sync,
                 "raycompat-cancel": self._cancel,
                 "raycompat-kill-actor": self._kill_actor,
+                "raycompat-watch-actor": self._watch_actor,
+                "raycompat-unwatch-actor": self._unwatch_actor,
+                "raycompat-cancel-method": self._cancel_method,
+                "raycompat-relay-open": self._open_relay,
                 "raycompat-node": self._node_ready,
                 "raycompat-result": self._result,
                 "raycompat-item": self._item,
@@ -109,10 +119,13 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat-blocked": self._blocked,
                 "raycompat-unblocked": self._unblocked,
                 "raycompat-actor-alive": self._actor_alive,
+                "raycompat-actor-restarting": self._actor_restarting,
                 "raycompat-actor-ended": self._actor_ended,
                 "raycompat-log": self._log,
             }
         )
+        scheduler.stream_handlers["raycompat-relay-data"] = self._relay_data
+        scheduler.stream_handlers["raycompat-relay-close"] = self._relays.close
         scheduler.handlers.update(
             {
                 "raycompat_ready": self.wait_until_ready,
@@ -139,6 +152,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
         """Forget a node; its calls have already left it (see `transition`)."""
         if self.nodes.pop(worker, None) is not None:
+            self._relays.lose(worker)
             self._ledger.remove_node(worker)
             self._notify_change()
 
@@ -147,18 +161,33 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         asyncio.get_running_loop().call_soon(dask.send_client_batches_at_once, scheduler, client)
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
-        """End the job of a driver that is gone."""
+        """End what a caller that is gone has left, and its job if it was a driver."""
+        self._relays.lose(client)
+        for row in self._actors.rows.values():
+            row.watchers.discard(client)
+        for key in [key for key, owner in self._promises.items() if owner == client]:
+            asyncio.get_running_loop().call_soon(self._break_promise, key, failures.owner_died(key))
         for job in [job for job in self.jobs.values() if job.client == client]:
-            del self.jobs[job.job]
-            for function in job.functions:
-                if not any(function in other.functions for other in self.jobs.values()):
-                    self._functions.pop(function, None)
             for row in [r for r in self._actors.rows.values() if r.job == job.job]:
                 if row.state == "RESERVED":
                     self._actors.forget(row.key)
-            for worker in self.nodes:
-                dask.tell_worker(scheduler, worker, {"op": "raycompat-job-ended", "job": job.job})
-            self._notify_change()
+            job.orphaned = True
+            self._end_job_if_done(job)
+
+    def _end_job_if_done(self, job: Job) -> None:
+        """End a job whose driver is gone, once it has no detached actors."""
+        rows = [row for row in self._actors.rows.values() if row.job == job.job]
+        goes_on = any(row.detached and row.state != "DEAD" for row in rows)
+        message = {"op": "raycompat-job-ended", "job": job.job, "for_good": not goes_on}
+        for worker in self.nodes:
+            dask.tell_worker(self._scheduler, worker, message)
+        if goes_on:
+            return
+        del self.jobs[job.job]
+        for function in job.functions:
+            if not any(function in other.functions for other in self.jobs.values()):
+                self._functions.pop(function, None)
+        self._notify_change()
 
     def _open_job(self, client: str, job: str, namespace: str, setup: dict[str, Any]) -> None:
         self.jobs[job] = opened = Job(job, client, namespace, setup)
@@ -206,6 +235,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             "pins": self._pins.keys(),
             "actors": list(self._actors.rows),
             "errors": list(self._errors),
+            "promises": list(self._promises),
+            "functions": list(self._functions),
         }
 
     # --- functions ------------------------------------------------------------------------------
@@ -247,20 +278,6 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         )
         if kind == "actor":
             self._expect_actor(client, spec)
-        elif kind == "method":
-            row = self._actors.rows.get(spec["actor"] or "")
-            if row is None or row.state == "DEAD":
-                del self.calls[key]
-                error = row.error if row is not None else None
-                self._tell_owner(
-                    client,
-                    key,
-                    error or failures.actor_died("The actor is dead.", spec["actor"]),
-                    unknown=True,
-                )
-                return
-            self._actors.enqueue(row.key, client, key)
-            self.calls[key].queued = True
         body = entry.run_actor if kind == "actor" else entry.run_call
         dask.add_task(
             self._scheduler,
@@ -281,6 +298,30 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             self._pins.add(key, wire[-1])
         else:
             self._tell_owner(client, key, failures.owner_died(key))
+
+    def _promise(self, client: str, key: str) -> None:
+        """Make a value known that its owner is waiting for: a task that runs when it has come."""
+        self._promises[key] = client
+        dask.add_task(self._scheduler, client, key, entry.adopt, ((),), (), parked=True)
+
+    def _fulfil(
+        self, client: str, key: str, wire: Any, worker: str, error: bytes | None = None
+    ) -> None:
+        if key not in self._promises:
+            return
+        if error is None and worker not in self._scheduler.workers:
+            error = failures.owner_died(key)
+        if error is not None:
+            self._break_promise(key, error)
+        else:
+            del self._promises[key]
+            dask.fulfil(self._scheduler, key, entry.adopt, (wire,), worker)
+            self._pins.add(key, wire[-1])
+
+    def _break_promise(self, key: str, error: bytes) -> None:
+        if self._promises.pop(key, None) is not None:
+            self._errors[key] = error
+            dask.fail(self._scheduler, key, CallFailed(error, "the value could not be made"))
 
     def _pick(self, client: str, key: str, call: str, index: int) -> None:
         if dask.known(self._scheduler, call):
@@ -304,6 +345,9 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             asyncio.get_running_loop().call_soon(self._pins.drop, key)
         call = self.calls.get(key)
         if call is None:
+            if finish == "forgotten":
+                self._promises.pop(key, None)
+                self._errors.pop(key, None)
             return
         if start == "processing":
             self._left_node(key, call, finish)
@@ -312,10 +356,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         if finish == "no-worker":
             self._became_ready(key, call)
         elif finish == "erred":
-            self._leave_queue(key, call)
             self._failed(key, call)
         elif finish == "forgotten":
-            self._leave_queue(key, call)
             del self.calls[key]
             self._errors.pop(key, None)
             if call.spec["kind"] == "actor":
@@ -323,29 +365,11 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def _became_ready(self, key: str, call: Call) -> None:
         call.since = time.monotonic()
-        actor = call.spec["actor"]
-        if actor is not None:
-            if actor in self._actors.rows:
-                self._actors.rows[actor].ready.add(key)
-        else:
-            shape = (call.owner, call.request, call.spec["strategy"])
-            self._queues.setdefault(shape, deque()).append(key)
+        shape = (call.owner, call.request, call.spec["strategy"])
+        self._queues.setdefault(shape, deque()).append(key)
         self._dispatch_soon()
 
-    def _leave_queue(self, key: str, call: Call) -> None:
-        """Let those pass that stand behind a method call which will never be sent."""
-        actor = call.spec["actor"]
-        if actor is not None and call.queued:
-            call.queued = False
-            self._actors.withdraw(actor, call.owner, key)
-            self._dispatch_soon()
-
     def _no_longer_ready(self, key: str, call: Call) -> None:
-        actor = call.spec["actor"]
-        if actor is not None:
-            if actor in self._actors.rows:
-                self._actors.rows[actor].ready.discard(key)
-            return
         shape = (call.owner, call.request, call.spec["strategy"])
         if key in self._queues.get(shape, ()):
             self._queues[shape].remove(key)
@@ -367,11 +391,14 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def _node_was_lost(self, key: str, call: Call) -> None:
         """Spend one try of a call whose node died, or fail it: then Dask runs it elsewhere."""
-        if call.spec["kind"] != "task":
-            actor = call.spec["actor"] or key
-            error = failures.actor_died("The actor died because its node has died.", actor)
-            self._bury(actor, error)
-            self._fail(key, error)
+        if call.spec["actor"] is not None:
+            error = failures.actor_died("The actor died because its node has died.", key)
+            row, most = self._actors.rows[key], call.spec["actor"]["max_restarts"]
+            if 0 <= most <= row.incarnation:
+                self._bury(key, error)
+                self._fail(key, error)
+            else:
+                self._actor_restarting("", key, error)
         elif call.retries == 0:
             self._fail(key, failures.node_died("The node that ran the task has died."))
         elif call.retries > 0:
@@ -396,7 +423,6 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         call = self.calls.get(key)
         if call is None:
             return
-        self._leave_queue(key, call)
         self._errors[key] = error
         self._tell_owner(call.owner, key, error)
         dask.fail(self._scheduler, key, CallFailed(error, f"{call.spec['name']} failed"))
@@ -415,8 +441,6 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def _dispatch(self) -> None:
         """Start what fits: one call of each queue in turn, so that no caller is starved."""
         self._dispatch_due = False
-        for key in [key for key, row in self._actors.rows.items() if row.queues]:
-            self._dispatch_methods(key)
         blocked: set[tuple[ResourceSet, str]] = set()
         progress = True
         while progress:
@@ -453,13 +477,6 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self._run_on(holding.node_id, key, call)
         return True
 
-    def _dispatch_methods(self, actor: str) -> None:
-        address = self._actors.rows[actor].address
-        for key in list(self._actors.take_ready(actor)):
-            self.calls[key].queued = False
-            if address is not None:
-                self._run_on(address, key, self.calls[key])
-
     def _run_on(self, address: str, key: str, call: Call) -> None:
         call.address = address
         grant = Grant(
@@ -475,8 +492,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             ).amounts(),
             gpus=list(call.holding.gpus) if call.holding else [],
             actor=call.spec["actor"],
-            is_actor=call.spec["kind"] == "actor",
-            actor_name=(call.spec["naming"] or {}).get("name"),
+            num_restarts=self._actors.rows[key].incarnation if call.spec["actor"] else 0,
         )
         dask.tell_worker(self._scheduler, address, {"op": "raycompat-grant", "grant": dict(grant)})
         dask.release_to(self._scheduler, key, address)
@@ -544,6 +560,9 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def _cancel(self, client: str, key: str, force: bool, recursive: bool) -> None:
         call = self.calls.get(key)
+        if key in self._promises:
+            message = {"op": "raycompat-cancel-promised", "key": key, "recursive": recursive}
+            dask.tell_client(self._scheduler, self._promises[key], message)
         if call is None:
             return
         call.cancelled = True
@@ -561,10 +580,11 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     # --- actors ---------------------------------------------------------------------------------
 
     def _expect_actor(self, client: str, spec: CallSpec) -> None:
-        naming = spec["naming"] or {}
+        actor = spec["actor"]
+        assert actor is not None
         row = self._actors.rows.get(spec["key"])
         if row is None:
-            row = ActorRow(key=spec["key"], job=spec["job"], **naming)
+            row = _new_row(spec["key"], spec["job"], actor)
             self._actors.reserve(row)
         row.state = "PENDING"
         if row.detached:
@@ -573,9 +593,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             )
         self._notify_change()
 
-    async def reserve_actor(self, key: str, job: str, naming: dict[str, Any]) -> dict[str, Any]:
+    async def reserve_actor(self, key: str, job: str, actor: ActorSpec) -> dict[str, Any]:
         """Take a name for an actor that is about to be submitted, or say who has it."""
-        row = ActorRow(key=key, job=job, state="RESERVED", **naming)
+        row = _new_row(key, job, actor)
+        row.state = "RESERVED"
         taken = self._actors.reserve(row)
         if taken is None:
             return {"taken": False}
@@ -593,27 +614,86 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         """List the names of living actors."""
         return self._actors.named(namespace)
 
-    def _actor_alive(self, worker: str, key: str, pid: int) -> None:
+    def _watch_actor(self, client: str, key: str) -> None:
+        """Tell a client where an actor is, now and whenever that changes."""
+        row = self._actors.rows.get(key)
+        if row is None:
+            error = failures.actor_died("The actor is dead, and all references were removed.", key)
+            row = ActorRow(key=key, job="", state="DEAD", error=error)
+        row.watchers.add(client)
+        self._report(client, row)
+
+    def _unwatch_actor(self, client: str, key: str) -> None:
+        row = self._actors.rows.get(key)
+        if row is not None:
+            row.watchers.discard(client)
+
+    def _report(self, client: str, row: ActorRow) -> None:
+        message = {"op": "raycompat-actor-state", "key": row.key, **row.report()}
+        dask.tell_client(self._scheduler, client, message)
+
+    def _report_to_all(self, row: ActorRow) -> None:
+        for client in row.watchers:
+            self._report(client, row)
+
+    def _cancel_method(self, client: str, actor: str, key: str, recursive: bool) -> None:
+        row = self._actors.rows.get(actor)
+        if row is not None and row.address is not None:
+            message = {
+                "op": "raycompat-cancel-method",
+                "actor": actor,
+                "key": key,
+                "recursive": recursive,
+            }
+            dask.tell_worker(self._scheduler, row.address, message)
+
+    def _open_relay(self, client: str, relay: str, actor: str) -> None:
+        row = self._actors.rows.get(actor)
+        self._relays.open(client, relay, actor, row.address if row is not None else None)
+
+    def _relay_data(
+        self, relay: str, data: bytes | None, client: str | None = None, worker: str | None = None
+    ) -> None:
+        if client is not None and data is not None:
+            self._relays.to_node(client, relay, data)
+        elif worker is not None:
+            self._relays.to_client(worker, relay, data)
+
+    def _actor_alive(self, worker: str, key: str, pid: int, socket: str, incarnation: int) -> None:
         call, row = self.calls.get(key), self._actors.rows.get(key)
         if call is None or row is None or row.state == "DEAD":
             return
-        row.state, row.address, row.pid = "ALIVE", worker, pid
+        row.state, row.address, row.pid, row.socket = "ALIVE", worker, pid, socket
+        row.incarnation, row.host = incarnation, self.nodes[worker]["host"]
         if call.holding is not None:
             keep = ResourceSet.from_units(call.spec["keep"])
             call.holding = self._ledger.shrink(call.holding, keep)
         dask.tell_client(self._scheduler, call.owner, {"op": "raycompat-actor-alive", "key": key})
+        self._report_to_all(row)
         self._dispatch_soon()
+
+    def _actor_restarting(self, worker: str, key: str, error: bytes) -> None:
+        row = self._actors.rows.get(key)
+        if row is not None and row.state != "DEAD":
+            row.state, row.error = "RESTARTING", error
+            row.incarnation += 1
+            self._report_to_all(row)
 
     def _actor_ended(self, worker: str, key: str, error: bytes) -> None:
         self._bury(key, error)
 
     def _forget_actor(self, key: str, owner: str) -> None:
+        self._bury(key, failures.actor_died("All references to it were removed.", key))
         self._actors.forget(key)
-        self._tell_owner(owner, key, failures.actor_died("All references to it were removed.", key))
 
     def _kill_actor(self, client: str, key: str, no_restart: bool) -> None:
         row, call = self._actors.rows.get(key), self.calls.get(key)
         if row is None or row.state == "DEAD" or call is None:
+            return
+        if not no_restart:
+            if row.address is not None:
+                message = {"op": "raycompat-restart-actor", "key": key}
+                dask.tell_worker(self._scheduler, row.address, message)
             return
         error = failures.actor_died("The actor is dead because it was killed by `ray.kill`.", key)
         self._bury(key, error)
@@ -627,10 +707,24 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         row = self._actors.rows.get(key)
         if row is None or row.state == "DEAD":
             return
-        for waiting in self._actors.bury(key, error):
-            self.calls[waiting].queued = False
-            self._fail(waiting, error)
+        self._actors.bury(key, error)
+        self._report_to_all(row)
         if key in self.calls:
             self._tell_owner(self.calls[key].owner, key, error)
+        job = self.jobs.get(row.job)
+        if job is not None and job.orphaned and row.detached:
+            self._end_job_if_done(job)
         if row.detached and _DETACHED in self._scheduler.clients:
             self._scheduler.client_releases_keys([key], _DETACHED)
+
+
+def _new_row(key: str, job: str, actor: ActorSpec) -> ActorRow:
+    return ActorRow(
+        key=key,
+        job=job,
+        name=actor["name"],
+        namespace=actor["namespace"],
+        detached=actor["detached"],
+        about=actor["about"],
+        class_name=actor["class_name"],
+    )

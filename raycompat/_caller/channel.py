@@ -1,0 +1,456 @@
+"""The way from this process to one actor: its calls in order, their answers, and what breaks it.
+
+A channel follows its actor through the scheduler, which says where the actor's process is now, and
+sends each call once everything before it has been sent and its arguments are there. Calls that were
+sent and not answered are this process's to account for: when the actor's process dies, they are sent
+again if they may be retried, and else they fail.
+
+Lock order: a channel's lock before the table's. Answers are handled in whatever thread reads.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from raycompat import exceptions
+from raycompat._caller import roads
+from raycompat._caller.object_table import Entry, State
+from raycompat._protocol import failures, segment
+from raycompat._protocol.ids import return_key
+from raycompat._protocol.values import InlineValue, SegmentLink, Wire, from_wire, to_wire
+
+if TYPE_CHECKING:
+    from raycompat._caller.generator import Stream
+    from raycompat._caller.session import Session
+
+#: Seconds that a process which is said to be dead has for its last answers to be read.
+_LAST_WORDS_S = 5.0
+
+
+class MethodCall:
+    """A call of an actor's method that has not ended. It keeps its arguments alive, and its actor."""
+
+    __slots__ = (
+        "arguments",
+        "carries_references",
+        "channel",
+        "dependencies",
+        "group",
+        "holds",
+        "key",
+        "method",
+        "name",
+        "num_returns",
+        "num_waits",
+        "parent",
+        "retries",
+        "retry_exceptions",
+        "returns",
+        "stream",
+        "wires",
+    )
+
+    def __init__(self, channel: Channel, key: str, method: str, name: str) -> None:
+        self.channel = channel
+        self.key = key
+        self.method = method
+        self.name = name
+        self.num_returns: int | str = 1
+        #: The block of the arguments; empty when there are none, None when it is the last dependency.
+        self.arguments: bytes | None = b""
+        self.dependencies: list[Entry] = []
+        #: Whether there are references inside the arguments.
+        self.carries_references = False
+        self.group: str | None = None
+        #: How often it may be sent again after its actor's process died; -1 for ever.
+        self.retries = 0
+        self.retry_exceptions: bool | bytes = False
+        self.returns: list[Entry] = []
+        self.stream: Stream | None = None
+        self.holds: tuple[Any, ...] = ()
+        #: Task id of the call that made this one, for recursive cancellation.
+        self.parent: str | None = None
+        #: What must happen before it can be sent: arguments made, references registered.
+        self.num_waits = 0
+        #: The values of the dependencies, as they are sent.
+        self.wires: tuple[Wire, ...] | None = None
+
+
+class Channel:
+    """See the module. One per actor and session, shared by all handles."""
+
+    def __init__(self, session: Session, actor: str, *, in_order: bool) -> None:
+        self.actor = actor
+        self._session = session
+        self._in_order = in_order
+        self._num_handles = 0
+        self._lock = threading.RLock()
+        #: Calls that were not sent yet, in order.
+        self._queue: deque[MethodCall] = deque()
+        #: Calls that were sent and not answered, in order.
+        self._unanswered: dict[str, MethodCall] = {}
+        #: What the scheduler said last, and which incarnation of the process we were connected to.
+        self._report: dict[str, Any] = {"state": "PENDING"}
+        self._incarnation = -1
+        self._connection: roads.Road | None = None
+        self._host = ""
+        self._node_address = ""
+        self._error: bytes | None = None
+        session.send("raycompat-watch-actor", key=actor)
+
+    # --- handles --------------------------------------------------------------------------------
+
+    def add_handle(self) -> None:
+        """Count a handle that uses this channel."""
+        with self._session.table.lock:
+            self._num_handles += 1
+
+    def drop_handle(self) -> None:
+        """Count down; with the last handle the channel closes. Calls under way hold theirs."""
+        with self._session.table.lock:
+            self._num_handles -= 1
+            if self._num_handles:
+                return
+            if self._session.channels.get(self.actor) is self:
+                del self._session.channels[self.actor]
+        self._session.send("raycompat-unwatch-actor", key=self.actor)
+        self.close()
+
+    def close(self) -> None:
+        """Leave the actor alone."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @property
+    def num_pending(self) -> int:
+        """How many calls have not ended."""
+        return len(self._queue) + len(self._unanswered)
+
+    # --- calls on their way out -----------------------------------------------------------------
+
+    def submit(self, call: MethodCall) -> None:
+        """Send a call when its turn has come. Never waits."""
+        self._session.calls[call.key] = call
+        with self._lock:
+            connection = self._connection
+            if self._error is not None:
+                self._fail(call, self._error)
+            elif connection is None or self._queue or call.dependencies or call.carries_references:
+                self._queue.append(call)
+                self._await_arguments(call)
+                self._refuse_while_restarting()
+            else:
+                self._post(call, connection)
+
+    def _await_arguments(self, call: MethodCall) -> None:
+        """Have a call wait until its arguments are made."""
+        when_settled = self._session.table.when_settled
+
+        def settled(_: Entry) -> None:
+            self._wait_is_over(call)
+
+        call.num_waits = 1
+        for entry in call.dependencies:
+            call.num_waits += 1
+            if not when_settled(entry, settled):
+                call.num_waits -= 1
+        self._wait_is_over(call)
+
+    def _wait_is_over(self, call: MethodCall) -> None:
+        with self._lock:
+            call.num_waits -= 1
+            if not call.num_waits:
+                self._fail_if_an_argument_failed(call)
+            self._advance()
+
+    def _fail_if_an_argument_failed(self, call: MethodCall) -> None:
+        for entry in call.dependencies:
+            if entry.state is State.FAILED and call in self._queue:
+                self._queue.remove(call)
+                self._fail(call, entry.error or b"", victim=call.name)
+
+    def _resolve(self, call: MethodCall) -> bool:
+        """Enter the values of the arguments that were references; False when there is more to wait for.
+
+        The actor's process may ask for the references that it gets: the scheduler must know them.
+        """
+        if call.wires is None:
+            call.wires = tuple(map(self._wire_of, call.dependencies))
+            if call.carries_references or any(wire[0] == "key" for wire in call.wires):
+                call.num_waits += 1
+                self._session.when_synced(lambda: self._wait_is_over(call))
+        return not call.num_waits
+
+    def _wire_of(self, entry: Entry) -> Wire:
+        value, here = entry.value, self._session.setup.place.host
+        if isinstance(value, InlineValue):
+            return to_wire(value)
+        if isinstance(value, SegmentLink) and value.host == here == self._host:
+            return to_wire(value)
+        return ("key", self._session.publish(entry))
+
+    def _advance(self) -> None:
+        """Send what may be sent: in order, or whatever is ready."""
+        with self._lock:
+            for call in list(self._queue) if not self._in_order else ():
+                if self._connection is not None and not call.num_waits and self._resolve(call):
+                    self._queue.remove(call)
+                    self._post(call, self._connection)
+            while (connection := self._connection) is not None and self._queue:
+                call = self._queue[0]
+                if call.num_waits or not self._resolve(call):
+                    break
+                self._queue.popleft()
+                self._post(call, connection)
+            self.flush()
+
+    def _post(self, call: MethodCall, connection: roads.Road) -> None:
+        is_first = not self._unanswered
+        self._unanswered[call.key] = call
+        message = (
+            "call",
+            call.key,
+            call.method,
+            call.name,
+            call.num_returns,
+            call.group,
+            call.arguments,
+            call.wires or (),
+            call.retry_exceptions if call.retries else False,
+        )
+        # Nobody waits for the first one's answer yet; those behind it may gather.
+        connection.post(message, now=is_first)
+        if not is_first:
+            self._session.unflushed.add(self)
+
+    def flush(self) -> None:
+        """Write what has gathered."""
+        connection = self._connection
+        if connection is not None:
+            connection.flush()
+
+    def read_until(self, is_over: Any, timeout_s: float | None) -> bool:
+        """Handle answers in this thread until `is_over()`; False when it must wait otherwise."""
+        connection = self._connection
+        return connection is not None and connection.receive_until(is_over, timeout_s)
+
+    def cancel(self, call: MethodCall, *, recursive: bool) -> None:
+        """End a call that was not sent; have the actor's process end one that was."""
+        with self._lock:
+            if call in self._queue:
+                self._queue.remove(call)
+                self._fail(call, failures.cancelled(call.key))
+                self._advance()
+                return
+        self._session.send(
+            "raycompat-cancel-method", actor=self.actor, key=call.key, recursive=recursive
+        )
+
+    # --- where the actor is ---------------------------------------------------------------------
+
+    def on_report(self, report: dict[str, Any]) -> None:
+        """Follow the actor. Called in the session's event loop.
+
+        What the process has answered before it died is still to be read: then comes its end.
+        """
+        with self._lock:
+            self._report = report
+            if self._connection is None:
+                self._follow()
+            elif report["state"] != "ALIVE" or report["incarnation"] != self._incarnation:
+                self._session.call_later(_LAST_WORDS_S, self._close_if, self._connection)
+
+    def _close_if(self, connection: roads.Road) -> None:
+        if connection is self._connection:
+            connection.close()
+            self.disconnected(connection)
+
+    def _follow(self) -> None:
+        state, error = self._report["state"], self._report["error"]
+        if self._error is not None:
+            return
+        if state == "ALIVE" and self._report["incarnation"] > self._incarnation:
+            self._incarnation = self._report["incarnation"]
+            self._host, self._node_address = self._report["host"], self._report["address"]
+            self._interrupt(error)
+            self._session.run(roads.connect(self._session, self._report, self))
+        elif state == "RESTARTING":
+            self._interrupt(error)
+            self._refuse_while_restarting()
+        elif state == "DEAD":
+            self._bury(error or failures.actor_died("The actor is dead.", self.actor))
+
+    def connected(self, connection: roads.Road, incarnation: int) -> None:
+        """Send what has waited for a connection."""
+        with self._lock:
+            stale = self._error is not None or incarnation != self._incarnation or not self._num_handles
+            if stale:
+                connection.close()
+                return
+            self._connection = connection
+            connection.post(("hello", self._session.setup.place.host, ""), now=True)
+            self._advance()
+
+    def disconnected(self, connection: roads.Road) -> None:
+        """Nothing more comes: follow what the scheduler has said meanwhile, or will."""
+        with self._lock:
+            if connection is self._connection:
+                self._connection = None
+                self._follow()
+
+    def broken(self, connection: roads.Road) -> None:
+        """The way is lost while the actor may live: go another, through the scheduler."""
+        with self._lock:
+            if connection is self._connection:
+                self._interrupt(None)
+                self._session.run(roads.through_the_scheduler(self._session, self._report, self))
+
+    def _interrupt(self, error: bytes | None) -> None:
+        """Account for the calls that were under way in a process that is gone."""
+        self.close()
+        lost, self._unanswered = self._unanswered, {}
+        again = []
+        for call in lost.values():
+            if call.retries == 0:
+                self._fail(call, error or self._unavailable("The connection to it is lost"))
+                continue
+            call.retries -= call.retries > 0
+            again.append(call)
+        self._queue.extendleft(reversed(again))
+        for call in again:
+            call.wires = None
+            self._await_arguments(call)
+
+    def _refuse_while_restarting(self) -> None:
+        """Calls that may not be retried do not wait for a restart, as in Ray."""
+        if self._report["state"] != "RESTARTING":
+            return
+        for call in [call for call in self._queue if call.retries == 0 and not call.num_waits]:
+            self._queue.remove(call)
+            self._fail(call, self._unavailable("The actor is restarting"))
+
+    def _unavailable(self, why: str) -> bytes:
+        return failures.actor_unavailable(why, self.actor)
+
+    def _bury(self, error: bytes) -> None:
+        self._error = error
+        self.close()
+        pending = [*self._unanswered.values(), *self._queue]
+        self._unanswered, self._queue = {}, deque()
+        for call in pending:
+            self._fail(call, error)
+
+    # --- answers --------------------------------------------------------------------------------
+
+    def on_message(self, message: tuple[Any, ...]) -> None:
+        """Handle one message of the actor's process."""
+        operation, key, *rest = message
+        call = self._unanswered.get(key)
+        if call is None:
+            return
+        if operation == "done":
+            holds_references = False
+            for entry, wire in zip(call.returns, rest[0], strict=True):
+                self._settle(entry, wire)
+                holds_references = holds_references or bool(wire[-1])
+            if call.stream is not None:
+                call.stream.end(None, None)
+            self._end(call)
+            if holds_references:
+                self._session.when_synced(lambda: self._acknowledge(key))
+        elif operation == "item":
+            self._add_item(call, *rest)
+        elif operation == "failed":
+            error, may_retry = rest
+            if may_retry and call.retries != 0:
+                self._try_again(call)
+            else:
+                self._fail(call, error)
+
+    def _acknowledge(self, key: str) -> None:
+        """Tell the actor's process that the references in a result are held here."""
+        connection = self._connection
+        if connection is not None:
+            connection.post(("held", key), now=True)
+
+    def _try_again(self, call: MethodCall) -> None:
+        with self._lock:
+            self._unanswered.pop(call.key, None)
+            call.retries -= call.retries > 0
+            if self._connection is not None:
+                self._post(call, self._connection)
+                self._connection.flush()
+            else:
+                self._queue.append(call)
+
+    def _add_item(self, call: MethodCall, index: int, wire: Wire) -> None:
+        stream = call.stream
+        if stream is None or index < stream.num_items:
+            return
+        entry = self._session.table.add(return_key(call.key, index))
+        self._settle(entry, wire)
+        stream.add(entry)
+        if wire[-1]:
+            self._session.when_synced(lambda: self._acknowledge(f"{call.key}:{index}"))
+
+    def _settle(self, entry: Entry, wire: Wire) -> None:
+        session = self._session
+        value = from_wire(wire)
+        if isinstance(value, InlineValue):
+            session.table.settle(entry, value=value, holds=session.hold(value.refs))
+        elif not isinstance(value, SegmentLink):
+            session.table.settle(entry, error=value.error)
+        elif value.host == session.setup.place.host:
+            self._take_segment(entry, value)
+        else:
+            session.adopt(entry, wire, self._node_address)
+            session.table.settle(entry)  # it is in the cluster
+            return
+        if entry.promised:
+            session.fulfil(entry)
+
+    def _take_segment(self, entry: Entry, link: SegmentLink) -> None:
+        """Take a segment over from its writer: it is removed when this process ends, not the actor."""
+        session = self._session
+        try:
+            path = segment.take(link.path, session.setup.place.store)
+        except FileNotFoundError:
+            if entry.state is State.PENDING:
+                session.table.settle(entry, error=failures.object_lost(entry.key))
+            return
+        mine = SegmentLink(path, link.size, link.host, link.refs)
+        held = session.hold(link.refs)
+        session.table.settle(entry, value=mine, holds=held, own_segment=True)
+        session.wake()
+
+    def _fail(self, call: MethodCall, error: bytes, victim: str | None = None) -> None:
+        if call.stream is not None:
+            call.stream.end(error, victim)
+        for entry in call.returns:
+            self._session.table.settle(entry, error=error, victim=victim)
+            if entry.promised:
+                self._session.fulfil(entry)
+        self._end(call)
+
+    def _end(self, call: MethodCall) -> None:
+        self._unanswered.pop(call.key, None)
+        # Dropping the last handle closes this channel: not while we are in it.
+        self._session.call_ended(call)
+
+    def check_room(self, limit: int) -> None:
+        """Refuse one more call when `limit` are under way.
+
+        Raises
+        ------
+        PendingCallsLimitExceeded
+        """
+        if 0 < limit <= self.num_pending:
+            raise exceptions.PendingCallsLimitExceeded(
+                f"The task cannot be submitted because {self.num_pending} calls of the actor are "
+                f"pending in this process (pid {os.getpid()}), and max_pending_calls={limit}. Get "
+                "results first, or allow more."
+            )

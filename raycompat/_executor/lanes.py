@@ -1,0 +1,150 @@
+"""How an actor runs its calls: one after the other, in threads, or as coroutines.
+
+Each way takes calls from the `Mailbox` in the main thread until the actor leaves:
+
+* `serve_in_order`: no method is asynchronous and nothing was said of concurrency. The main thread runs
+  each call itself.
+* `serve_in_threads`: `max_concurrency` or concurrency groups. Each group has threads of its own.
+* `serve_in_loops`: some method is ``async def``. The main thread runs an event loop; each concurrency
+  group has a thread and a loop of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from raycompat._executor.mailbox import Caller, Mailbox
+
+#: A call as it arrives, and what runs one and answers it.
+Arrival = tuple[Caller, tuple[Any, ...]]
+Run = Callable[[Caller, tuple[Any, ...]], None]
+RunAsync = Callable[[Caller, tuple[Any, ...]], Coroutine[Any, Any, None]]
+
+
+def group_of(message: tuple[Any, ...]) -> str | None:
+    """Return the concurrency group that a call asks for."""
+    group: str | None = message[5]
+    return group
+
+
+def serve_in_order(mailbox: Mailbox, run: Run, is_leaving: Callable[[], bool]) -> None:
+    """Run calls one after the other."""
+    calls = mailbox.calls
+    while not is_leaving():
+        if calls:
+            mailbox.look_again()
+            caller, message = calls.popleft()
+            run(caller, message)
+            del caller, message
+        else:
+            mailbox.wait()
+
+
+def serve_in_threads(
+    mailbox: Mailbox, run: Run, is_leaving: Callable[[], bool], sizes: dict[str | None, int]
+) -> None:
+    """Run as many calls at once in each group as `sizes` says."""
+    pools = {
+        group: ThreadPoolExecutor(size, thread_name_prefix=f"raycompat-{group or 'call'}")
+        for group, size in sizes.items()
+    }
+    calls = mailbox.calls
+    while not is_leaving():
+        while calls:
+            caller, message = calls.popleft()
+            pools[group_of(message)].submit(run, caller, message)
+        mailbox.wait()
+    for pool in pools.values():
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Loop:
+    """The coroutines of one group: as many at once as allowed, begun in the order of arrival."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int, run: RunAsync) -> None:
+        self.loop = loop
+        self.running: dict[str, asyncio.Task[None]] = {}
+        self._limit = limit
+        self._run = run
+        self._waiting: deque[Arrival] = deque()
+
+    def submit(self, arrival: Arrival) -> None:
+        """Begin a call when there is room. Runs in the loop."""
+        if len(self.running) >= self._limit or self._waiting:
+            self._waiting.append(arrival)
+        else:
+            self._begin(arrival)
+
+    def _begin(self, arrival: Arrival) -> None:
+        caller, message = arrival
+        key = message[1]
+        self.running[key] = task = self.loop.create_task(self._run(caller, message))
+        task.add_done_callback(lambda _: self._end(key))
+
+    def _end(self, key: str) -> None:
+        del self.running[key]
+        while self._waiting and len(self.running) < self._limit:
+            self._begin(self._waiting.popleft())
+
+    def cancel(self, key: str) -> None:
+        """Cancel a call that runs. Runs in the loop."""
+        task = self.running.get(key)
+        if task is not None:
+            task.cancel()
+
+
+def serve_in_loops(
+    mailbox: Mailbox,
+    run: RunAsync,
+    is_leaving: Callable[[], bool],
+    limits: dict[str | None, int],
+    when_cancelled: Callable[[Callable[[str], None]], None],
+    main_loop: asyncio.AbstractEventLoop,
+) -> None:
+    """Run calls as coroutines; `when_cancelled` is given what to call with a cancelled call's key."""
+    groups: dict[str | None, _Loop] = {}
+    for group, limit in limits.items():
+        loop = main_loop if group is None else asyncio.new_event_loop()
+        groups[group] = _Loop(loop, limit, run)
+        if loop is not main_loop:
+            threading.Thread(
+                target=loop.run_forever, name=f"raycompat-{group}", daemon=True
+            ).start()
+
+    def cancel(key: str) -> None:
+        for each in groups.values():
+            each.loop.call_soon_threadsafe(each.cancel, key)
+
+    when_cancelled(cancel)
+
+    def flush() -> None:
+        nonlocal flush_due
+        flush_due = False
+        mailbox.flush()
+
+    flush_due = False
+
+    def arrived() -> None:
+        nonlocal flush_due
+        mailbox.look()
+        while mailbox.calls:
+            arrival = mailbox.calls.popleft()
+            group = groups[group_of(arrival[1])]
+            if group.loop is main_loop:
+                group.submit(arrival)
+            else:
+                group.loop.call_soon_threadsafe(group.submit, arrival)
+        if not flush_due:
+            flush_due = True
+            main_loop.call_soon(flush)
+        if is_leaving():
+            main_loop.stop()
+
+    main_loop.add_reader(mailbox.fileno(), arrived)
+    main_loop.call_soon(arrived)
+    main_loop.run_forever()

@@ -1,0 +1,147 @@
+"""Where an actor's calls arrive: the connections of its callers, on a Unix socket of its own.
+
+The main thread takes the calls out in the order of their arrival, and hands them to a *lane*
+(`_executor.lanes`), which runs them and answers.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import socket
+import struct
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from raycompat._protocol.connection import Connection
+
+if TYPE_CHECKING:
+    from raycompat._protocol.connection import Pump
+
+logger = logging.getLogger(__name__)
+
+#: Callers that may wait to be accepted while the actor is busy.
+_BACKLOG = 4096
+
+#: Seconds between two looks for new arrivals while there is work: who called first is served first.
+_LOOK_S = 0.001
+
+#: Seconds that callers have to take the last answers of a process that leaves.
+_DRAIN_S = 5.0
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+class Caller(Connection):
+    """The connection of one caller, and what it was given and has not taken hold of yet."""
+
+    def __init__(self, stream: socket.socket, pump: Pump, mailbox: Mailbox) -> None:
+        super().__init__(stream, pump, self._receive_message, lambda: mailbox.forget(self))
+        self._mailbox = mailbox
+        #: Identifies the host that it runs on.
+        self.host = ""
+        #: References inside of results, by key, until the caller says that it holds them.
+        self.holds: dict[str, Any] = {}
+
+    def _receive_message(self, message: tuple[Any, ...]) -> None:
+        operation = message[0]
+        if operation == "call":
+            self._mailbox.calls.append((self, message))
+        elif operation == "held":
+            self.holds.pop(message[1], None)
+        elif operation == "hello":
+            self.host = message[1]
+        else:
+            logger.error("a caller said %r, which nobody knows", operation)
+
+
+class Mailbox:
+    """See the module."""
+
+    def __init__(self, name: str, pump: Pump) -> None:
+        self.calls: deque[tuple[Caller, tuple[Any, ...]]] = deque()
+        self._pump = pump
+        self._callers: dict[int, Caller] = {}
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.setblocking(False)
+        self._listener.bind("\0" + name)
+        self._listener.listen(_BACKLOG)
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll = select.epoll()
+        self._epoll.register(self._listener, select.EPOLLIN)
+        self._epoll.register(self._wake, select.EPOLLIN)
+        self._looked = 0.0
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when `look` would find something."""
+        return self._epoll.fileno()
+
+    def wake(self) -> None:
+        """End the `wait` of the main thread, from any thread."""
+        os.eventfd_write(self._wake, 1)
+
+    def wait(self) -> None:
+        """Wait until something arrives or somebody calls `wake`; write all answers first."""
+        self.flush()
+        self._look(None)
+
+    def look_again(self) -> None:
+        """Take in what has arrived meanwhile, unless that was done just now."""
+        now = time.monotonic()
+        if now - self._looked > _LOOK_S:
+            self._looked = now
+            self._look(0)
+
+    def look(self) -> None:
+        """Take in what has arrived."""
+        self._look(0)
+
+    def _look(self, timeout_s: float | None) -> None:
+        for descriptor, _ in self._epoll.poll(timeout_s):
+            if descriptor == self._listener.fileno():
+                self._accept()
+            elif descriptor == self._wake:
+                os.eventfd_read(self._wake)
+            elif descriptor in self._callers:
+                self._receive(self._callers[descriptor])
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                stream, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            peer = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+            if _CREDENTIALS.unpack(peer)[1] != os.getuid():
+                stream.close()  # another user of this host
+                continue
+            caller = Caller(stream, self._pump, self)
+            self._callers[stream.fileno()] = caller
+            self._pump.add(caller, listen=False)
+            self._epoll.register(stream, select.EPOLLIN)
+
+    def _receive(self, caller: Caller) -> None:
+        if not caller.receive():
+            self.forget(caller)
+
+    def forget(self, caller: Caller) -> None:
+        """Close the connection of a caller that is gone. What it has asked for is done all the same."""
+        descriptor = caller.socket.fileno()
+        if self._callers.pop(descriptor, None) is not None:
+            self._epoll.unregister(descriptor)
+            caller.close()
+            caller.holds.clear()
+
+    def flush(self) -> None:
+        """Write all answers that have gathered."""
+        for caller in self._callers.values():
+            if not caller.is_flushed:
+                caller.flush()
+
+    def close(self) -> None:
+        """Let the callers take the last answers, and leave."""
+        self._listener.close()
+        for caller in list(self._callers.values()):
+            caller.drain(_DRAIN_S)

@@ -1,0 +1,127 @@
+"""Passing frames on between actors' processes and callers that cannot reach them directly.
+
+A caller on another host connects to the node, as Dask's workers and clients do (`Relays.serve`); one
+that cannot even do that sends its frames by the scheduler, which puts them on the node's stream
+(`Relays.open`, `write`, `close`). Nobody on the way looks into a frame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as dask
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
+logger = logging.getLogger(__name__)
+
+#: Bytes. One read of an actor's answers.
+_READ_BYTES = 1 << 17
+
+
+class Relays:
+    """See the module. `socket_of` returns the socket's name of an actor of this node, by its key."""
+
+    def __init__(self, worker: Worker, socket_of: Callable[[str], str]) -> None:
+        self._worker = worker
+        self._socket_of = socket_of
+        #: What callers have sent by the scheduler and was not passed on; None is the end.
+        self._incoming: dict[str, asyncio.Queue[bytes | None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def _connect(self, actor: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        try:
+            return await asyncio.open_unix_connection("\0" + self._socket_of(actor))
+        except (KeyError, OSError) as error:
+            logger.debug("the process of %s is not there: %r", actor, error)
+            return None
+
+    # --- callers that connect -------------------------------------------------------------------
+
+    async def serve(self, comm: Any, actor: str) -> Any:
+        """Pass frames on between `comm` and the actor until one of them closes."""
+        streams = await self._connect(actor)
+        if streams is None:
+            await comm.write(b"gone")
+            return dask.NO_REPLY
+        reader, writer = streams
+        await comm.write(b"open")
+        back = asyncio.ensure_future(self._pass_back(reader, comm))
+        self._tasks.add(back)
+        back.add_done_callback(self._tasks.discard)
+        try:
+            while True:
+                writer.write(await comm.read())
+                await writer.drain()
+        except OSError as error:  # the caller has closed, or the actor's process is gone
+            logger.debug("a relayed channel has ended: %r", error)
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await back
+        return dask.NO_REPLY
+
+    async def _pass_back(self, reader: asyncio.StreamReader, comm: Any) -> None:
+        while data := await _read(reader):
+            await comm.write(data)
+        await comm.write(b"end")
+
+    # --- callers that go by the scheduler -------------------------------------------------------
+
+    def open(self, relay: str, actor: str) -> None:
+        """Begin to pass on what arrives for `relay`."""
+        self._incoming[relay] = incoming = asyncio.Queue()
+        task = asyncio.ensure_future(self._run(relay, actor, incoming))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def write(self, relay: str, data: bytes) -> None:
+        """Pass frames of a caller on."""
+        if relay in self._incoming:
+            self._incoming[relay].put_nowait(data)
+
+    def close(self, relay: str) -> None:
+        """End a relay whose caller wants no more of it."""
+        if relay in self._incoming:
+            self._incoming[relay].put_nowait(None)
+
+    async def _run(self, relay: str, actor: str, incoming: asyncio.Queue[bytes | None]) -> None:
+        streams = await self._connect(actor)
+        if streams is not None:
+            reader, writer = streams
+            sending = asyncio.ensure_future(self._send_all(writer, incoming))
+            while data := await _read(reader):
+                self._tell(relay, data)
+            sending.cancel()
+            writer.close()
+        del self._incoming[relay]
+        self._tell(relay, None)
+
+    async def _send_all(
+        self, writer: asyncio.StreamWriter, incoming: asyncio.Queue[bytes | None]
+    ) -> None:
+        while (data := await incoming.get()) is not None:
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    def _tell(self, relay: str, data: bytes | None) -> None:
+        message = {"op": "raycompat-relay-data", "relay": relay, "data": data}
+        dask.tell_scheduler(self._worker, message)
+
+    def close_all(self) -> None:
+        """End all relays: the node closes."""
+        for task in list(self._tasks):
+            task.cancel()
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read(_READ_BYTES)
+    except OSError:  # the process has died with something unread
+        return b""

@@ -1,0 +1,341 @@
+"""One end of a channel between two processes: messages in order, written and read in batches.
+
+A frame is a length and a pickled list of messages (tuples of plain types). Whoever has nothing else to
+do writes: a message that is posted for `now` leaves at once, others when the poster flushes, when many
+have gathered, or when the `Pump` comes round. Reading is done by one thread at a time: by a thread that
+waits for an answer, else by the pump.
+
+Both directions are safe against a ``KeyboardInterrupt`` at any moment: what is read or written is
+recorded by the same C call that does it, and a change of state is a single assignment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import pickle
+import select
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+_LENGTH = struct.Struct("<I")
+
+#: Bytes. One read of a socket: about what a Unix socket holds.
+_READ_BYTES = 1 << 17
+
+#: Messages that gather before whoever posts one more writes them all.
+_MANY = 64
+
+_READABLE = select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR
+
+
+def encode(messages: list[tuple[Any, ...]]) -> bytes:
+    """Return `messages` as one frame."""
+    data = pickle.dumps(messages, protocol=5)
+    return _LENGTH.pack(len(data)) + data
+
+
+def split_frames(data: bytes) -> tuple[list[tuple[Any, ...]], int]:
+    """Return the messages of all whole frames at the start of `data`, and where the rest begins."""
+    messages: list[tuple[Any, ...]] = []
+    position, end = 0, len(data)
+    view = memoryview(data)
+    while end - position >= _LENGTH.size:
+        stop = position + _LENGTH.size + _LENGTH.unpack_from(data, position)[0]
+        if stop > end:
+            break
+        messages += pickle.loads(view[position + _LENGTH.size : stop])
+        position = stop
+    return messages, position
+
+
+def _bytes_needed(rest: bytes) -> int:
+    """Return how many bytes the frame has that begins with `rest`, as far as is known."""
+    if len(rest) < _LENGTH.size:
+        return _LENGTH.size
+    length: int = _LENGTH.unpack_from(rest)[0]
+    return _LENGTH.size + length
+
+
+class Connection:
+    """See the module. `on_message` and `on_end` are called in whatever thread reads.
+
+    `on_message` may be called again with a message that it was interrupted in.
+    """
+
+    def __init__(
+        self,
+        stream: socket.socket,
+        pump: Pump,
+        on_message: Callable[[tuple[Any, ...]], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        stream.setblocking(False)
+        self.socket = stream
+        self.on_message = on_message
+        self.read_lock = threading.Lock()
+        self._poll = select.poll()
+        self._poll.register(stream, select.POLLIN)
+        self.closed = False
+        self._pump = pump
+        self._on_end = on_end
+        self._write_lock = threading.RLock()
+        #: Messages that are not encoded yet, frames that are not written yet, and how much of the
+        #: first frame is: replaced as one.
+        self._outgoing: tuple[list[tuple[Any, ...]], tuple[bytes, ...], list[int]] = ([], (), [])
+        self._flush_due = False
+        self._chunks: deque[bytes] = deque()
+        self._needed = 0
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def post(self, message: tuple[Any, ...], *, now: bool, wake: bool = True) -> None:
+        """Write `message` behind the earlier ones, at once or soon.
+
+        Without `wake` the caller promises to flush.
+        """
+        with self._write_lock:
+            posted = self._outgoing[0]
+            posted.append(message)
+            if now or len(posted) >= _MANY:
+                self.flush()
+                return
+        if wake and not self._flush_due:
+            self._flush_due = True
+            self._pump.flush_soon(self)
+
+    def flush(self) -> None:
+        """Write all that has been posted, as far as the other end takes it now."""
+        with self._write_lock:
+            self._flush_due = False
+            posted, frames, written = self._outgoing
+            if posted:
+                self._outgoing = ([], (*frames, encode(posted)), written)
+            if self.closed:
+                return
+            try:
+                self._write_frames()
+            except BlockingIOError:
+                self._pump.watch_for_room(self)
+            except OSError:
+                return  # the end of the stream is reported by reading
+
+    def _write_frames(self) -> None:
+        while self._outgoing[1]:
+            posted, frames, written = self._outgoing
+            done = sum(written)
+            if done == len(frames[0]):
+                self._outgoing = (posted, frames[1:], [])
+                continue
+            rest = memoryview(frames[0])[done:] if done else frames[0]
+            written.extend(map(self.socket.send, (rest,)))
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether all that was posted has been written."""
+        return not self._outgoing[0] and not self._outgoing[1]
+
+    def drain(self, timeout_s: float) -> None:
+        """Write all that has been posted, waiting for the other end to take it, but not for ever."""
+        end = time.monotonic() + timeout_s
+        self.flush()
+        while not self.is_flushed and not self.closed and (left := end - time.monotonic()) > 0:
+            select.select([], [self.socket], [], left)
+            self.flush()
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def receive(self) -> bool:
+        """Handle what has arrived; False at the end of the stream. For the holder of `read_lock`."""
+        if self.closed:
+            return False
+        chunks = self._chunks
+        try:
+            chunks.extend(map(self.socket.recv, (_READ_BYTES,)))
+        except BlockingIOError:
+            if not chunks:
+                return True
+        except OSError:
+            return False
+        if chunks and not chunks[-1]:
+            return False
+        if sum(map(len, chunks)) < self._needed:
+            return True
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        messages, position = split_frames(data)
+        for message in messages:
+            try:
+                self.on_message(message)
+            except Exception:  # a channel must not die of one message
+                logger.exception("raycompat could not handle a message")
+        rest = data[position:]
+        self._needed = _bytes_needed(rest)
+        self._chunks = deque((rest,) if rest else ())
+        return True
+
+    def receive_in_background(self) -> None:
+        """Read unless another thread does, which then reads this too."""
+        if not self.read_lock.acquire(blocking=False):
+            return
+        try:
+            open_still = self.receive()
+        finally:
+            self.read_lock.release()
+        if not open_still:
+            self.close()
+            self._on_end()
+
+    def receive_until(self, is_over: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Read in this thread until `is_over()`; False when something else must be waited for.
+
+        That is: time is up, another thread reads already, or the stream has ended.
+        """
+        if not self.read_lock.acquire(blocking=False):
+            return False
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        open_still, unread = True, True
+        try:
+            self._pump.mute(self)
+            while open_still and not is_over():
+                left = None if end is None else (end - time.monotonic()) * 1000
+                if left is not None and left <= 0:
+                    break
+                self._poll.poll(left)
+                open_still = self.receive()
+            unread = False
+        finally:
+            self.read_lock.release()
+            if not self._pump.listen(self) or unread:
+                self._pump.read_soon(self)
+        if not open_still:
+            self.close()
+            self._on_end()
+        return is_over()
+
+    def close(self) -> None:
+        """Close this end. What was posted and not written is lost."""
+        with self._write_lock:
+            if not self.closed:
+                self.closed = True
+                self._pump.remove(self)
+                with contextlib.suppress(OSError):  # the other end may be gone
+                    self.socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that reads
+                self.socket.close()
+
+
+class Pump:
+    """The thread of a process that flushes and reads its connections while no other thread does."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._connections: dict[int, tuple[Connection, int]] = {}
+        self._dirty: deque[Connection] = deque()
+        self._unread: deque[Connection] = deque()
+        self._closed = False
+
+    def _start(self) -> None:
+        self._epoll = select.epoll()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._wake, select.EPOLLIN)
+        self._thread = threading.Thread(target=self._run, name="raycompat-pump", daemon=True)
+        self._thread.start()
+
+    def add(self, connection: Connection, *, listen: bool) -> None:
+        """Care for a connection from now on; with `listen`, read it too."""
+        with self._lock:
+            if self._thread is None:
+                self._start()
+            events = select.EPOLLIN if listen else 0
+            descriptor = connection.socket.fileno()
+            self._connections[descriptor] = (connection, events)
+            self._epoll.register(descriptor, events)
+
+    def remove(self, connection: Connection) -> None:
+        """Forget a connection that is about to be closed."""
+        with self._lock:
+            descriptor = connection.socket.fileno()
+            if self._connections.pop(descriptor, None) is not None:
+                self._epoll.unregister(descriptor)
+
+    def _change(self, connection: Connection, add: int, drop: int) -> bool:
+        with self._lock:
+            descriptor = connection.socket.fileno()
+            known = self._connections.get(descriptor)
+            if known is None or known[0] is not connection:
+                return False
+            events = (known[1] | add) & ~drop
+            if events != known[1]:
+                self._connections[descriptor] = (connection, events)
+                self._epoll.modify(descriptor, events)
+            return True
+
+    def listen(self, connection: Connection) -> bool:
+        """Read a connection again; False when it is not cared for any more."""
+        return self._change(connection, select.EPOLLIN, 0)
+
+    def mute(self, connection: Connection) -> None:
+        """Leave the reading of a connection to another thread."""
+        self._change(connection, 0, select.EPOLLIN)
+
+    def watch_for_room(self, connection: Connection) -> None:
+        """Flush a connection when its other end takes more."""
+        self._change(connection, select.EPOLLOUT, 0)
+
+    def flush_soon(self, connection: Connection) -> None:
+        """Flush a connection as soon as this thread gets to it."""
+        self._dirty.append(connection)
+        os.eventfd_write(self._wake, 1)
+
+    def read_soon(self, connection: Connection) -> None:
+        """Read a connection once, even if nothing more arrives on it."""
+        self._unread.append(connection)
+        os.eventfd_write(self._wake, 1)
+
+    def _run(self) -> None:
+        while not self._closed:
+            for descriptor, events in self._epoll.poll():
+                if descriptor == self._wake:
+                    os.eventfd_read(self._wake)
+                    continue
+                connection, wanted = self._connections.get(descriptor, (None, 0))
+                if connection is None:
+                    continue
+                if events & select.EPOLLOUT:
+                    self._change(connection, 0, select.EPOLLOUT)
+                    connection.flush()
+                if events & _READABLE and wanted & select.EPOLLIN:
+                    connection.receive_in_background()
+                elif events & (select.EPOLLHUP | select.EPOLLERR) and not wanted:
+                    self._stop_watching(connection)
+            while self._dirty:
+                self._dirty.popleft().flush()
+            while self._unread:
+                self._unread.popleft().receive_in_background()
+        self._epoll.close()
+        os.close(self._wake)
+
+    def _stop_watching(self, connection: Connection) -> None:
+        """Do not hear again and again of the end of what another thread reads."""
+        with self._lock:
+            descriptor = connection.socket.fileno()
+            if self._connections.pop(descriptor, None) is not None:
+                self._epoll.unregister(descriptor)
+
+    def close(self) -> None:
+        """End the thread and every connection."""
+        for connection, _ in list(self._connections.values()):
+            connection.close()
+        if self._thread is not None and not self._closed:
+            self._closed = True
+            os.eventfd_write(self._wake, 1)
+            if threading.current_thread() is not self._thread:
+                self._thread.join()

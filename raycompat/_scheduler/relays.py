@@ -1,0 +1,61 @@
+"""Channels that go through the scheduler: which node and which client are at the ends of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as dask
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+
+class Relays:
+    """See the module; `_node.relay` has the node's end and `_caller.roads` the caller's."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._ends: dict[str, tuple[str, str]] = {}
+
+    def open(self, client: str, relay: str, actor: str, address: str | None) -> None:
+        """Connect a client with the node of an actor; without one, say at once that it is over."""
+        if address is None or address not in self._scheduler.workers:
+            self._tell_client(client, relay, None)
+            return
+        self._ends[relay] = (client, address)
+        self._tell_node(address, {"op": "raycompat-relay-open", "relay": relay, "actor": actor})
+
+    def to_node(self, client: str, relay: str, data: bytes) -> None:
+        """Pass on what a client sends."""
+        if relay in self._ends:
+            message = {"op": "raycompat-relay-data", "relay": relay, "data": data}
+            self._tell_node(self._ends[relay][1], message)
+
+    def to_client(self, worker: str, relay: str, data: bytes | None) -> None:
+        """Pass on what a node sends; None is the end."""
+        if relay in self._ends:
+            self._tell_client(self._ends[relay][0], relay, data)
+            if data is None:
+                del self._ends[relay]
+
+    def close(self, client: str, relay: str) -> None:
+        """Close what a client has closed."""
+        ends = self._ends.pop(relay, None)
+        if ends is not None:
+            self._tell_node(ends[1], {"op": "raycompat-relay-close", "relay": relay})
+
+    def lose(self, end: str) -> None:
+        """Close what a client or node that is gone had open."""
+        for relay, (client, address) in list(self._ends.items()):
+            if client == end:
+                self.close(client, relay)
+            elif address == end:
+                self.to_client(address, relay, None)
+
+    def _tell_client(self, client: str, relay: str, data: bytes | None) -> None:
+        message = {"op": "raycompat-relay-data", "relay": relay, "data": data}
+        dask.tell_client(self._scheduler, client, message)
+
+    def _tell_node(self, address: str, message: dict[str, Any]) -> None:
+        if address in self._scheduler.workers:
+            dask.tell_worker(self._scheduler, address, message)
