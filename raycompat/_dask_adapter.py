@@ -92,7 +92,11 @@ def release_to(scheduler: Scheduler, key: str, worker: str) -> None:
 
 
 def fulfil(
-    scheduler: Scheduler, key: str, body: Callable[..., Any], arguments: tuple[Any, ...], worker: str
+    scheduler: Scheduler,
+    key: str,
+    body: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    worker: str,
 ) -> None:
     """Give a parked task without dependencies its body at last, and let it run on `worker`."""
     scheduler.tasks[key].run_spec = Task(key, body, key, *arguments)

@@ -99,9 +99,9 @@ class _Method:
         ------
         TypeError
         """
-        if kwargs or not self._least <= len(args) <= self._most:
-            if self.signature is not None:
-                self.signature.bind(*args, **kwargs)
+        fits = not kwargs and self._least <= len(args) <= self._most
+        if not fits and self.signature is not None:
+            self.signature.bind(*args, **kwargs)
 
     def __getstate__(self) -> tuple[Any, ...]:
         signature = self.signature
@@ -141,6 +141,14 @@ def _signature_without_self(function: Any, is_bound: bool) -> inspect.Signature 
     if parameters and parameters[0].kind in _POSITIONAL:
         parameters = parameters[1:]
     return signature.replace(parameters=parameters)
+
+
+def has_async_methods(cls: type) -> bool:
+    """Whether some method of a class is ``async def``: then its actors run an event loop."""
+    return any(
+        inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
+        for _, method in inspect.getmembers(cls, inspect.isfunction)
+    )
 
 
 def _methods_of(cls: type) -> dict[str, _Method]:
@@ -222,12 +230,18 @@ class ActorClass:
             self._signature.bind(*args, **kwargs)
         name = self._class.__name__
         key = f"{name.replace('-', '_')}-{ids.new_actor_id()}"
+        is_async = has_async_methods(self._class)
+        if is_async and options.allow_out_of_order_execution is False:
+            raise ValueError(
+                f"allow_out_of_order_execution=False for {name}: with async actors, Ray can't execute "
+                "actor tasks in order. Leave it out, or make all methods ordinary ones."
+            )
         about = _About(
             self._class.__qualname__,
             self._methods,
             max_task_retries=options.max_task_retries or 0,
             max_pending_calls=options.max_pending_calls or -1,
-            in_order=not options.allow_out_of_order_execution,
+            in_order=not (is_async or options.allow_out_of_order_execution),
             groups=tuple(options.concurrency_groups or ()),
         )
         actor = ActorSpec(
@@ -237,6 +251,7 @@ class ActorClass:
             about=pickle.dumps(about, protocol=5),
             class_name=name,
             max_restarts=options.max_restarts or 0,
+            is_async=is_async,
             max_concurrency=options.max_concurrency or 0,
             groups=dict(options.concurrency_groups or {}),
         )
@@ -258,7 +273,7 @@ class ActorClass:
         function = self._export(session)
         payload = {"function": function, "is_actor": True}
         arguments = submit.Arguments(session, args, kwargs, name)
-        if options.name is not None:
+        if options.name is not None and arguments.failed() is None:
             there = session.rpc(
                 "raycompat_reserve_actor", key=key, job=session.setup.job, actor=actor
             )
@@ -371,6 +386,7 @@ class ActorMethod:
         retries = options.max_task_retries
         call.retries = about.max_task_retries if retries is None else retries
         if call.retries:
+            call.waits_for_restart = True
             call.retry_exceptions = pickled_exceptions(options.retry_exceptions)
         if options.concurrency_group is not None:
             call.group = _known_group(options.concurrency_group, about)
@@ -568,4 +584,8 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
             "ray.cancel(ref)."
         )
     session = actor._session()
-    session.send("raycompat-kill-actor", key=actor._actor_ref._key, no_restart=no_restart)
+    key = actor._actor_ref._key
+    session.send("raycompat-kill-actor", key=key, no_restart=no_restart)
+    channel = session.channels.get(key)
+    if no_restart and channel is not None:
+        channel.kill()  # what is called from now on must not overtake the end

@@ -50,6 +50,7 @@ class MethodCall:
         "retry_exceptions",
         "returns",
         "stream",
+        "waits_for_restart",
         "wires",
     )
 
@@ -67,6 +68,8 @@ class MethodCall:
         self.group: str | None = None
         #: How often it may be sent again after its actor's process died; -1 for ever.
         self.retries = 0
+        #: Whether it was given retries at all: others fail while the actor restarts.
+        self.waits_for_restart = False
         self.retry_exceptions: bool | bytes = False
         self.returns: list[Entry] = []
         self.stream: Stream | None = None
@@ -98,8 +101,11 @@ class Channel:
         self._connection: roads.Road | None = None
         self._host = ""
         self._node_address = ""
-        self._error: bytes | None = None
-        session.send("raycompat-watch-actor", key=actor)
+        entry = session.table.get(actor)
+        #: Why the actor is dead.
+        self._error: bytes | None = entry.error if entry is not None else None
+        if self._error is None:
+            session.send("raycompat-watch-actor", key=actor)
 
     # --- handles --------------------------------------------------------------------------------
 
@@ -181,8 +187,7 @@ class Channel:
         if call.wires is None:
             call.wires = tuple(map(self._wire_of, call.dependencies))
             if call.carries_references or any(wire[0] == "key" for wire in call.wires):
-                call.num_waits += 1
-                self._session.when_synced(lambda: self._wait_is_over(call))
+                call.num_waits += self._session.when_synced(lambda: self._wait_is_over(call))
         return not call.num_waits
 
     def _wire_of(self, entry: Entry) -> Wire:
@@ -276,10 +281,10 @@ class Channel:
         if state == "ALIVE" and self._report["incarnation"] > self._incarnation:
             self._incarnation = self._report["incarnation"]
             self._host, self._node_address = self._report["host"], self._report["address"]
-            self._interrupt(error)
+            self._interrupt()
             self._session.run(roads.connect(self._session, self._report, self))
         elif state == "RESTARTING":
-            self._interrupt(error)
+            self._interrupt()
             self._refuse_while_restarting()
         elif state == "DEAD":
             self._bury(error or failures.actor_died("The actor is dead.", self.actor))
@@ -287,13 +292,21 @@ class Channel:
     def connected(self, connection: roads.Road, incarnation: int) -> None:
         """Send what has waited for a connection."""
         with self._lock:
-            stale = self._error is not None or incarnation != self._incarnation or not self._num_handles
+            stale = (
+                self._error is not None or incarnation != self._incarnation or not self._num_handles
+            )
             if stale:
                 connection.close()
                 return
             self._connection = connection
             connection.post(("hello", self._session.setup.place.host, ""), now=True)
             self._advance()
+
+    def kill(self) -> None:
+        """Take the actor for dead from now on: this process has asked for its end."""
+        with self._lock:
+            if self._error is None:
+                self._bury(failures.actor_killed(self.actor))
 
     def disconnected(self, connection: roads.Road) -> None:
         """Nothing more comes: follow what the scheduler has said meanwhile, or will."""
@@ -303,20 +316,20 @@ class Channel:
                 self._follow()
 
     def broken(self, connection: roads.Road) -> None:
-        """The way is lost while the actor may live: go another, through the scheduler."""
+        """Go another way, through the scheduler: this one is lost while the actor may live."""
         with self._lock:
             if connection is self._connection:
-                self._interrupt(None)
+                self._interrupt()
                 self._session.run(roads.through_the_scheduler(self._session, self._report, self))
 
-    def _interrupt(self, error: bytes | None) -> None:
-        """Account for the calls that were under way in a process that is gone."""
+    def _interrupt(self) -> None:
+        """Account for the calls that were under way in a process that is gone, or out of reach."""
         self.close()
         lost, self._unanswered = self._unanswered, {}
         again = []
         for call in lost.values():
             if call.retries == 0:
-                self._fail(call, error or self._unavailable("The connection to it is lost"))
+                self._fail(call, self._unavailable("its process has died or is out of reach"))
                 continue
             call.retries -= call.retries > 0
             again.append(call)
@@ -326,10 +339,10 @@ class Channel:
             self._await_arguments(call)
 
     def _refuse_while_restarting(self) -> None:
-        """Calls that may not be retried do not wait for a restart, as in Ray."""
+        """Fail calls that may not be retried: they do not wait for a restart, as in Ray."""
         if self._report["state"] != "RESTARTING":
             return
-        for call in [call for call in self._queue if call.retries == 0 and not call.num_waits]:
+        for call in [call for call in self._queue if not call.waits_for_restart]:
             self._queue.remove(call)
             self._fail(call, self._unavailable("The actor is restarting"))
 
@@ -361,7 +374,7 @@ class Channel:
                 call.stream.end(None, None)
             self._end(call)
             if holds_references:
-                self._session.when_synced(lambda: self._acknowledge(key))
+                self._acknowledge(key)
         elif operation == "item":
             self._add_item(call, *rest)
         elif operation == "failed":
@@ -372,9 +385,11 @@ class Channel:
                 self._fail(call, error)
 
     def _acknowledge(self, key: str) -> None:
-        """Tell the actor's process that the references in a result are held here."""
+        """Tell the actor's process, once it is so, that the references in a result are held here."""
         connection = self._connection
-        if connection is not None:
+        if connection is None:
+            return
+        if not self._session.when_synced(lambda: connection.post(("held", key), now=True)):
             connection.post(("held", key), now=True)
 
     def _try_again(self, call: MethodCall) -> None:
@@ -395,7 +410,7 @@ class Channel:
         self._settle(entry, wire)
         stream.add(entry)
         if wire[-1]:
-            self._session.when_synced(lambda: self._acknowledge(f"{call.key}:{index}"))
+            self._acknowledge(f"{call.key}:{index}")
 
     def _settle(self, entry: Entry, wire: Wire) -> None:
         session = self._session

@@ -195,7 +195,11 @@ class ObjectTable:
                 entry.state = State.READY if error is None else State.FAILED
                 if entry.parent is not None and entry.is_ours_alone:
                     self.let_go_of_parent(entry, released)
-                if own_segment and value is not None and self.entries.get(entry.key) is not entry:
+                if (
+                    isinstance(value, SegmentLink)
+                    and own_segment
+                    and self.entries.get(entry.key) is not entry
+                ):
                     self._remove_segment(value)  # nobody waits for it any more
             callbacks = entry.callbacks
         if released:

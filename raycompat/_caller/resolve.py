@@ -117,7 +117,7 @@ def _wait_for(
 
 
 def _common_channel(entries: Sequence[Entry]) -> Channel | None:
-    """Return the channel on which all that is pending will come, if it is one: it is read right here."""
+    """Return the channel by which all that is pending will come, if it is one."""
     channel = None
     for entry in entries:
         if entry.state is State.PENDING:

@@ -91,7 +91,11 @@ class RelayedRoad:
     """A road on which somebody passes the frames on: `send` gives them away, in the event loop."""
 
     def __init__(
-        self, session: Session, channel: Channel, send: Callable[[bytes], None], end: Callable[[], None]
+        self,
+        session: Session,
+        channel: Channel,
+        send: Callable[[bytes], None],
+        end: Callable[[], None],
     ) -> None:
         self._session = session
         self._channel = channel

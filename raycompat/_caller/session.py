@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Seconds between two collections of references to small values.
+_TICK_S = 0.5
+
 
 @dataclass(slots=True)
 class PendingCall:
@@ -157,7 +160,7 @@ class Session:
         client.sync(_call_soon, dask.prepare_client, client, handlers)
         # Only now: whoever wakes a loop that cannot send yet would wait for us.
         self._loop = dask.event_loop(client)
-        self.wake()
+        self._loop.call_soon_threadsafe(self._tick)
 
     def send(self, operation: str, **message: Any) -> None:
         """Queue one message to the scheduler, behind all that were queued before."""
@@ -181,6 +184,12 @@ class Session:
                 self._loop.call_soon_threadsafe(self._flush)
             except RuntimeError:  # the loop is closed: so is the session
                 self.closed = True
+
+    def _tick(self) -> None:
+        """Collect what nobody was in a hurry to, now and then."""
+        self._flush()
+        if not self.closed and self._loop is not None:
+            self._loop.call_later(_TICK_S, self._tick)
 
     def _flush(self) -> None:
         self._flush_due = False
@@ -292,18 +301,21 @@ class Session:
             self.note_hold()
 
     def note_hold(self) -> None:
-        """What was said of references so far matters to whoever hears from us next."""
+        """Have what was said of references so far matter to whoever hears from us next."""
         self._num_said += 1
         self._last_hold = self._num_said
 
-    def when_synced(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called once the scheduler knows all that we have said of references."""
+    def when_synced(self, callback: Callable[[], None]) -> bool:
+        """Have `callback` called once the scheduler knows all that we have said of references.
+
+        False, and nothing is called, when it does already.
+        """
         said = self._num_said
         if said == self._num_heard:
-            callback()
-            return
+            return False
         self._when_heard.append((said, callback))
         self.send("raycompat-sync", token=said)
+        return True
 
     def hand_over(self) -> None:
         """Wait until the scheduler knows what we keep and what our values keep (`borrow`, `pin`).
@@ -312,8 +324,8 @@ class Session:
         """
         if self._last_hold > self._num_heard:
             heard: Future[None] = Future()
-            self.when_synced(lambda: heard.set_result(None))
-            heard.result()
+            if self.when_synced(lambda: heard.set_result(None)):
+                heard.result()
 
     def _on_synced(self, token: int) -> None:
         self._num_heard = max(self._num_heard, token)
@@ -442,7 +454,11 @@ class Session:
 
     def _on_item(self, key: str, index: int, wire: Any, stored: bool) -> None:
         call = self.calls.get(key)
-        if not isinstance(call, PendingCall) or call.stream is None or index < call.stream.num_items:
+        if (
+            not isinstance(call, PendingCall)
+            or call.stream is None
+            or index < call.stream.num_items
+        ):
             return
         entry = self.table.add(return_key(key, index), wanted=stored)
         self._settle(entry, from_wire(wire))

@@ -246,9 +246,9 @@ def call(
     is_actor = spec["kind"] == "actor"
     failed = arguments.failed()
     if failed is not None:
-        error, victim = failed.error, spec["name"]
+        error, victim = failed.error or b"", None if is_actor else spec["name"]
         if is_actor:
-            error, victim = failures.actor_not_built(error or b"", key), None
+            error = failures.actor_not_built(error, key)
         _fail_at_once(session, error, victim, returns, stream)
         return refs
     spec["deps"] = arguments.publish()

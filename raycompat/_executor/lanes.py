@@ -122,15 +122,7 @@ def serve_in_loops(
 
     when_cancelled(cancel)
 
-    def flush() -> None:
-        nonlocal flush_due
-        flush_due = False
-        mailbox.flush()
-
-    flush_due = False
-
     def arrived() -> None:
-        nonlocal flush_due
         mailbox.look()
         while mailbox.calls:
             arrival = mailbox.calls.popleft()
@@ -139,9 +131,6 @@ def serve_in_loops(
                 group.submit(arrival)
             else:
                 group.loop.call_soon_threadsafe(group.submit, arrival)
-        if not flush_due:
-            flush_due = True
-            main_loop.call_soon(flush)
         if is_leaving():
             main_loop.stop()
 

@@ -198,7 +198,7 @@ class Executor:
         return key in self._cancelled
 
     def forget_cancelled(self, key: str) -> None:
-        """A call has ended: nothing is left to cancel."""
+        """Forget that somebody wanted a call to end: it has."""
         self._cancelled.discard(key)
 
     def die(self, exit_: SystemExit) -> NoReturn:

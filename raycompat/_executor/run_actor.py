@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from raycompat._executor import context, lanes
 from raycompat._executor.mailbox import Caller, Mailbox
@@ -19,12 +18,8 @@ if TYPE_CHECKING:
 _ASYNC_CONCURRENCY = 1000
 
 
-def has_async_methods(cls: type) -> bool:
-    """Whether some method of a class is ``async def``."""
-    return any(
-        inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
-        for _, method in inspect.getmembers(cls, inspect.isfunction)
-    )
+class ActorExit(SystemExit):
+    """Leaves the method that runs, when the actor is to end."""
 
 
 class _Answers(Sink):
@@ -42,6 +37,7 @@ class _Answers(Sink):
 
     def end(self, outcome: Outcome) -> None:
         """Send how the call ended."""
+        message: tuple[Any, ...]
         if outcome.values is None:
             message = ("failed", self._key, outcome.error, outcome.retry)
         else:
@@ -87,7 +83,7 @@ class Actor:
         except Exception as error:
             return Outcome.of_error(self.executor, call, error)
         self.class_name = cls.__name__
-        if not has_async_methods(cls):
+        if not self.about["is_async"]:
             return run(self.executor, call, Sink())
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
@@ -118,9 +114,11 @@ class Actor:
         self._is_leaving = True
         self.mailbox.wake()
 
-    def exit(self, text: str) -> None:
-        """Leave, and say why to whoever calls later."""
+    def exit(self) -> NoReturn:
+        """Leave the call that runs, which ends the actor, and say so to whoever calls later."""
+        text = "The actor exited because exit_actor() is called, or __ray_terminate__."
         self.exit_error = failures.actor_died(text, self.key)
+        raise ActorExit(0)
 
     def _leaves(self) -> bool:
         return self._is_leaving
@@ -145,7 +143,7 @@ class Actor:
         self.mailbox.flush()
 
     def _begin(self, message: tuple[Any, ...]) -> Call:
-        _, key, method, name, num_returns, group, arguments, wires, retry = message
+        _, key, method, name, num_returns, _, arguments, wires, retry = message
         running = context.RunningCall.of_method(key, name, self.key)
         return Call(
             running,
@@ -193,6 +191,8 @@ class Actor:
                     outcome = await run_async(self.executor, call, answers)
             except SystemExit as exit_:
                 self.executor.die(exit_)
+            if self.executor.is_cancelled(call.running.key):  # though it may have caught that
+                outcome = Outcome.cancelled(call.running.key, call.running.name)
             self._conclude(answers, outcome, call.running.key)
 
     def _conclude(self, answers: _Answers, outcome: Outcome, key: str) -> None:
@@ -206,7 +206,3 @@ class Actor:
         answers.end(outcome)
         if self.exit_error is not None:
             self.leave()
-
-
-class ActorExit(SystemExit):
-    """Raised by ``exit_actor`` to leave the method that runs."""

@@ -121,8 +121,7 @@ def _outcome_of(executor: Executor, call: Call, error: BaseException) -> Outcome
         if executor.actor is not None and executor.actor.exit_error is not None:
             return Outcome(error=executor.actor.exit_error, text="the actor exited")
         raise error  # it ends the process, as it does in any program
-    interrupted = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
-    if interrupted and (executor.actor is None or executor.is_cancelled(running.key)):
+    if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
         return Outcome.cancelled(running.key, running.name)
     return Outcome.of_error(executor, call, error)
 
@@ -196,7 +195,9 @@ def _find_method(executor: Executor, name: str) -> Callable[..., Any]:
     if name == "__ray_call__":
         return lambda function, *args, **kwargs: function(instance, *args, **kwargs)
     if name == "__ray_terminate__":
-        return lambda: leave("The actor ended itself: `__ray_terminate__`.")
+        return lambda: leave(
+            "The actor exited because exit_actor() or __ray_terminate__ is called."
+        )
     method: Callable[..., Any] = getattr(instance, name)
     return method
 

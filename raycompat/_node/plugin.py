@@ -67,6 +67,8 @@ class Actor:
     socket: str
     #: Why it died or is about to for good: a pickled error for whoever waits for it.
     error: bytes | None = None
+    #: Whether somebody has killed its process, to be started anew if it has restarts left.
+    is_killed: bool = False
 
 
 class NodePlugin(distributed.WorkerPlugin):
@@ -201,6 +203,7 @@ class NodePlugin(distributed.WorkerPlugin):
         """End an actor's process; whether there is another is a matter of its restarts."""
         actor = self._actors.get(key)
         if actor is not None:
+            actor.is_killed = True
             self._pool.kill(actor.executor)
 
     def _on_end(self, key: str, error: bytes | None = None) -> None:
@@ -332,6 +335,7 @@ class NodePlugin(distributed.WorkerPlugin):
             context["is_actor"] = True
             context["actor_name"] = grant["actor"]["name"]
             context["about"] = grant["actor"]["about"]
+            context["is_async"] = grant["actor"]["is_async"]
             context["groups"] = grant["actor"]["groups"]
             context["max_concurrency"] = grant["actor"]["max_concurrency"]
             context["num_restarts"] = grant["num_restarts"]
@@ -396,8 +400,8 @@ class NodePlugin(distributed.WorkerPlugin):
                 executor, running, payload, [to_wire(value) for value in values]
             )
         except ExecutorDied as died:
-            text = f"The actor died because its process ended {died} while it was being built."
-            return actor.error or failures.actor_died(text, key)
+            text = f"it ended {died} in the constructor."
+            return actor.error or self._why_it_died(running, actor, text)
         if outcome[0] == "failed":
             actor.error = outcome[1]
             executor.leave()
@@ -411,17 +415,25 @@ class NodePlugin(distributed.WorkerPlugin):
         }
         dask.tell_scheduler(self._worker, message)
         code = await asyncio.shield(executor.ended)
-        return actor.error or self._why_it_ended(running, code)
+        return actor.error or self._why_it_died(running, actor, f"it ended {describe_exit(code)}.")
 
-    def _why_it_ended(self, running: Running, code: int) -> bytes:
+    def _why_it_died(self, running: Running, actor: Actor, how: str) -> bytes:
+        key, spec = running.grant["key"], running.grant["actor"]
+        assert spec is not None
         if running.ended:
             text = "The actor is dead because all references to it were removed."
-        else:
-            text = (
-                "The actor died unexpectedly before finishing this task: its process ended "
-                f"{describe_exit(code)}."
-            )
-        return failures.actor_died(text, running.grant["key"])
+            return failures.actor_died(text, key)
+        if actor.is_killed:
+            return failures.actor_killed(key)
+        return failures.actor_died(
+            f"The actor is dead because its worker process has died. Its process: {how}",
+            key,
+            class_name=spec["class_name"],
+            name=spec["name"] or "",
+            ray_namespace=spec["namespace"],
+            pid=actor.executor.pid,
+            node_ip_address=self.ip,
+        )
 
     # --- what executors say ---------------------------------------------------------------------
 

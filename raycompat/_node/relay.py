@@ -34,7 +34,9 @@ class Relays:
         self._incoming: dict[str, asyncio.Queue[bytes | None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def _connect(self, actor: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+    async def _connect(
+        self, actor: str
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         try:
             return await asyncio.open_unix_connection("\0" + self._socket_of(actor))
         except (KeyError, OSError) as error:
@@ -75,7 +77,8 @@ class Relays:
 
     def open(self, relay: str, actor: str) -> None:
         """Begin to pass on what arrives for `relay`."""
-        self._incoming[relay] = incoming = asyncio.Queue()
+        incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._incoming[relay] = incoming
         task = asyncio.ensure_future(self._run(relay, actor, incoming))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

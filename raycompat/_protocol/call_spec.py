@@ -22,6 +22,8 @@ class ActorSpec(TypedDict):
     class_name: str
     #: How often it may be started anew; -1 for ever.
     max_restarts: int
+    #: Whether some method is ``async def``.
+    is_async: bool
     #: Calls that run at once; 0 when nothing was said.
     max_concurrency: int
     #: The same for each concurrency group.

@@ -32,7 +32,11 @@ _LENGTH = struct.Struct("<I")
 _READ_BYTES = 1 << 17
 
 #: Messages that gather before whoever posts one more writes them all.
-_MANY = 64
+_MANY = 128
+
+#: Seconds between two looks for what is to be flushed, and how often it looks in vain before it sleeps.
+_ROUND_S = 0.001
+_IDLE_ROUNDS = 20
 
 _READABLE = select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR
 
@@ -240,6 +244,8 @@ class Pump:
         self._connections: dict[int, tuple[Connection, int]] = {}
         self._dirty: deque[Connection] = deque()
         self._unread: deque[Connection] = deque()
+        #: Whether the thread looks for what is dirty again and again, so that nobody need wake it.
+        self._attentive = False
         self._closed = False
 
     def _start(self) -> None:
@@ -293,7 +299,9 @@ class Pump:
     def flush_soon(self, connection: Connection) -> None:
         """Flush a connection as soon as this thread gets to it."""
         self._dirty.append(connection)
-        os.eventfd_write(self._wake, 1)
+        if not self._attentive:
+            self._attentive = True
+            os.eventfd_write(self._wake, 1)
 
     def read_soon(self, connection: Connection) -> None:
         """Read a connection once, even if nothing more arrives on it."""
@@ -301,27 +309,35 @@ class Pump:
         os.eventfd_write(self._wake, 1)
 
     def _run(self) -> None:
+        idle_rounds = 0
         while not self._closed:
-            for descriptor, events in self._epoll.poll():
-                if descriptor == self._wake:
-                    os.eventfd_read(self._wake)
-                    continue
-                connection, wanted = self._connections.get(descriptor, (None, 0))
-                if connection is None:
-                    continue
-                if events & select.EPOLLOUT:
-                    self._change(connection, 0, select.EPOLLOUT)
-                    connection.flush()
-                if events & _READABLE and wanted & select.EPOLLIN:
-                    connection.receive_in_background()
-                elif events & (select.EPOLLHUP | select.EPOLLERR) and not wanted:
-                    self._stop_watching(connection)
+            ready = self._epoll.poll(_ROUND_S if self._attentive else None)
+            for descriptor, events in ready:
+                self._handle(descriptor, events)
+            idle_rounds = 0 if self._dirty else idle_rounds + 1
+            if idle_rounds > _IDLE_ROUNDS:
+                self._attentive = False  # whoever comes later wakes us
             while self._dirty:
                 self._dirty.popleft().flush()
             while self._unread:
                 self._unread.popleft().receive_in_background()
         self._epoll.close()
         os.close(self._wake)
+
+    def _handle(self, descriptor: int, events: int) -> None:
+        if descriptor == self._wake:
+            os.eventfd_read(self._wake)
+            return
+        connection, wanted = self._connections.get(descriptor, (None, 0))
+        if connection is None:
+            return
+        if events & select.EPOLLOUT:
+            self._change(connection, 0, select.EPOLLOUT)
+            connection.flush()
+        if events & _READABLE and wanted & select.EPOLLIN:
+            connection.receive_in_background()
+        elif events & (select.EPOLLHUP | select.EPOLLERR) and not wanted:
+            self._stop_watching(connection)
 
     def _stop_watching(self, connection: Connection) -> None:
         """Do not hear again and again of the end of what another thread reads."""

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 from raycompat import exceptions
 from raycompat._protocol import ids
 
 
-def actor_died(text: str, actor: str | None = None) -> bytes:
-    """Say that an actor is dead, and why."""
+def actor_died(text: str, actor: str | None = None, **about: Any) -> bytes:
+    """Say that an actor is dead, and why; `about` is as in `ActorDiedErrorContext`."""
     actor_id = ids.object_hex(actor)[: 2 * ids.ACTOR_ID_BYTES] if actor else None
-    context = exceptions.ActorDiedErrorContext(error_message=text, actor_id=actor_id)
+    context = exceptions.ActorDiedErrorContext(error_message=text, actor_id=actor_id, **about)
     return exceptions.dumps_error(exceptions.ActorDiedError(context))
+
+
+def actor_killed(actor: str) -> bytes:
+    """Say that an actor is dead because somebody killed it."""
+    return actor_died("The actor is dead because it was killed by `ray.kill`.", actor)
 
 
 def actor_unavailable(text: str, actor: str) -> bytes:

@@ -236,7 +236,6 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             "actors": list(self._actors.rows),
             "errors": list(self._errors),
             "promises": list(self._promises),
-            "functions": list(self._functions),
         }
 
     # --- functions ------------------------------------------------------------------------------
@@ -561,7 +560,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def _cancel(self, client: str, key: str, force: bool, recursive: bool) -> None:
         call = self.calls.get(key)
         if key in self._promises:
-            message = {"op": "raycompat-cancel-promised", "key": key, "recursive": recursive}
+            message: dict[str, Any] = {"op": "raycompat-cancel-promised", "key": key}
+            message["recursive"] = recursive
             dask.tell_client(self._scheduler, self._promises[key], message)
         if call is None:
             return
@@ -675,7 +675,9 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def _actor_restarting(self, worker: str, key: str, error: bytes) -> None:
         row = self._actors.rows.get(key)
         if row is not None and row.state != "DEAD":
-            row.state, row.error = "RESTARTING", error
+            row.error = error
+            if row.address is not None:  # else it has never been there: its callers wait on
+                row.state = "RESTARTING"
             row.incarnation += 1
             self._report_to_all(row)
 
@@ -692,10 +694,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             return
         if not no_restart:
             if row.address is not None:
-                message = {"op": "raycompat-restart-actor", "key": key}
-                dask.tell_worker(self._scheduler, row.address, message)
+                again = {"op": "raycompat-restart-actor", "key": key}
+                dask.tell_worker(self._scheduler, row.address, again)
             return
-        error = failures.actor_died("The actor is dead because it was killed by `ray.kill`.", key)
+        error = failures.actor_killed(key)
         self._bury(key, error)
         if call.address is not None:
             message = {"op": "raycompat-end", "key": key, "error": error}

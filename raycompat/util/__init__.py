@@ -2,5 +2,6 @@
 
 from raycompat.util._named_actors import list_named_actors
 from raycompat.util._node_address import get_node_ip_address
+from raycompat.util.actor_pool import ActorPool
 
-__all__ = ["get_node_ip_address", "list_named_actors"]
+__all__ = ["ActorPool", "get_node_ip_address", "list_named_actors"]

@@ -1,0 +1,399 @@
+"""`Queue`: a first-in, first-out queue that tasks, actors and drivers share."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+from raycompat import _api, actor
+from raycompat.object_ref import ObjectRef
+
+T = TypeVar("T")
+
+__all__ = ["Empty", "Full", "Queue"]
+
+
+class Empty(queue.Empty):
+    """Say that a queue has no item, or not as many as were asked for.
+
+    Notes
+    -----
+    Ray source: ``ray.util.queue.Empty``, 2.60.0. No known difference.
+    """
+
+
+class Full(queue.Full):
+    """Say that a queue has no room for what was to be put.
+
+    Notes
+    -----
+    Ray source: ``ray.util.queue.Full``, 2.60.0. No known difference.
+    """
+
+
+class Queue(Generic[T]):
+    """Hold items, first in, first out, in an actor of its own.
+
+    A queue can be given to tasks and actors in any way, and is the same queue there. It lives until
+    `shutdown`, or until nobody has it any more.
+
+    Parameters
+    ----------
+    maxsize : int, default 0
+        How many items it has room for; 0 or less is no limit.
+    actor_options : dict, optional
+        Options for the queue's actor, as ``.options`` of an actor class takes them, such as
+        ``{"num_cpus": 1}``, or a ``max_concurrency`` above the 1,000 callers that can wait by default.
+
+    Raises
+    ------
+    ValueError
+        When an option is unknown or its value impossible.
+
+    Examples
+    --------
+    >>> from raycompat.util.queue import Queue
+    >>> queue = Queue(maxsize=10)
+    >>> queue.put("first")
+    >>> queue.put_nowait_batch(["second", "third"])
+    >>> queue.get(), queue.get(timeout=5), len(queue)
+    ('first', 'second', 1)
+    >>> queue.shutdown()
+
+    Notes
+    -----
+    Ray source: ``ray.util.queue.Queue``, 2.60.0. Differs from Ray: none known. As there, a reference
+    that is put itself, not within a list, arrives as its value; and a caller that gives up while it
+    waits in `get_async`, or dies in `get`, still takes the next item with it: use `timeout`.
+
+    All methods but `shutdown` raise `ActorDiedError` when the queue's actor has died, and
+    AttributeError after `shutdown`.
+    """
+
+    def __init__(self, maxsize: int = 0, actor_options: Mapping[str, Any] | None = None) -> None:
+        self.maxsize = maxsize
+        #: The handle of the queue's actor; None after `shutdown`.
+        self.actor: actor.ActorHandle | None
+        self.actor = _queue_actors.options(**(actor_options or {})).remote(maxsize)
+
+    def _actor(self) -> Any:
+        if self.actor is None:
+            raise AttributeError(
+                "This queue has no actor: it was shut down here. Make a new one with Queue()."
+            )
+        return self.actor
+
+    def __len__(self) -> int:
+        return self.size()
+
+    def size(self) -> int:
+        """Return how many items are in the queue.
+
+        Notes
+        -----
+        Ray source: ``Queue.size``, 2.60.0. No known difference.
+        """
+        size: int = _api.get(self._actor().qsize.remote())
+        return size
+
+    def qsize(self) -> int:
+        """Return how many items are in the queue, as `size` does.
+
+        Notes
+        -----
+        Ray source: ``Queue.qsize``, 2.60.0. No known difference.
+        """
+        return self.size()
+
+    def empty(self) -> bool:
+        """Return whether no item is in the queue.
+
+        Notes
+        -----
+        Ray source: ``Queue.empty``, 2.60.0. No known difference.
+        """
+        empty: bool = _api.get(self._actor().empty.remote())
+        return empty
+
+    def full(self) -> bool:
+        """Return whether the queue has no room; never so without a `maxsize`.
+
+        Notes
+        -----
+        Ray source: ``Queue.full``, 2.60.0. No known difference.
+        """
+        full: bool = _api.get(self._actor().full.remote())
+        return full
+
+    def put(self, item: T | ObjectRef[T], block: bool = True, timeout: float | None = None) -> None:
+        """Add an item at the end; wait for room if there is none.
+
+        Parameters
+        ----------
+        item : object
+            Anything that can be pickled, or the reference to it.
+        block : bool, default True
+            False raises at once where there is no room; `timeout` has no meaning then.
+        timeout : float, optional
+            Seconds to wait at most, more than 0: with 0 it is `Full` in any case, as in Ray. By
+            default, wait for ever.
+
+        Raises
+        ------
+        Full
+            When there is no room, or not in time.
+        ValueError
+            When the timeout is negative.
+
+        Notes
+        -----
+        Ray source: ``Queue.put``, 2.60.0. No known difference.
+        """
+        call = self._start_put(item, block, timeout)
+        try:
+            _api.get(call)
+        except asyncio.QueueFull as error:
+            raise self._full() from error
+
+    async def put_async(
+        self, item: T | ObjectRef[T], block: bool = True, timeout: float | None = None
+    ) -> None:
+        """Add an item at the end, as `put` does, while the event loop goes on.
+
+        Notes
+        -----
+        Ray source: ``Queue.put_async``, 2.60.0. No known difference.
+        """
+        call = self._start_put(item, block, timeout)
+        try:
+            await call
+        except asyncio.QueueFull as error:
+            raise self._full() from error
+
+    def _start_put(self, item: Any, block: bool, timeout: float | None) -> ObjectRef[None]:
+        call: ObjectRef[None]
+        if block:
+            _check_timeout(timeout)
+            call = self._actor().put.remote(item, timeout)
+        else:
+            call = self._actor().put_nowait.remote(item)
+        return call
+
+    def _full(self) -> Full:
+        return Full(f"The queue has its maxsize of {self.maxsize} items: get some, or wait.")
+
+    def get(self, block: bool = True, timeout: float | None = None) -> T:
+        """Remove the first item and return it; wait for one if there is none.
+
+        Parameters
+        ----------
+        block : bool, default True
+            False raises at once where there is no item; `timeout` has no meaning then.
+        timeout : float, optional
+            Seconds to wait at most, more than 0: with 0 it is `Empty` in any case, as in Ray. By
+            default, wait for ever.
+
+        Raises
+        ------
+        Empty
+            When there is no item, or not in time.
+        ValueError
+            When the timeout is negative.
+
+        Notes
+        -----
+        Ray source: ``Queue.get``, 2.60.0. No known difference.
+        """
+        call = self._start_get(block, timeout)
+        try:
+            item: T = _api.get(call)
+        except asyncio.QueueEmpty as error:
+            raise _empty() from error
+        return item
+
+    async def get_async(self, block: bool = True, timeout: float | None = None) -> T:
+        """Remove the first item and return it, as `get` does, while the event loop goes on.
+
+        Notes
+        -----
+        Ray source: ``Queue.get_async``, 2.60.0. No known difference.
+        """
+        call = self._start_get(block, timeout)
+        try:
+            return await call
+        except asyncio.QueueEmpty as error:
+            raise _empty() from error
+
+    def _start_get(self, block: bool, timeout: float | None) -> ObjectRef[T]:
+        call: ObjectRef[T]
+        if block:
+            _check_timeout(timeout)
+            call = self._actor().get.remote(timeout)
+        else:
+            call = self._actor().get_nowait.remote()
+        return call
+
+    def put_nowait(self, item: T | ObjectRef[T]) -> None:
+        """Add an item at the end if there is room, as ``put(item, block=False)`` does.
+
+        Notes
+        -----
+        Ray source: ``Queue.put_nowait``, 2.60.0. No known difference.
+        """
+        self.put(item, block=False)
+
+    def put_nowait_batch(self, items: Iterable[T]) -> None:
+        """Add all the items at the end, in order, or none of them.
+
+        Parameters
+        ----------
+        items : iterable
+            A reference among them stays a reference.
+
+        Raises
+        ------
+        Full
+            When there is no room for all of them.
+        TypeError
+            When `items` is not iterable.
+
+        Notes
+        -----
+        Ray source: ``Queue.put_nowait_batch``, 2.60.0. Differs from Ray: iterators and generators do,
+        too.
+        """
+        if not isinstance(items, Iterable):
+            raise TypeError(f"Argument 'items' must be an Iterable, such as a list, not {items!r}.")
+        _api.get(self._actor().put_nowait_batch.remote(list(items)))
+
+    def get_nowait(self) -> T:
+        """Remove the first item and return it if there is one, as ``get(block=False)`` does.
+
+        Notes
+        -----
+        Ray source: ``Queue.get_nowait``, 2.60.0. No known difference.
+        """
+        return self.get(block=False)
+
+    def get_nowait_batch(self, num_items: int) -> list[T]:
+        """Remove the first items and return them in order, or remove none.
+
+        Parameters
+        ----------
+        num_items : int
+            0 or more.
+
+        Raises
+        ------
+        Empty
+            When there are not so many.
+        TypeError, ValueError
+            When `num_items` is not as above.
+
+        Notes
+        -----
+        Ray source: ``Queue.get_nowait_batch``, 2.60.0. No known difference.
+        """
+        if not isinstance(num_items, int):
+            raise TypeError(f"Argument 'num_items' must be an int, not {num_items!r}.")
+        if num_items < 0:
+            raise ValueError(f"'num_items' must be nonnegative, not {num_items!r}.")
+        items: list[T] = _api.get(self._actor().get_nowait_batch.remote(num_items))
+        return items
+
+    def shutdown(self, force: bool = False, grace_period_s: float = 5) -> None:
+        """End the queue's actor; what is in the queue is lost. A second time, do nothing.
+
+        Parameters
+        ----------
+        force : bool, default False
+            Kill the actor at once.
+        grace_period_s : float, default 5
+            Without `force`, the actor is asked to end, and killed when it has not within these
+            seconds; 0 or more.
+
+        Notes
+        -----
+        Ray source: ``Queue.shutdown``, 2.60.0. No known difference. Whoever waits in `put` or `get`,
+        and other copies of this queue afterwards, get `ActorDiedError`.
+        """
+        if self.actor is None:
+            return
+        if force or not self._has_ended_within(grace_period_s):
+            actor.kill(self.actor, no_restart=True)
+        self.actor = None
+
+    def _has_ended_within(self, grace_period_s: float) -> bool:
+        ended = self._actor().__ray_terminate__.remote()
+        return bool(_api.wait([ended], timeout=grace_period_s)[0])
+
+
+def _check_timeout(timeout: float | None) -> None:
+    if timeout is not None and timeout < 0:
+        raise ValueError(
+            f"'timeout' must be a non-negative number of seconds, or None, not {timeout!r}."
+        )
+
+
+def _empty() -> Empty:
+    return Empty("The queue has no items: put one, or wait.")
+
+
+class _QueueActor:
+    """What the actor of a queue does, in one event loop: only `put` and `get` ever wait."""
+
+    def __init__(self, maxsize: int) -> None:
+        self._maxsize = maxsize
+        self._items: asyncio.Queue[Any] = asyncio.Queue(maxsize)
+
+    async def qsize(self) -> int:
+        return self._items.qsize()
+
+    async def empty(self) -> bool:
+        return self._items.empty()
+
+    async def full(self) -> bool:
+        return self._items.full()
+
+    async def put(self, item: Any, timeout: float | None = None) -> None:
+        # Not asyncio.timeout, which lets a put with a timeout of 0 succeed.
+        try:
+            await asyncio.wait_for(self._items.put(item), timeout)
+        except TimeoutError as error:
+            raise Full(
+                f"The queue had its maxsize of {self._maxsize} items for {timeout} s."
+            ) from error
+
+    async def get(self, timeout: float | None = None) -> Any:
+        try:
+            return await asyncio.wait_for(self._items.get(), timeout)
+        except TimeoutError as error:
+            raise Empty(f"The queue had no items for {timeout} s.") from error
+
+    async def put_nowait(self, item: Any) -> None:
+        self._items.put_nowait(item)
+
+    async def get_nowait(self) -> Any:
+        return self._items.get_nowait()
+
+    async def put_nowait_batch(self, items: list[Any]) -> None:
+        size = self._items.qsize()
+        if self._maxsize > 0 and size + len(items) > self._maxsize:
+            raise Full(
+                f"Cannot add {len(items)} items to a queue of size {size} and maxsize "
+                f"{self._maxsize}. Put fewer at once, or get some first."
+            )
+        for item in items:
+            self._items.put_nowait(item)
+
+    async def get_nowait_batch(self, num_items: int) -> list[Any]:
+        size = self._items.qsize()
+        if num_items > size:
+            raise Empty(f"Cannot get {num_items} items from a queue of size {size}.")
+        return [self._items.get_nowait() for _ in range(num_items)]
+
+
+#: One for all queues: the class is exported to a cluster once.
+_queue_actors = _api.remote(_QueueActor)
