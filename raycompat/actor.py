@@ -551,13 +551,11 @@ def exit_actor() -> None:
     Ray source: ``ray.actor.exit_actor``, 2.60.0. No known difference.
     """
     from raycompat._executor import context
-    from raycompat._executor.run_actor import ActorExit
 
     executor = context.executor()
     if executor is None or executor.actor is None:
         raise TypeError("exit_actor API is called on a non-actor worker.")
-    executor.actor.exit("The actor exited because exit_actor() is called.")
-    raise ActorExit(0)
+    executor.actor.exit()
 
 
 def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:

@@ -195,9 +195,7 @@ def _find_method(executor: Executor, name: str) -> Callable[..., Any]:
     if name == "__ray_call__":
         return lambda function, *args, **kwargs: function(instance, *args, **kwargs)
     if name == "__ray_terminate__":
-        return lambda: leave(
-            "The actor exited because exit_actor() or __ray_terminate__ is called."
-        )
+        return leave
     method: Callable[..., Any] = getattr(instance, name)
     return method
 

@@ -316,8 +316,9 @@ class Queue(Generic[T]):
 
         Notes
         -----
-        Ray source: ``Queue.shutdown``, 2.60.0. No known difference. Whoever waits in `put` or `get`,
-        and other copies of this queue afterwards, get `ActorDiedError`.
+        Ray source: ``Queue.shutdown``, 2.60.0. No known difference. Other copies of this queue raise
+        `ActorDiedError` afterwards. Use `force` where somebody may be waiting in `put` or `get`: they
+        get that error then, while in Ray they wait for ever without it.
         """
         if self.actor is None:
             return

@@ -138,6 +138,29 @@ def test_retries_can_be_asked_for_in_both_places(ray, option):
     assert ray.get(given) == ["declared", "plain"]
 
 
+def test_a_call_that_failed_is_repeated_when_retry_exceptions_says_so(ray):
+    @ray.remote(max_task_retries=2)
+    class Counter:
+        def __init__(self):
+            self.count = 0
+
+        @ray.method(retry_exceptions=True)
+        def third_time_lucky(self):
+            self.count += 1
+            if self.count < 3:
+                raise ValueError(self.count)
+            return self.count
+
+        def fail(self):
+            self.count += 1
+            raise ValueError(self.count)
+
+    counter = Counter.remote()
+    assert ray.get(counter.third_time_lucky.remote()) == 3
+    with pytest.raises(ValueError, match="4"):  # not without retry_exceptions
+        ray.get(counter.fail.remote())
+
+
 def test_ray_call_takes_references_keywords_and_a_number_of_results(ray, Echo):
     echo = Echo.remote()
 

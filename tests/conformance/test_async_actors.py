@@ -232,6 +232,19 @@ def test_the_constructor_of_an_async_actor_runs_in_the_loop(ray):
     assert ray.get(Loops.remote().compare.remote()) is True
 
 
+def test_the_constructor_may_be_a_coroutine(ray):
+    @ray.remote
+    class Slow:
+        async def __init__(self):
+            await asyncio.sleep(0)
+            self.ready = True
+
+        def look(self):
+            return self.ready
+
+    assert ray.get(Slow.remote().look.remote()) is True
+
+
 def test_a_task_that_a_call_started_goes_on_after_the_call(ray, tmp_path):
     @ray.remote
     class Starter:
@@ -337,6 +350,8 @@ def test_two_actors_await_each_other(ray):
     one, two = Player.remote(), Player.remote()
     ray.get([one.know.remote(one), two.know.remote(two)])
     assert ray.get(one.play.remote(two, 10)) == 10
+    for player in (one, two):  # each has a handle of its own: nothing else ends it
+        ray.kill(player)
 
 
 def test_an_actor_awaits_its_own_call(ray):
@@ -556,16 +571,32 @@ def test_every_call_has_its_own_task_id_before_and_after_it_waits(ray):
         assert before == after == (ref.task_id().hex(), actor._actor_id.hex())
 
 
-def test_the_context_is_right_in_a_sync_method_beside_waiting_calls(ray, Gate):
-    def own_id(_):
-        return ray.get_runtime_context().get_task_id()
+def test_threads_and_tasks_that_a_call_awaits_have_its_task_id(ray):
+    @ray.remote
+    class Context:
+        def own_id(self):
+            return ray.get_runtime_context().get_task_id()
 
-    gate = Gate.remote()
-    waiting = gate.wait.remote()
-    ref = gate.__ray_call__.remote(own_id)
-    assert ray.get(ref) == ref.task_id().hex()
-    gate.open.remote()
-    ray.get(waiting)
+        async def own_id_async(self):
+            return self.own_id()
+
+        async def ids(self):
+            return await asyncio.to_thread(self.own_id), await asyncio.create_task(
+                self.own_id_async()
+            )
+
+    ref = Context.remote().ids.remote()
+    assert ray.get(ref) == (ref.task_id().hex(),) * 2
+
+
+def test_an_async_actor_cannot_look_whether_a_call_was_cancelled(ray):
+    @ray.remote
+    class Context:
+        async def look(self):
+            return ray.get_runtime_context().is_canceled()
+
+    with pytest.raises(RuntimeError, match="not supported in an async actor"):
+        ray.get(Context.remote().look.remote())
 
 
 # Streaming

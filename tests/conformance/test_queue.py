@@ -417,11 +417,11 @@ def test_shutdown_ends_the_actor(ray, queue_of, force):
     queue.shutdown()
 
 
-def test_callers_that_wait_fail_when_the_queue_is_shut_down(ray, queue_of, waits):
+def test_callers_that_wait_fail_when_the_queue_is_killed(ray, queue_of, waits):
     queue = queue_of()
     got = queue.actor.get.remote()
     assert waits(got)
-    queue.shutdown(grace_period_s=0.5)
+    queue.shutdown(force=True)
     with pytest.raises(ray.exceptions.ActorDiedError):
         ray.get(got)
 
