@@ -231,19 +231,25 @@ class ActorClass:
         name = self._class.__name__
         key = f"{name.replace('-', '_')}-{ids.new_actor_id()}"
         is_async = has_async_methods(self._class)
-        if is_async and options.allow_out_of_order_execution is False:
+        is_threaded = (options.max_concurrency or 1) > 1 or bool(options.concurrency_groups)
+        if (is_async or is_threaded) and options.allow_out_of_order_execution is False:
+            kind = "async" if is_async else "multi-threaded"
             raise ValueError(
-                f"allow_out_of_order_execution=False for {name}: with async actors, Ray can't execute "
-                "actor tasks in order. Leave it out, or make all methods ordinary ones."
+                f"allow_out_of_order_execution=False for {name}: with {kind} actors, Ray can't execute "
+                "actor tasks in order. Leave it out, or have one call run at a time."
             )
         about = _About(
             self._class.__qualname__,
             self._methods,
             max_task_retries=options.max_task_retries or 0,
             max_pending_calls=options.max_pending_calls or -1,
-            in_order=not (is_async or options.allow_out_of_order_execution),
+            in_order=not (is_async or is_threaded or options.allow_out_of_order_execution),
             groups=tuple(options.concurrency_groups or ()),
         )
+        for method in self._methods.values():
+            group = method.options.concurrency_group
+            if group is not None and group not in about.groups:
+                raise AssertionError(_unknown_group(group, about))  # Ray's class for it
         actor = ActorSpec(
             name=options.name,
             namespace=_namespace(session, options.namespace),
@@ -377,10 +383,15 @@ class ActorMethod:
         method.check(args, kwargs)
         about = handle._about
         if about.max_pending_calls > 0:
-            channel.check_room(about.max_pending_calls)
+            channel.check_room(about.max_pending_calls, method.name)
         num_returns = options.num_returns
         if num_returns is None:
             num_returns = "streaming" if method.is_generator else 1
+        elif num_returns == "streaming" and not method.is_generator:
+            raise ValueError(
+                "num_returns='streaming' can only be used with generator functions, and "
+                f"{about.class_name}.{method.name} is none: it has no yield."
+            )
         name = options.name or f"{about.class_name.rpartition('.')[2]}.{method.name}"
         call = MethodCall(channel, ids.call_key(method.name, ids.new_task_id()), method.name, name)
         retries = options.max_task_retries
@@ -389,20 +400,20 @@ class ActorMethod:
             call.waits_for_restart = True
             call.retry_exceptions = pickled_exceptions(options.retry_exceptions)
         if options.concurrency_group is not None:
-            call.group = _known_group(options.concurrency_group, about)
+            if options.concurrency_group not in about.groups:
+                raise ValueError(_unknown_group(options.concurrency_group, about))
+            call.group = options.concurrency_group
         arguments = submit.Arguments(session, args, kwargs, name)
         call.holds = (handle, *arguments.holds)
         return submit.call_method(session, call, arguments, num_returns)
 
 
-def _known_group(name: str, about: _About) -> str:
-    if name not in about.groups:
-        raise ValueError(
-            f"{about.class_name} has no concurrency group {name!r}; it has "
-            f"{', '.join(map(repr, about.groups)) or 'none'}. Name its groups in "
-            "@ray.remote(concurrency_groups={...})."
-        )
-    return name
+def _unknown_group(name: str, about: _About) -> str:
+    return (
+        f"{about.class_name} has no concurrency group {name!r}; it has "
+        f"{', '.join(map(repr, about.groups)) or 'none'}. Name its groups in "
+        "@ray.remote(concurrency_groups={...})."
+    )
 
 
 class ActorHandle:

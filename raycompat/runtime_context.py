@@ -149,6 +149,11 @@ class RuntimeContext:
                 "is_canceled is only available when the process is a worker: in a task, not in a "
                 "driver."
             )
+        if executor.actor is not None and executor.actor.about["is_async"]:
+            raise RuntimeError(
+                "is_canceled is not supported in an async actor: its methods get a CancelledError "
+                "where they await."
+            )
         return executor.is_cancelled(call.key)
 
     @property

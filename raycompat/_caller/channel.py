@@ -456,16 +456,16 @@ class Channel:
         # Dropping the last handle closes this channel: not while we are in it.
         self._session.call_ended(call)
 
-    def check_room(self, limit: int) -> None:
-        """Refuse one more call when `limit` are under way.
+    def check_room(self, limit: int, method: str) -> None:
+        """Refuse a call of `method` when `limit` calls are under way.
 
         Raises
         ------
         PendingCallsLimitExceeded
         """
-        if 0 < limit <= self.num_pending:
+        if self.num_pending >= limit:
             raise exceptions.PendingCallsLimitExceeded(
-                f"The task cannot be submitted because {self.num_pending} calls of the actor are "
-                f"pending in this process (pid {os.getpid()}), and max_pending_calls={limit}. Get "
-                "results first, or allow more."
+                f"The task {method} could not be submitted to {self.actor} because more than {limit} "
+                f"tasks are queued on the actor: {self.num_pending} calls of this process have not "
+                f"ended, and max_pending_calls={limit}. Get results first, or allow more."
             )

@@ -8,6 +8,7 @@ one stream; answers come in the Dask client's event loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections import deque
@@ -249,7 +250,10 @@ class Session:
                 return
 
     def close(self) -> None:
-        """Leave the cluster. Whoever still waits is told."""
+        """Leave the cluster, after all that was to be said. Whoever still waits is told."""
+        if self._client is not None and not self.closed:
+            with contextlib.suppress(OSError, RuntimeError):  # the scheduler may be gone
+                self._client.sync(_call_soon, self._flush)
         self.closed = True
         self.pump.close()
         if self._client is not None:

@@ -128,6 +128,8 @@ class Executor:
                 self.actor.serve()
                 break
         self.session.wait_until_idle()
+        if self.actor is None and self.session.is_connected:
+            self.session.send("raycompat-disown")
         self.session.close()
         return 0
 

@@ -178,6 +178,8 @@ class Actor:
             outcome = Outcome.cancelled(call.running.key, call.running.name)
         else:
             outcome = run(self.executor, call, answers)
+            if self.executor.is_cancelled(call.running.key):  # nobody interrupts it, as in Ray
+                outcome = Outcome.cancelled(call.running.key, call.running.name)
         self._conclude(answers, outcome, call.running.key)
 
     async def _run_async(self, caller: Caller, message: tuple[Any, ...]) -> None:

@@ -64,27 +64,31 @@ class ActorDirectory:
         return None
 
     def find(self, name: str, namespace: str) -> ActorRow | None:
-        """Return the living (or expected) actor of that name."""
+        """Return the actor of that name: expected, living, or dead and still referred to."""
         key = self._names.get((namespace, name))
         return self.rows[key] if key is not None else None
 
-    def bury(self, key: str, error: bytes) -> None:
-        """Mark an actor dead and free its name."""
+    def bury(self, key: str, error: bytes, *, frees_name: bool) -> None:
+        """Mark an actor dead; its name is free now, or only when it is forgotten."""
         row = self.rows[key]
         row.state, row.error = "DEAD", error
-        if row.name is not None and self._names.get((row.namespace, row.name)) == key:
-            del self._names[row.namespace, row.name]
+        if frees_name:
+            self._free_name(row)
 
     def forget(self, key: str) -> None:
         """Drop the row of an actor that nobody can call any more."""
         row = self.rows.pop(key, None)
-        if row is not None and self._names.get((row.namespace, row.name or "")) == key:
+        if row is not None:
+            self._free_name(row)
+
+    def _free_name(self, row: ActorRow) -> None:
+        if self._names.get((row.namespace, row.name or "")) == row.key:
             del self._names[row.namespace, row.name or ""]
 
     def named(self, namespace: str | None = None) -> list[dict[str, Any]]:
         """List the named actors, of one namespace or of all."""
         return [
             {"name": name, "namespace": space}
-            for space, name in self._names
-            if namespace is None or space == namespace
+            for (space, name), key in self._names.items()
+            if namespace in (None, space) and self.rows[key].state != "DEAD"
         ]

@@ -36,6 +36,9 @@ logger = logging.getLogger(__name__)
 #: Seconds that a request waits before its driver is told that no node can ever fulfil it.
 INFEASIBLE_WARNING_S = 10.0
 
+#: Said of an actor whose creator is gone.
+_OWNER_DIED = "The actor is dead because its owner has died: the driver or actor that made it."
+
 #: The client of the scheduler that wants detached actors, so that they outlive their drivers.
 _DETACHED = "raycompat-detached"
 
@@ -111,6 +114,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat-watch-actor": self._watch_actor,
                 "raycompat-unwatch-actor": self._unwatch_actor,
                 "raycompat-cancel-method": self._cancel_method,
+                "raycompat-disown": self._disown,
                 "raycompat-relay-open": self._open_relay,
                 "raycompat-node": self._node_ready,
                 "raycompat-result": self._result,
@@ -165,6 +169,12 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self._relays.lose(client)
         for row in self._actors.rows.values():
             row.watchers.discard(client)
+        for key, call in list(self.calls.items()):
+            actor = call.spec["actor"]
+            if call.owner == client and actor is not None and not actor["detached"]:
+                asyncio.get_running_loop().call_soon(
+                    self._end_actor, key, failures.actor_died(_OWNER_DIED, key)
+                )
         for key in [key for key, owner in self._promises.items() if owner == client]:
             asyncio.get_running_loop().call_soon(self._break_promise, key, failures.owner_died(key))
         for job in [job for job in self.jobs.values() if job.client == client]:
@@ -174,11 +184,20 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             job.orphaned = True
             self._end_job_if_done(job)
 
+    def _disown(self, client: str) -> None:
+        """Give the actors of a process that leaves of itself to its driver."""
+        for call in self.calls.values():
+            job = self.jobs.get(call.spec["job"])
+            if call.owner == client and call.spec["actor"] is not None and job is not None:
+                call.owner = job.client
+
     def _end_job_if_done(self, job: Job) -> None:
         """End a job whose driver is gone, once it has no detached actors."""
         rows = [row for row in self._actors.rows.values() if row.job == job.job]
         goes_on = any(row.detached and row.state != "DEAD" for row in rows)
         message = {"op": "raycompat-job-ended", "job": job.job, "for_good": not goes_on}
+        for row in rows if not goes_on else ():
+            self._bury(row.key, failures.actor_died(_OWNER_DIED, row.key))
         for worker in self.nodes:
             dask.tell_worker(self._scheduler, worker, message)
         if goes_on:
@@ -685,31 +704,44 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self._bury(key, error)
 
     def _forget_actor(self, key: str, owner: str) -> None:
-        self._bury(key, failures.actor_died("All references to it were removed.", key))
+        text = "All references to the actor were removed."
+        if owner not in self._scheduler.clients:
+            text = _OWNER_DIED
+        self._bury(key, failures.actor_died(text, key))
         self._actors.forget(key)
 
     def _kill_actor(self, client: str, key: str, no_restart: bool) -> None:
-        row, call = self._actors.rows.get(key), self.calls.get(key)
-        if row is None or row.state == "DEAD" or call is None:
+        row = self._actors.rows.get(key)
+        if row is None or key not in self.calls:
+            return
+        if row.state == "DEAD":  # its name may be taken still
+            if no_restart:
+                self._actors.bury(key, row.error or b"", frees_name=True)
             return
         if not no_restart:
             if row.address is not None:
                 again = {"op": "raycompat-restart-actor", "key": key}
                 dask.tell_worker(self._scheduler, row.address, again)
             return
-        error = failures.actor_killed(key)
-        self._bury(key, error)
+        self._end_actor(key, failures.actor_killed(key), frees_name=True)
+
+    def _end_actor(self, key: str, error: bytes, *, frees_name: bool = False) -> None:
+        """End an actor for good, from here."""
+        call = self.calls.get(key)
+        if call is None:
+            return
+        self._bury(key, error, frees_name=frees_name)
         if call.address is not None:
             message = {"op": "raycompat-end", "key": key, "error": error}
             dask.tell_worker(self._scheduler, call.address, message)
         else:
             self._fail(key, error)
 
-    def _bury(self, key: str, error: bytes) -> None:
+    def _bury(self, key: str, error: bytes, *, frees_name: bool = False) -> None:
         row = self._actors.rows.get(key)
         if row is None or row.state == "DEAD":
             return
-        self._actors.bury(key, error)
+        self._actors.bury(key, error, frees_name=frees_name or row.detached)
         self._report_to_all(row)
         if key in self.calls:
             self._tell_owner(self.calls[key].owner, key, error)

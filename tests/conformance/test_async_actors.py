@@ -621,7 +621,7 @@ def test_async_generators_of_one_actor_overlap(ray):
     assert [ray.get(ref) for ref in odd] == [1, 3, 5, 7, 9]
 
 
-def test_an_item_of_an_async_generator_arrives_before_the_next_is_made(ray, Gate):
+def test_an_item_of_an_async_generator_arrives_before_the_next_is_made(ray):
     @ray.remote
     class Steps:
         def __init__(self):
