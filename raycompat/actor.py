@@ -403,7 +403,9 @@ class ActorMethod:
             if options.concurrency_group not in about.groups:
                 raise ValueError(_unknown_group(options.concurrency_group, about))
             call.group = options.concurrency_group
-        arguments = submit.Arguments(session, args, kwargs, name)
+        arguments = submit.Arguments(
+            session, args, kwargs, name, inline_limit_bytes=submit.CHANNEL_LIMIT_BYTES
+        )
         call.holds = (handle, *arguments.holds)
         return submit.call_method(session, call, arguments, num_returns)
 

@@ -10,7 +10,6 @@ Lock order: a channel's lock before the table's. Answers are handled in whatever
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,9 @@ from raycompat._protocol.values import InlineValue, SegmentLink, Wire, from_wire
 if TYPE_CHECKING:
     from raycompat._caller.generator import Stream
     from raycompat._caller.session import Session
+
+#: Bytes of arguments from which on a call leaves by itself.
+_LARGE_BYTES = 16 * 1024
 
 #: Seconds that a process which is said to be dead has for its last answers to be read.
 _LAST_WORDS_S = 5.0
@@ -227,9 +229,10 @@ class Channel:
             call.wires or (),
             call.retry_exceptions if call.retries else False,
         )
-        # Nobody waits for the first one's answer yet; those behind it may gather.
-        connection.post(message, now=is_first)
-        if not is_first:
+        # The first one leaves at once; while its answer is awaited, small ones may gather behind it.
+        now = is_first or len(call.arguments or b"") > _LARGE_BYTES
+        connection.post(message, now=now)
+        if not now:
             self._session.unflushed.add(self)
 
     def flush(self) -> None:

@@ -21,7 +21,12 @@ from raycompat._caller.object_table import Entry, State
 from raycompat._caller.session import PendingCall
 from raycompat._protocol import failures, ids
 from raycompat._protocol.call_spec import CallSpec
-from raycompat._protocol.serialization import Block, collecting_refs, serialize
+from raycompat._protocol.serialization import (
+    INLINE_LIMIT_BYTES,
+    Block,
+    collecting_refs,
+    serialize,
+)
 from raycompat._protocol.values import InlineValue
 from raycompat.object_ref import ObjectRef, ObjectRefGenerator
 
@@ -43,6 +48,10 @@ class Known:
     block: bytes
 
 
+#: Bytes. Up to this size arguments travel inside a message to an actor: about where the cost of a
+#: segment (to make, map and remove a file) equals that of the copies.
+CHANNEL_LIMIT_BYTES = 200 * 1024
+
 #: The block of no arguments: most calls of methods have none.
 NO_ARGUMENTS = b""
 
@@ -55,7 +64,13 @@ class Arguments:
     """
 
     def __init__(
-        self, session: Session, args: Sequence[Any], kwargs: Mapping[str, Any], name: str
+        self,
+        session: Session,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        name: str,
+        *,
+        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
     ) -> None:
         self.dependencies: list[Entry] = []
         self.holds: list[Any] = []
@@ -71,7 +86,7 @@ class Arguments:
         if found:
             self.holds += found.values()
             self.carries_references = True
-        if block.is_small:
+        if block.size <= inline_limit_bytes:
             self.block = block.to_bytes()
         else:
             self.block = None

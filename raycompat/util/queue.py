@@ -316,9 +316,9 @@ class Queue(Generic[T]):
 
         Notes
         -----
-        Ray source: ``Queue.shutdown``, 2.60.0. No known difference. Other copies of this queue raise
-        `ActorDiedError` afterwards. Use `force` where somebody may be waiting in `put` or `get`: they
-        get that error then, while in Ray they wait for ever without it.
+        Ray source: ``Queue.shutdown``, 2.60.0. Other copies of this queue raise `ActorDiedError`
+        afterwards. Differs from Ray: so do `put` and `get` that are waiting; without `force`, those
+        can wait for ever in Ray.
         """
         if self.actor is None:
             return
