@@ -87,11 +87,7 @@ class Actor:
             return run(self.executor, call, Sink())
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
-
-        async def build() -> Outcome:
-            return run(self.executor, call, Sink())
-
-        return self._loop.run_until_complete(build())
+        return self._loop.run_until_complete(run_async(self.executor, call, Sink()))
 
     def serve(self) -> None:
         """Run calls until the actor is to leave."""

@@ -177,12 +177,12 @@ def _find_function(executor: Executor, payload: dict[str, Any]) -> Callable[...,
     return function
 
 
-def _builder(executor: Executor, cls: Any) -> Callable[..., None]:
-    def build(*args: Any, **kwargs: Any) -> None:
+def _builder(executor: Executor, cls: Any) -> Callable[..., Any]:
+    def build(*args: Any, **kwargs: Any) -> Any:
         instance = cls.__new__(cls)
         assert executor.actor is not None
         executor.actor.instance = instance
-        instance.__init__(*args, **kwargs)
+        return instance.__init__(*args, **kwargs)  # a coroutine, if it is ``async def``
 
     return build
 
