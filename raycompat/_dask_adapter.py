@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dask._task_spec import Task, TaskRef
 from distributed.core import Status, connect
+from distributed.diagnostics.task_stream import TaskStreamPlugin
 from distributed.protocol.pickle import loads
 from distributed.protocol.serialize import Serialized
 from distributed.utils_comm import gather_from_workers
@@ -145,6 +146,32 @@ def tell_client(scheduler: Scheduler, client: str, message: dict[str, Any]) -> N
 def tell_worker(scheduler: Scheduler, worker: str, message: dict[str, Any]) -> None:
     """Send one message down a worker's stream, in order with Dask's own."""
     scheduler.send_all({}, {worker: [message]})
+
+
+def show_in_task_stream(
+    scheduler: Scheduler,
+    worker: str,
+    thread: int,
+    spans: Iterable[tuple[str, str, int, float, float]],
+) -> None:
+    """Enter calls that are no tasks into the task stream: name, key, number, start and end of each."""
+    stream = scheduler.plugins.get(TaskStreamPlugin.name)
+    if stream is None:
+        return
+    for name, key, count, start, stop in spans:
+        digits = key.rpartition("-")[2]
+        stream.buffer.append(
+            {
+                "key": f"{name}-{digits}" + (f"-x{count}" if count > 1 else ""),
+                "startstops": [{"action": "compute", "start": start, "stop": stop}],
+                "worker": worker,
+                "thread": thread,
+                "status": "OK",
+                "type": b"",
+                "nbytes": 0,
+            }
+        )
+        stream.index += 1
 
 
 def send_client_batches_at_once(scheduler: Scheduler, client: str) -> None:

@@ -20,6 +20,9 @@ from typing import Any
 
 from raycompat._executor.mailbox import Caller, Mailbox
 
+#: Seconds between two calls of what an idle actor does, in one with event loops.
+_TICK_S = 0.5
+
 #: A call as it arrives, and what runs one and answers it.
 Arrival = tuple[Caller, tuple[Any, ...]]
 Run = Callable[[Caller, tuple[Any, ...]], None]
@@ -134,6 +137,11 @@ def serve_in_loops(
         if is_leaving():
             main_loop.stop()
 
+    def tick() -> None:
+        mailbox.on_idle()
+        main_loop.call_later(_TICK_S, tick)
+
+    main_loop.call_later(_TICK_S, tick)
     main_loop.add_reader(mailbox.fileno(), arrived)
     main_loop.call_soon(arrived)
     main_loop.run_forever()

@@ -13,6 +13,7 @@ import socket
 import struct
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from raycompat._protocol.connection import Connection
@@ -27,6 +28,9 @@ _BACKLOG = 4096
 
 #: Seconds between two looks for new arrivals while there is work: who called first is served first.
 _LOOK_S = 0.001
+
+#: Seconds without a call after which an actor counts as idle.
+_IDLE_S = 0.25
 
 #: Seconds that callers have to take the last answers of a process that leaves.
 _DRAIN_S = 5.0
@@ -60,7 +64,9 @@ class Caller(Connection):
 class Mailbox:
     """See the module."""
 
-    def __init__(self, name: str, pump: Pump) -> None:
+    def __init__(self, name: str, pump: Pump, on_idle: Callable[[], bool]) -> None:
+        """Listen at `name`; `on_idle` is called when nothing has come for a while."""
+        self.on_idle = on_idle
         self.calls: deque[tuple[Caller, tuple[Any, ...]]] = deque()
         self._pump = pump
         self._callers: dict[int, Caller] = {}
@@ -85,7 +91,9 @@ class Mailbox:
     def wait(self) -> None:
         """Wait until something arrives or somebody calls `wake`; write all answers first."""
         self.flush()
-        self._look(None)
+        if not self._look(_IDLE_S):
+            self.on_idle()
+            self._look(None)
 
     def look_again(self) -> None:
         """Take in what has arrived meanwhile, unless that was done just now."""
@@ -98,14 +106,16 @@ class Mailbox:
         """Take in what has arrived."""
         self._look(0)
 
-    def _look(self, timeout_s: float | None) -> None:
-        for descriptor, _ in self._epoll.poll(timeout_s):
+    def _look(self, timeout_s: float | None) -> bool:
+        ready = self._epoll.poll(timeout_s)
+        for descriptor, _ in ready:
             if descriptor == self._listener.fileno():
                 self._accept()
             elif descriptor == self._wake:
                 os.eventfd_read(self._wake)
             elif descriptor in self._callers:
                 self._receive(self._callers[descriptor])
+        return bool(ready)
 
     def _accept(self) -> None:
         while True:

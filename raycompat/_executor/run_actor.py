@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from raycompat._executor import context, lanes
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, Sink, run, run_async
+from raycompat._executor.timeline import Timeline
 from raycompat._protocol import failures
 from raycompat._protocol.values import Wire
 
@@ -72,7 +74,8 @@ class Actor:
         self._is_leaving = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._flush_due = False
-        self.mailbox = Mailbox(about["socket"], executor.session.pump)
+        self._timeline = Timeline(lambda spans: executor.send("spans", key, spans))
+        self.mailbox = Mailbox(about["socket"], executor.session.pump, self._timeline.flush)
 
     # --- its life -------------------------------------------------------------------------------
 
@@ -103,6 +106,7 @@ class Actor:
             lanes.serve_in_threads(self.mailbox, self._run_in_thread, self._leaves, sizes)
         else:
             lanes.serve_in_order(self.mailbox, self._run, self._leaves)
+        self._timeline.flush()
         self.mailbox.close()
 
     def leave(self) -> None:
@@ -170,17 +174,19 @@ class Actor:
 
     def _run_here(self, caller: Caller, call: Call) -> None:
         answers = _Answers(self, caller, call.running.key)
+        start = time.time()
         if self.executor.is_cancelled(call.running.key):
             outcome = Outcome.cancelled(call.running.key, call.running.name)
         else:
             outcome = run(self.executor, call, answers)
             if self.executor.is_cancelled(call.running.key):  # nobody interrupts it, as in Ray
                 outcome = Outcome.cancelled(call.running.key, call.running.name)
-        self._conclude(answers, outcome, call.running.key)
+        self._conclude(answers, outcome, call.running, start)
 
     async def _run_async(self, caller: Caller, message: tuple[Any, ...]) -> None:
         call = self._begin(message)
         answers = _Answers(self, caller, call.running.key)
+        start = time.time()
         with context.in_this_thread(call.running):
             try:
                 if self.executor.is_cancelled(call.running.key):
@@ -191,11 +197,14 @@ class Actor:
                 self.executor.die(exit_)
             if self.executor.is_cancelled(call.running.key):  # though it may have caught that
                 outcome = Outcome.cancelled(call.running.key, call.running.name)
-            self._conclude(answers, outcome, call.running.key)
+            self._conclude(answers, outcome, call.running, start)
 
-    def _conclude(self, answers: _Answers, outcome: Outcome, key: str) -> None:
+    def _conclude(
+        self, answers: _Answers, outcome: Outcome, running: context.RunningCall, start: float
+    ) -> None:
         executor = self.executor
-        executor.forget_cancelled(key)
+        executor.forget_cancelled(running.key)
+        self._timeline.add(running.name, running.key, start, time.time())
         if executor.session.table.dropped:
             executor.session.table.collect_dropped()
         executor.flush_output()

@@ -446,6 +446,9 @@ class NodePlugin(distributed.WorkerPlugin):
             self._pool.background(self._send_function(executor, key))
         elif operation == "hand-over":
             self.store.hand_over(rest[0])
+        elif operation == "spans":
+            message = {"op": "raycompat-spans", "pid": executor.pid, "spans": rest[0]}
+            dask.tell_scheduler(self._worker, message)
         elif operation == "exiting":
             actor = self._actors.get(key)
             if actor is not None:

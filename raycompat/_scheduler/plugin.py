@@ -126,6 +126,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat-actor-restarting": self._actor_restarting,
                 "raycompat-actor-ended": self._actor_ended,
                 "raycompat-log": self._log,
+                "raycompat-spans": self._show,
             }
         )
         scheduler.stream_handlers["raycompat-relay-data"] = self._relay_data
@@ -575,6 +576,9 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             dask.tell_client(
                 self._scheduler, self.jobs[job].client, {"op": "raycompat-log", **message}
             )
+
+    def _show(self, worker: str, pid: int, spans: list[Any]) -> None:
+        dask.show_in_task_stream(self._scheduler, worker, pid, spans)
 
     def _cancel(self, client: str, key: str, force: bool, recursive: bool) -> None:
         call = self.calls.get(key)
