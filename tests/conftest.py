@@ -59,6 +59,7 @@ def left_over(raycompat: object, threads_before: int) -> dict[str, object]:
         found = dict(session.rpc("raycompat_inventory"))
         found["segments"] = _segments(session.setup.place.store)
         found["entries"] = list(session.table.entries)
+        found["channels"] = [*session.channels, *session.relays]
     else:
         found = {"processes": _children(), "segments": _segments(None)}
         more = threading.active_count() - threads_before

@@ -1,7 +1,8 @@
-"""The directory: names are unique, and no caller's call overtakes an earlier one of its own."""
+"""The directory: names are unique, and free when they should be."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,14 +16,25 @@ def directory_with(*rows: ActorRow) -> ActorDirectory:
     return directory
 
 
-def test_a_name_is_taken_until_its_actor_dies():
+def test_a_name_is_taken_until_its_actor_is_killed():
     first = ActorRow(key="A-1", job="j", name="n", namespace="s")
     directory = directory_with(first)
     second = ActorRow(key="A-2", job="j", name="n", namespace="s")
     assert directory.reserve(second) is first
-    directory.bury("A-1", b"why")
+    directory.bury("A-1", b"why", frees_name=True)
     assert directory.reserve(second) is None
     assert directory.find("n", "s") is second
+
+
+def test_a_dead_actor_keeps_its_name_while_it_is_referred_to_but_is_not_listed():
+    row = ActorRow(key="A-1", job="j", name="n", namespace="s")
+    directory = directory_with(row)
+    directory.bury("A-1", b"why", frees_name=False)
+    assert directory.find("n", "s") is row
+    assert directory.named() == []
+    assert row.error == b"why"
+    directory.forget("A-1")
+    assert directory.find("n", "s") is None
 
 
 def test_names_of_other_namespaces_do_not_clash():
@@ -45,40 +57,51 @@ def test_a_forgotten_actor_leaves_nothing():
     assert not directory.rows
 
 
-def test_the_dead_hand_back_the_calls_that_wait_and_keep_the_reason():
-    directory = directory_with(ActorRow(key="A-1", job="j"))
-    directory.enqueue("A-1", "x", "one")
-    directory.enqueue("A-1", "y", "two")
-    assert sorted(directory.bury("A-1", b"why")) == ["one", "two"]
-    assert directory.rows["A-1"].error == b"why"
+def test_a_report_says_all_that_a_caller_needs():
+    row = ActorRow(key="A-1", job="j", state="ALIVE", address="tcp://a", host="h", socket="x")
+    assert row.report() == {
+        "state": "ALIVE",
+        "address": "tcp://a",
+        "host": "h",
+        "socket": "x",
+        "incarnation": 0,
+        "error": None,
+    }
 
 
-def test_calls_wait_for_the_actor_to_live():
-    directory = directory_with(ActorRow(key="A-1", job="j"))
-    directory.enqueue("A-1", "x", "one")
-    directory.rows["A-1"].ready.add("one")
-    assert list(directory.take_ready("A-1")) == []
-    directory.rows["A-1"].state = "ALIVE"
-    assert list(directory.take_ready("A-1")) == ["one"]
+@pytest.mark.parametrize("name", [None, ""])
+@given(st.lists(st.sampled_from(["reserve", "bury", "kill", "forget"]), max_size=20))
+def test_actors_without_a_name_never_clash(name, steps):
+    directory = ActorDirectory()
+    for number, step in enumerate(steps):
+        if step == "reserve":
+            row = ActorRow(key=f"A-{number}", job="j", name=None)
+            assert directory.reserve(row) is None
+        elif directory.rows:
+            key = next(iter(directory.rows))
+            if step == "forget":
+                directory.forget(key)
+            else:
+                directory.bury(key, b"why", frees_name=step == "kill")
+    assert directory.named() == []
 
 
 @given(
-    st.lists(st.sampled_from("xyz"), max_size=30),
-    st.data(),
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["make", "die", "kill", "forget"])))
 )
-def test_each_caller_s_calls_come_in_order_whatever_becomes_ready_when(callers, data):
-    directory = directory_with(ActorRow(key="A", job="j", state="ALIVE"))
-    calls = [f"{caller}{number}" for number, caller in enumerate(callers)]
-    for caller, call in zip(callers, calls, strict=True):
-        directory.enqueue("A", caller, call)
-    taken: list[str] = []
-    for call in data.draw(st.permutations(calls)):
-        if data.draw(st.booleans()) and data.draw(st.booleans()):
-            directory.withdraw("A", call[0], call)  # cancelled, or its argument failed
-        else:
-            directory.rows["A"].ready.add(call)
-        taken += directory.take_ready("A")
-    for caller in "xyz":
-        numbers = [int(call[1:]) for call in taken if call[0] == caller]
-        assert numbers == sorted(numbers)
-    assert not directory.rows["A"].queues
+def test_a_name_belongs_to_one_actor_at_a_time(steps):
+    directory, owners = ActorDirectory(), {}
+    for number, (name, step) in enumerate(steps):
+        if step == "make":
+            row = ActorRow(key=f"A-{number}", job="j", name=name, namespace="s")
+            taken = directory.reserve(row)
+            assert (taken.key if taken else None) == owners.get(name)
+            owners.setdefault(name, row.key)
+        elif name in owners:
+            if step == "forget":
+                directory.forget(owners.pop(name))
+            else:
+                directory.bury(owners[name], b"why", frees_name=step == "kill")
+                if step == "kill":
+                    owners.pop(name)
+    assert {name: directory.find(name, "s").key for name in owners} == owners
