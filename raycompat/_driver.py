@@ -32,6 +32,9 @@ _DASHBOARD_PORT = 8265
 #: Share of the machine's memory that a node of a local cluster takes for tasks and objects.
 _MEMORY_SHARE = 0.9
 
+#: Seconds that a cluster without workers has to get one.
+_FIRST_NODE_S = 60
+
 #: Bytes. Ray's own lower limit.
 _MIN_OBJECT_STORE_BYTES = 75 * 1024 * 1024
 
@@ -378,6 +381,14 @@ def _open_session(client: Any, given: dict[str, Any]) -> None:
 
     client.register_plugin(SchedulerPlugin())
     client.register_plugin(NodePlugin())
+    try:
+        client.wait_for_workers(1, timeout=_FIRST_NODE_S)
+    except TimeoutError as error:
+        raise ConnectionError(
+            f"The Dask cluster at {client.scheduler.address} has no workers, and none came within "
+            f"{_FIRST_NODE_S} s. Start some: `dask worker {client.scheduler.address}`, or "
+            "cluster.scale(1)."
+        ) from error
     nodes = client.sync(client.scheduler.raycompat_ready)
     here = segment.host_id(str(segment.SHARED_MEMORY))
     near = next((node for node in nodes if node["host"] == here), nodes[0])

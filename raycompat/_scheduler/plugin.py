@@ -54,7 +54,8 @@ class Call:
     since: float = 0.0
     address: str | None = None
     holding: Holding | None = None
-    cancelled: bool = False
+    #: Whether it is about to fail, and must not start again.
+    is_doomed: bool = False
 
 
 @dataclass(slots=True)
@@ -383,6 +384,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 asyncio.get_running_loop().call_soon(self._forget_actor, key, call.owner)
 
     def _became_ready(self, key: str, call: Call) -> None:
+        if call.is_doomed:
+            return
         call.since = time.monotonic()
         shape = (call.owner, call.request, call.spec["strategy"])
         self._queues.setdefault(shape, deque()).append(key)
@@ -406,22 +409,26 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             message = {"op": "raycompat-end", "key": key}
             dask.tell_worker(self._scheduler, address, message)
         elif finish != "forgotten":
-            asyncio.get_running_loop().call_soon(self._node_was_lost, key, call)
+            self._node_was_lost(key, call)
 
     def _node_was_lost(self, key: str, call: Call) -> None:
-        """Spend one try of a call whose node died, or fail it: then Dask runs it elsewhere."""
-        if call.spec["actor"] is not None:
-            error = failures.actor_died("The actor died because its node has died.", key)
-            row, most = self._actors.rows[key], call.spec["actor"]["max_restarts"]
-            if 0 <= most <= row.incarnation:
-                self._bury(key, error)
-                self._fail(key, error)
-            else:
+        """Spend one try of a call whose node died, as Dask runs it elsewhere; or see that it fails."""
+        row = self._actors.rows.get(key)
+        if row is None or call.spec["actor"] is None:
+            error = failures.node_died("The node that ran the task has died.")
+            call.is_doomed = call.retries == 0
+            call.retries -= call.retries > 0
+        else:
+            error = failures.actor_died("The actor is dead because its node has died.", key)
+            call.is_doomed = 0 <= call.spec["actor"]["max_restarts"] <= row.incarnation
+            if not call.is_doomed:
                 self._actor_restarting("", key, error)
-        elif call.retries == 0:
-            self._fail(key, failures.node_died("The node that ran the task has died."))
-        elif call.retries > 0:
-            call.retries -= 1
+        if call.is_doomed:
+            asyncio.get_running_loop().call_soon(self._end_doomed, key, error)
+
+    def _end_doomed(self, key: str, error: bytes) -> None:
+        self._bury(key, error)
+        self._fail(key, error)
 
     def _failed(self, key: str, call: Call) -> None:
         """Tell the owner of a call that failed elsewhere than in its own body."""
@@ -588,7 +595,6 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             dask.tell_client(self._scheduler, self._promises[key], message)
         if call is None:
             return
-        call.cancelled = True
         if call.address is None:
             self._fail(key, failures.cancelled(key))
         else:

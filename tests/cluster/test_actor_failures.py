@@ -1,0 +1,175 @@
+"""What becomes of actors when nodes die or callers stop, and when there are very many of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+import raycompat as ray
+
+#: Seconds until a process that was started here must be there.
+START_S = 60.0
+
+
+@pytest.fixture
+def nodes(tmp_path, no_cluster):
+    """Two Dask workers as nodes, this process as the driver; gives their processes by pid."""
+    address_file = tmp_path / "scheduler.json"
+
+    def start(*arguments: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    scheduler = start(
+        "distributed.cli.dask_scheduler",
+        *("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(address_file)),
+        "--no-dashboard",
+    )
+    deadline = time.monotonic() + START_S
+    while not (address_file.exists() and address_file.read_text().endswith("}")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    address = json.loads(address_file.read_text())["address"]
+    workers = {}
+    for _ in range(2):
+        worker = start(
+            "distributed.cli.dask_worker",
+            *(address, "--nthreads", "2", "--no-nanny", "--no-dashboard"),
+            *("--local-directory", str(tmp_path)),
+        )
+        workers[worker.pid] = worker
+    ray.init(address=address, configure_logging=False)
+    while len(ray.nodes()) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    yield workers
+    ray.shutdown()
+    for process in (*workers.values(), scheduler):
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(START_S)
+
+
+@ray.remote(max_restarts=1)
+class Mortal:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def node(self) -> int:
+        return psutil.Process().parent().ppid()
+
+    def count(self) -> int:
+        self.calls += 1
+        return self.calls
+
+    def hold(self, path: str) -> str:
+        while not os.path.exists(path):
+            time.sleep(0.01)
+        return "held"
+
+
+def test_an_actor_is_restarted_on_another_node_when_its_own_dies(nodes, wait_until, tmp_path):
+    mortal = Mortal.remote()
+    assert ray.get(mortal.count.remote()) == 1
+    before = ray.get(mortal.node.remote())
+    held = mortal.hold.remote(str(tmp_path / "go"))
+    again = mortal.hold.options(max_task_retries=1).remote(str(tmp_path / "go"))
+    nodes[before].kill()
+    with pytest.raises(ray.exceptions.ActorUnavailableError):
+        ray.get(held, timeout=30)
+    (tmp_path / "go").touch()
+    assert ray.get(again, timeout=30) == "held"
+    assert ray.get(mortal.count.remote()) == 1
+    assert ray.get(mortal.node.remote()) != before
+    wait_until(lambda: len(ray.nodes()) == 1)
+
+
+def test_an_actor_without_restarts_dies_with_its_node(nodes):
+    mortal = Mortal.options(max_restarts=0).remote()
+    refs = [mortal.hold.remote("/nowhere"), *(mortal.count.remote() for _ in range(100))]
+    node = ray.get(Mortal.options(max_restarts=0).remote().node.remote())
+    node = next(pid for pid in nodes if pid != node) if _lives_on(mortal) != node else node
+    nodes[node].kill()
+    for ref in refs:
+        with pytest.raises(ray.exceptions.ActorDiedError):
+            ray.get(ref, timeout=30)
+
+
+def _lives_on(actor: object) -> int:
+    """Return the pid of the node of an actor that is busy, so that it cannot be asked."""
+    session = sys.modules["raycompat._caller.session"].current()
+    address = session.channels[actor._actor_ref._key]._node_address
+    state = session.rpc("raycompat_state")
+    return next(node["pid"] for node in state["nodes"] if node["address"] == address)
+
+
+def test_a_caller_that_is_stopped_does_not_stop_the_actor(cluster, wait_until):
+    @ray.remote(num_cpus=0)
+    class Giver:
+        def large(self) -> bytes:
+            return bytes(90_000)
+
+        def pid(self) -> int:
+            return os.getpid()
+
+    @ray.remote(num_cpus=0)
+    class Stopped:
+        def ask(self, giver, number: int) -> int:
+            self.refs = [giver.large.remote() for _ in range(number)]
+            return os.getpid()
+
+        def count(self) -> int:
+            return len(ray.get(self.refs))
+
+    giver, stopped = Giver.remote(), Stopped.remote()
+    pid = ray.get(stopped.ask.remote(giver, 1))
+    asked = stopped.ask.remote(giver, 200)  # far more than the socket between them holds
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for _ in range(20):
+            assert ray.get(giver.pid.remote(), timeout=30) != pid
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert ray.get(asked) == pid
+    assert ray.get(stopped.count.remote(), timeout=30) == 200
+
+
+def test_two_hundred_actors_live_at_once(cluster, wait_until):
+    @ray.remote
+    class Idle:
+        def pid(self) -> int:
+            return os.getpid()
+
+    actors = [Idle.remote() for _ in range(200)]
+    pids = ray.get([actor.pid.remote() for actor in actors])
+    assert len(set(pids)) == 200
+    used = [psutil.Process(pid).memory_full_info().uss for pid in pids]
+    assert max(used) < 30_000_000  # bytes; measured: 8 MB each
+    del actors
+    wait_until(lambda: not any(map(psutil.pid_exists, pids)))
+
+
+def test_actors_come_and_go_without_leaving_anything(cluster, session, wait_until):
+    @ray.remote
+    class Brief:
+        def hello(self) -> str:
+            return "hello"
+
+    process = psutil.Process()
+    ray.get(Brief.remote().hello.remote())
+    wait_until(lambda: not session.channels)
+    before = process.num_fds(), process.num_threads()
+    for _ in range(10):
+        assert ray.get([Brief.remote().hello.remote() for _ in range(4)]) == ["hello"] * 4
+    wait_until(lambda: not session.channels)
+    wait_until(lambda: (process.num_fds(), process.num_threads()) <= before)
