@@ -17,104 +17,154 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
-ARRAY_BYTES = 100 * 1024 * 1024
+#: Bytes of what is put, and of what is an argument.
+ARRAY_BYTES, ARGUMENT_BYTES = 100 * 1024 * 1024, 100 * 1024
 
 
-def rate(work: Callable[[], int], at_least_s: float = 1.0) -> float:
-    """Return how many units a second `work`, which returns how many it did, gets done."""
+def rate(work: Callable[[], object], at_least_s: float = 1.5) -> float:
+    """Return how often a second `work` gets done, after once to warm up."""
     work()
     done, start = 0, time.perf_counter()
     while time.perf_counter() - start < at_least_s:
-        done += work()
+        work()
+        done += 1
     return done / (time.perf_counter() - start)
 
 
-def measure(name: str) -> dict[str, float]:  # noqa: C901  (one small function a line)
-    """Return the figures of one implementation: rates a second, and seconds where it says so."""
-    import numpy as np
+#: Calls in one go: of one caller, and of each of several callers.
+MANY, MANY_OF_EACH = 1000, 5000
 
-    ray: Any = importlib.import_module(name)
-    figures: dict[str, float] = {}
-    start = time.perf_counter()
-    ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
-    figures["init (s)"] = time.perf_counter() - start
+#: Callers in the lines of n to n.
+NUM_CALLERS = 4
+
+
+def define(ray: Any) -> SimpleNamespace:
+    """Return the remote functions and classes that are measured."""
 
     @ray.remote
-    def nothing(*_: Any) -> bytes:
+    def small_value() -> bytes:
         return b"ok"
 
     @ray.remote
     class Actor:
-        def nothing(self, *_: Any) -> bytes:
+        def small_value(self) -> bytes:
             return b"ok"
 
+        def small_value_arg(self, _: Any) -> bytes:
+            return b"ok"
+
+    @ray.remote
+    class AsyncActor:
+        async def small_value(self) -> bytes:
+            return b"ok"
+
+        async def small_value_with_arg(self, _: Any) -> bytes:
+            return b"ok"
+
+    @ray.remote(num_cpus=0)
+    class Client:
+        def __init__(self, actors: list[Any]) -> None:
+            self.actors = actors
+
+        def small_value_batch(self, number: int) -> None:
+            ray.get([actor.small_value.remote() for actor in self.actors for _ in range(number)])
+
+        def small_value_batch_arg(self, number: int) -> None:
+            value = ray.put(0)
+            refs = [a.small_value_arg.remote(value) for a in self.actors for _ in range(number)]
+            ray.get(refs)
+
+    @ray.remote(num_cpus=0)
+    def work(actors: list[Any], number: int) -> None:
+        ray.get([actors[i % len(actors)].small_value.remote() for i in range(number)])
+
+    return SimpleNamespace(**{k: v for k, v in locals().items() if k != "ray"})
+
+
+def lines(ray: Any) -> Iterator[tuple[str, Callable[[], object], int]]:
+    """Yield each line: its name (Ray's, where Ray has it), the work, and how many units that is."""
+    import numpy as np
+
+    remote = define(ray)
+    small_value = remote.small_value
+    yield "single client tasks sync", lambda: ray.get(small_value.remote()), 1
+    yield "single client tasks async", lambda: ray.get(_refs(small_value, MANY)), MANY
+
+    actor = remote.Actor.remote()
+    yield "1:1 actor calls sync", lambda: ray.get(actor.small_value.remote()), 1
+    yield "1:1 actor calls async", lambda: ray.get(_refs(actor.small_value, MANY)), MANY
+    threaded = remote.Actor.options(max_concurrency=16).remote()
+    yield "1:1 actor calls concurrent", lambda: ray.get(_refs(threaded.small_value, MANY)), MANY
+    client = remote.Client.remote([actor])
+    batch = client.small_value_batch
+    yield "1:n actor calls async", lambda: ray.get(batch.remote(MANY_OF_EACH)), MANY_OF_EACH
+    number = NUM_CALLERS * MANY_OF_EACH
+    yield "n:n actor calls async", lambda: ray.get(_work(remote.work, [actor])), number
+    batch_arg = client.small_value_batch_arg
+    yield "n:n actor calls with arg async", lambda: ray.get(batch_arg.remote(MANY)), MANY
+
+    array = np.zeros(ARGUMENT_BYTES, dtype=np.uint8)
+    with_array = actor.small_value_arg
+    yield "actor calls with 100 KB sync", lambda: ray.get(with_array.remote(array)), 1
+    yield "actor calls with 100 KB async", lambda: ray.get(_refs(with_array, 200, array)), 200
+
+    loop = remote.AsyncActor.remote()
+    yield "1:1 async-actor calls sync", lambda: ray.get(loop.small_value.remote()), 1
+    yield "1:1 async-actor calls async", lambda: ray.get(_refs(loop.small_value, MANY)), MANY
+    with_arg = loop.small_value_with_arg
+    yield "1:1 async-actor calls with args async", lambda: ray.get(_refs(with_arg, MANY, 1)), MANY
+    loops = remote.Client.remote([loop]).small_value_batch
+    yield "1:n async-actor calls async", lambda: ray.get(loops.remote(MANY_OF_EACH)), MANY_OF_EACH
+    yield "n:n async-actor calls async", lambda: ray.get(_work(remote.work, [loop])), number
+
+    make = remote.Actor.remote
+    yield "actor made and called", lambda: ray.get(make().small_value.remote()), 1
+    yield "16 actors made and called at once", lambda: _make_and_call(ray, make, 16), 16
+
+    small, large = ray.put(0), np.ones(ARRAY_BYTES, dtype=np.uint8)
+    yield "single client get calls", lambda: [ray.get(small) for _ in range(100)], 100
+    yield "single client put calls", lambda: [ray.put(0) for _ in range(100)], 100
+    yield "single client put gigabytes (GB)", lambda: ray.put(large), 1
+
+
+def _refs(function: Any, number: int, *arguments: Any) -> list[Any]:
+    return [function.remote(*arguments) for _ in range(number)]
+
+
+def _work(work: Any, actors: list[Any]) -> list[Any]:
+    return [work.remote(actors, MANY_OF_EACH) for _ in range(NUM_CALLERS)]
+
+
+def _make_and_call(ray: Any, make: Callable[[], Any], number: int) -> None:
+    actors = [make() for _ in range(number)]
+    ray.get([actor.small_value.remote() for actor in actors])
+
+
+def measure(name: str, only: str) -> dict[str, float]:
+    """Return the figures of one implementation: rates a second, and seconds where it says so."""
+    ray: Any = importlib.import_module(name)
     start = time.perf_counter()
-    ray.get(nothing.remote())
-    figures["first task (s)"] = time.perf_counter() - start
-
-    def tasks_in_a_row() -> int:
-        ray.get(nothing.remote())
-        return 1
-
-    def tasks_at_once() -> int:
-        ray.get([nothing.remote() for _ in range(500)])
-        return 500
-
-    actor = Actor.remote()
-    ray.get(actor.nothing.remote())
-
-    def calls_in_a_row() -> int:
-        ray.get(actor.nothing.remote())
-        return 1
-
-    def calls_at_once() -> int:
-        ray.get([actor.nothing.remote() for _ in range(500)])
-        return 500
-
-    def actors() -> int:
-        ray.get(Actor.remote().nothing.remote())
-        return 1
-
-    small = ray.put(0)
-    array = np.ones(ARRAY_BYTES, dtype=np.uint8)
-
-    def gets() -> int:
-        for _ in range(100):
-            ray.get(small)
-        return 100
-
-    def puts() -> int:
-        for _ in range(100):
-            ray.put(0)
-        return 100
-
-    figures["single client tasks sync"] = rate(tasks_in_a_row)
-    figures["single client tasks async"] = rate(tasks_at_once)
-    figures["1:1 actor calls sync"] = rate(calls_in_a_row)
-    figures["1:1 actor calls async"] = rate(calls_at_once)
-    figures["actors made and called"] = rate(actors)
-    figures["single client get calls"] = rate(gets)
-    figures["single client put calls"] = rate(puts)
-
-    def gigabytes() -> int:
-        ray.put(array)
-        return 1
-
-    figures["single client put gigabytes"] = rate(gigabytes) * ARRAY_BYTES / 1e9
+    ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
+    figures = {"init (s)": time.perf_counter() - start}
+    for line, work, units in lines(ray):
+        if only in line:
+            figures[line] = rate(work) * (ARRAY_BYTES / 1e9 if "(GB)" in line else units)
+            print(f"{name}: {line}: {figures[line]:,.1f}", file=sys.stderr)
     start = time.perf_counter()
     ray.shutdown()
     figures["shutdown (s)"] = time.perf_counter() - start
     return figures
 
 
-def run(python: str, implementation: str) -> dict[str, float]:
+def run(python: str, implementation: str, only: str) -> dict[str, float]:
     """Measure in a fresh process of the interpreter that has `implementation`."""
     environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
     done = subprocess.run(
-        [python, __file__, "--measure", implementation],
+        [python, __file__, "--measure", implementation, "--only", only],
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
@@ -131,10 +181,11 @@ def main() -> None:
     parser.add_argument("--vs", choices=["ray"])
     parser.add_argument("--ray-python", default=".venv-ray/bin/python")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json")
+    parser.add_argument("--only", default="", help="measure the lines whose names contain this")
+    parser.add_argument("--json", help="keep every figure in this file")
     given = parser.parse_args()
     if given.measure:
-        print(json.dumps(measure(given.measure)))
+        print(json.dumps(measure(given.measure, given.only)))
         return
     pythons = {"raycompat": sys.executable}
     if given.vs:
@@ -143,17 +194,18 @@ def main() -> None:
     for number in range(given.rounds):
         for name, python in pythons.items():
             print(f"round {number + 1} of {given.rounds}: {name}", file=sys.stderr)
-            rounds[name].append(run(python, name))
+            rounds[name].append(run(python, name, given.only))
     if given.json:
         with open(given.json, "w") as file:
             json.dump(rounds, file, indent=1)
+    print(f"{'':40}" + "".join(f"{name:>12}" for name in pythons))
     for line in rounds["raycompat"][0]:
         medians = [statistics.median(r[line] for r in rounds[name]) for name in pythons]
         ratio = ""
         if len(medians) == 2:
             ours, theirs = medians
             ratio = f"{theirs / ours if '(s)' in line else ours / theirs:8.2f}x"
-        print(f"{line:32}" + "".join(f"{median:12,.2f}" for median in medians) + ratio)
+        print(f"{line:40}" + "".join(f"{median:12,.2f}" for median in medians) + ratio)
 
 
 if __name__ == "__main__":
