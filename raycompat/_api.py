@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, overload
 
 from raycompat import _driver
 from raycompat._caller import resolve, submit
@@ -12,7 +13,24 @@ from raycompat.actor import ActorClass, ActorHandle
 from raycompat.object_ref import ObjectRef, ObjectRefGenerator
 from raycompat.remote_function import RemoteFunction
 
+T = TypeVar("T")
 
+
+class RemoteDecorator(Protocol):
+    """What ``@ray.remote(...)`` with options returns."""
+
+    @overload
+    def __call__(self, decorated: type[T], /) -> ActorClass[T]: ...
+    @overload
+    def __call__(self, decorated: Callable[..., Any], /) -> Any: ...
+
+
+@overload
+def remote(decorated: type[T], /) -> ActorClass[T]: ...
+@overload
+def remote(decorated: Callable[..., Any], /) -> Any: ...
+@overload
+def remote(**options: Any) -> RemoteDecorator: ...
 def remote(*args: Any, **options: Any) -> Any:
     """Make a function or class remote; as a decorator, with or without options, or called.
 
@@ -69,7 +87,7 @@ def _is_cython_function(value: Any) -> bool:
     return type(value).__name__ == "cython_function_or_method"
 
 
-def put(value: Any) -> ObjectRef[Any]:
+def put(value: T) -> ObjectRef[T]:
     """Keep a value in the object store and return the reference to it.
 
     Raises
@@ -91,6 +109,12 @@ def put(value: Any) -> ObjectRef[Any]:
     return submit.put(_driver.require_session(), value)
 
 
+@overload
+def get(object_refs: ObjectRef[T], *, timeout: float | None = None) -> T: ...
+@overload
+def get(object_refs: list[ObjectRef[T]], *, timeout: float | None = None) -> list[T]: ...
+@overload
+def get(object_refs: Any, *, timeout: float | None = None) -> Any: ...
 def get(object_refs: Any, *, timeout: float | None = None) -> Any:
     """Return the value of a reference, or the list of values of a list of references.
 

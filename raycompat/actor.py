@@ -5,17 +5,39 @@ from __future__ import annotations
 import functools
 import inspect
 import pickle
-import sys
 import traceback
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Coroutine,
+    Generator,
+    Mapping,
+    Sequence,
+)
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Never,
+    TypeAlias,
+    TypeVar,
+    Union,
+    overload,
+)
 
 from raycompat import _driver, exceptions
 from raycompat._caller import submit
 from raycompat._caller.channel import MethodCall
 from raycompat._protocol import ids
+from raycompat._protocol.actor_about import (
+    About,
+    Method,
+    has_async_methods,
+    methods_of,
+    signature_without_self,
+)
 from raycompat._protocol.call_spec import ActorSpec, CallSpec
 from raycompat._protocol.options import (
     ActorOptions,
@@ -23,6 +45,7 @@ from raycompat._protocol.options import (
     actor_options,
     method_options,
 )
+from raycompat._typing import MethodDecorator, P, R, RemoteGenerator, RemoteMethod
 from raycompat.object_ref import WeakObjectRef
 from raycompat.remote_function import pickled_exceptions
 
@@ -31,12 +54,28 @@ if TYPE_CHECKING:
     from raycompat._caller.session import Session
     from raycompat.object_ref import ObjectRef
 
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+T = TypeVar("T")
+
+#: What a type checker takes a handle for: `ActorHandle.__getattr__` never returns there, so that the
+#: attributes are those of the class.
+ActorProxy: TypeAlias = Union["ActorHandle[T]", type[T]]
 
 #: Methods that every actor has.
 _BUILT_IN_METHODS = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
 
 
+@overload  # more special than the last: mypy sees an overlap
+def method(  # type: ignore[overload-overlap]
+    function: Callable[Concatenate[Any, P], Generator[Any, Any, Any] | AsyncGenerator[Any, Any]], /
+) -> RemoteGenerator[P]: ...
+@overload
+def method(
+    function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /
+) -> RemoteMethod[P, R]: ...
+@overload
+def method(function: Callable[Concatenate[Any, P], R], /) -> RemoteMethod[P, R]: ...
+@overload
+def method(**options: Any) -> MethodDecorator: ...
 def method(*args: Any, **options: Any) -> Any:
     """Give a method of an actor class its own options, such as `num_returns`.
 
@@ -44,6 +83,15 @@ def method(*args: Any, **options: Any) -> Any:
     ----------
     num_returns : int or "streaming"
         How many references a call returns; ``num_return_vals`` is its old name.
+    max_task_retries : int, optional
+        How often a call is made again when the actor's process dies under it; -1 is for ever. By
+        default what the class was given.
+    retry_exceptions : bool or list of exception classes, default False
+        Which of the method's own errors count as a reason to make the call again.
+    concurrency_group : str, optional
+        The group, one of the class's `concurrency_groups`, in which the method runs.
+
+    Bare, without parentheses, it changes nothing but keeps the signature for type checkers.
 
     Notes
     -----
@@ -65,105 +113,7 @@ def method(*args: Any, **options: Any) -> Any:
     return decorate
 
 
-class _Method:
-    """What handles know of one method: plain data, so that it travels with them."""
-
-    __slots__ = ("_least", "_most", "is_generator", "name", "options", "signature")
-
-    def __init__(self, name: str, function: Any, is_bound: bool) -> None:
-        self.name = name
-        self.options: MethodOptions = getattr(function, "__raycompat_method__", MethodOptions())
-        self.is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(
-            function
-        )
-        self.signature = _signature_without_self(function, is_bound)
-        self._count_positional()
-
-    def _count_positional(self) -> None:
-        """Note how many positional arguments alone are right; `check` need not look further then."""
-        self._least, self._most = 1, 0
-        if self.signature is None:
-            return
-        parameters = list(self.signature.parameters.values())
-        kinds = {p.kind for p in parameters if p.default is p.empty}
-        if inspect.Parameter.KEYWORD_ONLY not in kinds:
-            plain = [p for p in parameters if p.kind in _POSITIONAL]
-            self._least = sum(p.default is p.empty for p in plain)
-            has_rest = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
-            self._most = sys.maxsize if has_rest else len(plain)
-
-    def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Refuse arguments that do not fit.
-
-        Raises
-        ------
-        TypeError
-        """
-        fits = not kwargs and self._least <= len(args) <= self._most
-        if not fits and self.signature is not None:
-            self.signature.bind(*args, **kwargs)
-
-    def __getstate__(self) -> tuple[Any, ...]:
-        signature = self.signature
-        if signature is not None:  # defaults and annotations may not be picklable, nor are needed
-            parameters = [
-                p.replace(annotation=p.empty, default=p.empty if p.default is p.empty else None)
-                for p in signature.parameters.values()
-            ]
-            signature = inspect.Signature(parameters)
-        return (self.name, self.options, self.is_generator, signature)
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.name, self.options, self.is_generator, self.signature = state
-        self._count_positional()
-
-
-@dataclass(frozen=True)
-class _About:
-    """What a handle knows of its actor's class and options; travels with it."""
-
-    class_name: str
-    methods: dict[str, _Method]
-    max_task_retries: int = 0
-    max_pending_calls: int = -1
-    in_order: bool = True
-    groups: tuple[str, ...] = ()
-
-
-def _signature_without_self(function: Any, is_bound: bool) -> inspect.Signature | None:
-    try:
-        signature = inspect.signature(function)
-    except (ValueError, TypeError):
-        return None
-    if is_bound:
-        return signature
-    parameters = list(signature.parameters.values())
-    if parameters and parameters[0].kind in _POSITIONAL:
-        parameters = parameters[1:]
-    return signature.replace(parameters=parameters)
-
-
-def has_async_methods(cls: type) -> bool:
-    """Whether some method of a class is ``async def``: then its actors run an event loop."""
-    return any(
-        inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
-        for _, method in inspect.getmembers(cls, inspect.isfunction)
-    )
-
-
-def _methods_of(cls: type) -> dict[str, _Method]:
-    found = {}
-    for name, function in inspect.getmembers(cls, callable):
-        static = inspect.getattr_static(cls, name)
-        if isinstance(static, type) or getattr(object, name, None) is function:
-            continue
-        if name in ("__init__", "__new__", "__init_subclass__", "__subclasshook__"):
-            continue
-        found[name] = _Method(name, function, isinstance(static, staticmethod | classmethod))
-    return found
-
-
-class ActorClass:
+class ActorClass(Generic[T]):
     """A class whose instances, made by `remote`, live in processes of their own.
 
     Notes
@@ -171,14 +121,14 @@ class ActorClass:
     Ray source: ``ray.actor.ActorClass``, 2.60.0. Differs from Ray: see the options that raise.
     """
 
-    def __init__(self, cls: type, options: ActorOptions) -> None:
+    def __init__(self, cls: type[T], options: ActorOptions) -> None:
         self._class = cls
         self._options = options
         constructor = getattr(cls, "__init__")  # noqa: B009  (of the class, not of an instance)
-        self._signature = _signature_without_self(constructor, False)
+        self._signature = signature_without_self(constructor, False)
         if constructor is object.__init__:
             self._signature = inspect.Signature()
-        self._methods = _methods_of(cls)
+        self._methods = methods_of(cls)
         self._exports: dict[str, str] = {}
         functools.update_wrapper(self, cls, updated=())
 
@@ -197,7 +147,7 @@ class ActorClass:
             "from actor classes is not supported. Inherit from the plain class, and decorate both."
         )
 
-    def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
+    def remote(self, *args: Any, **kwargs: Any) -> ActorProxy[T]:
         """Create an actor; does not wait for it.
 
         Raises
@@ -209,7 +159,7 @@ class ActorClass:
         """
         return self._create(args, kwargs, self._options)
 
-    def options(self, **options: Any) -> _BoundActorClass:
+    def options(self, **options: Any) -> _BoundActorClass[T]:
         """Return the class with other options for the actors made through the result."""
         return _BoundActorClass(self, actor_options(options, self._options))
 
@@ -218,13 +168,13 @@ class ActorClass:
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
         **options: Any,
-    ) -> ActorHandle:
+    ) -> ActorProxy[T]:
         changed = actor_options(options, self._options)
         return self._create(tuple(args or ()), kwargs or {}, changed)
 
     def _create(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], options: ActorOptions
-    ) -> ActorHandle:
+    ) -> ActorProxy[T]:
         session = _driver.require_session()
         if self._signature is not None:
             self._signature.bind(*args, **kwargs)
@@ -238,7 +188,7 @@ class ActorClass:
                 f"allow_out_of_order_execution=False for {name}: with {kind} actors, Ray can't execute "
                 "actor tasks in order. Leave it out, or have one call run at a time."
             )
-        about = _About(
+        about = About(
             self._class.__qualname__,
             self._methods,
             max_task_retries=options.max_task_retries or 0,
@@ -321,14 +271,14 @@ def _class_being_made() -> str:
     return line.removeprefix("class ").partition("(")[0].strip()
 
 
-class _BoundActorClass:
+class _BoundActorClass(Generic[T]):
     """An actor class with some options changed; see `ActorClass.options`."""
 
-    def __init__(self, actor_class: ActorClass, options: ActorOptions) -> None:
+    def __init__(self, actor_class: ActorClass[T], options: ActorOptions) -> None:
         self._bound = actor_class
         self._options = options
 
-    def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
+    def remote(self, *args: Any, **kwargs: Any) -> ActorProxy[T]:
         """Create an actor with these options; see `ActorClass.remote`."""
         return self._bound._create(args, kwargs, self._options)
 
@@ -338,7 +288,7 @@ class ActorMethod:
 
     __slots__ = ("_handle", "_method", "_options")
 
-    def __init__(self, handle: ActorHandle, method: _Method, options: MethodOptions) -> None:
+    def __init__(self, handle: ActorHandle[Any], method: Method, options: MethodOptions) -> None:
         self._handle = handle
         self._method = method
         self._options = options
@@ -410,7 +360,7 @@ class ActorMethod:
         return submit.call_method(session, call, arguments, num_returns)
 
 
-def _unknown_group(name: str, about: _About) -> str:
+def _unknown_group(name: str, about: About) -> str:
     return (
         f"{about.class_name} has no concurrency group {name!r}; it has "
         f"{', '.join(map(repr, about.groups)) or 'none'}. Name its groups in "
@@ -418,7 +368,7 @@ def _unknown_group(name: str, about: _About) -> str:
     )
 
 
-class ActorHandle:
+class ActorHandle(Generic[T]):
     """The way to an actor. Its methods are attributes; the actor lives as long as a handle does.
 
     Handles may be passed to tasks and actors, alone or inside other objects.
@@ -431,7 +381,7 @@ class ActorHandle:
 
     _channel: Channel | None = None
 
-    def __init__(self, actor_ref: ObjectRef[Any], about: _About) -> None:
+    def __init__(self, actor_ref: ObjectRef[Any], about: About) -> None:
         self._actor_ref = actor_ref
         self._about = about
 
@@ -465,18 +415,24 @@ class ActorHandle:
     def _ray_actor_id(self) -> ids.ActorID:
         return self._actor_id
 
-    def __getattr__(self, name: str) -> ActorMethod:
-        if name in _BUILT_IN_METHODS:
-            return ActorMethod(self, _Method(name, _anything, True), MethodOptions())
-        about = self.__dict__["_about"]
-        method = about.methods.get(name)
-        if method is None:
-            listed = ", ".join(each for each in about.methods if not each.startswith("_"))
-            raise AttributeError(
-                f"'{about.class_name}' object has no attribute '{name}'. Its methods are: "
-                f"{listed or 'none'}."
-            )
-        return ActorMethod(self, method, method.options)
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Never: ...
+
+    else:
+
+        def __getattr__(self, name: str) -> ActorMethod:
+            if name in _BUILT_IN_METHODS:
+                return ActorMethod(self, Method(name, _anything, True), MethodOptions())
+            about = self.__dict__["_about"]
+            method = about.methods.get(name)
+            if method is None:
+                listed = ", ".join(each for each in about.methods if not each.startswith("_"))
+                raise AttributeError(
+                    f"'{about.class_name}' object has no attribute '{name}'. Its methods are: "
+                    f"{listed or 'none'}."
+                )
+            return ActorMethod(self, method, method.options)
 
     def __dir__(self) -> list[str]:
         return sorted(self._about.methods)
@@ -502,7 +458,7 @@ class ActorClassInheritanceException(TypeError):
     """Refuse to inherit from an actor class."""
 
 
-def _handle(session: Session, key: str, about: bytes) -> ActorHandle:
+def _handle(session: Session, key: str, about: bytes) -> ActorHandle[Any]:
     return ActorHandle(WeakObjectRef(key, session), pickle.loads(about))
 
 
@@ -514,7 +470,7 @@ def _namespace(session: Session, given: str | None) -> str:
     return given
 
 
-def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
+def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
     """Return a handle of the actor of that name.
 
     Parameters
@@ -571,7 +527,7 @@ def exit_actor() -> None:
     executor.actor.exit()
 
 
-def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
+def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
     """End an actor at once: its process is killed, what waits for it fails with `ActorDiedError`.
 
     Parameters

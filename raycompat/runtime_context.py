@@ -103,7 +103,7 @@ class RuntimeContext:
         return context.num_restarts() > 0
 
     @property
-    def current_actor(self) -> ActorHandle:
+    def current_actor(self) -> ActorHandle[Any]:
         """A handle of the actor that runs this.
 
         Raises

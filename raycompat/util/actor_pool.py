@@ -50,17 +50,19 @@ class ActorPool:
     with which ``fn`` raises: `push` it to have it back.
     """
 
-    def __init__(self, actors: Iterable[ActorHandle]) -> None:
+    def __init__(self, actors: Iterable[ActorHandle[Any]]) -> None:
         self._idle = list(actors)
         #: Calls that have started and whose results were not fetched, by number: no more than actors.
-        self._started: dict[int, tuple[_Refs, ActorHandle]] = {}
+        self._started: dict[int, tuple[_Refs, ActorHandle[Any]]] = {}
         #: Calls that wait for an actor.
-        self._pending: deque[tuple[Callable[[ActorHandle, Any], Any], Any]] = deque()
+        self._pending: deque[tuple[Callable[[ActorHandle[Any], Any], Any], Any]] = deque()
         self._num_started = 0
         #: The number of the call that `get_next` is to return; it and all above are in `_started`.
         self._next = 0
 
-    def map(self, fn: Callable[[ActorHandle, V], ObjectRef[R]], values: Iterable[V]) -> Iterator[R]:
+    def map(
+        self, fn: Callable[[ActorHandle[Any], V], ObjectRef[R]], values: Iterable[V]
+    ) -> Iterator[R]:
         """Submit a call for each value, and return an iterator over the results, in order.
 
         Results of earlier calls that were not fetched are dropped first, without waiting for them.
@@ -90,7 +92,7 @@ class ActorPool:
         return self._results(self.get_next)
 
     def map_unordered(
-        self, fn: Callable[[ActorHandle, V], ObjectRef[R]], values: Iterable[V]
+        self, fn: Callable[[ActorHandle[Any], V], ObjectRef[R]], values: Iterable[V]
     ) -> Iterator[R]:
         """Submit a call for each value, and return an iterator over the results as they come.
 
@@ -107,7 +109,7 @@ class ActorPool:
         self._submit_all(fn, values)
         return self._results(self.get_next_unordered)
 
-    def _submit_all(self, fn: Callable[[ActorHandle, V], Any], values: Iterable[V]) -> None:
+    def _submit_all(self, fn: Callable[[ActorHandle[Any], V], Any], values: Iterable[V]) -> None:
         for value in values:
             self.submit(fn, value)
 
@@ -115,7 +117,7 @@ class ActorPool:
         while self.has_next():
             yield get_one()
 
-    def submit(self, fn: Callable[[ActorHandle, V], Any], value: V) -> None:
+    def submit(self, fn: Callable[[ActorHandle[Any], V], Any], value: V) -> None:
         """Call ``fn(actor, value)`` now with an actor that is free, or as soon as there is one.
 
         Parameters
@@ -241,13 +243,13 @@ class ActorPool:
         self._release(actor)
         raise TimeoutError(f"{message} The task {refs} has been ignored.")
 
-    def _take(self, number: int) -> tuple[_Refs, ActorHandle]:
+    def _take(self, number: int) -> tuple[_Refs, ActorHandle[Any]]:
         self._next = max(self._next, number + 1)
         return self._started.pop(number)
 
     def _fetch(self, number: int) -> Any:
         refs, actor = self._take(number)
-        free: ActorHandle | None = actor
+        free: ActorHandle[Any] | None = actor
         try:
             return _api.get(refs)
         except ActorDiedError:
@@ -256,7 +258,7 @@ class ActorPool:
         finally:
             self._release(free)
 
-    def _release(self, actor: ActorHandle | None) -> None:
+    def _release(self, actor: ActorHandle[Any] | None) -> None:
         """Make an actor idle that lives, and start the first call that waits, if any."""
         if actor is not None:
             self._idle.append(actor)
@@ -272,7 +274,7 @@ class ActorPool:
         """
         return bool(self._idle) and not self._pending
 
-    def pop_idle(self) -> ActorHandle | None:
+    def pop_idle(self) -> ActorHandle[Any] | None:
         """Remove a free actor from the pool and return it; None when there is none.
 
         Notes
@@ -281,7 +283,7 @@ class ActorPool:
         """
         return self._idle.pop() if self.has_free() else None
 
-    def push(self, actor: ActorHandle) -> None:
+    def push(self, actor: ActorHandle[Any]) -> None:
         """Add an actor to the pool; the first call that waits starts on it.
 
         Raises

@@ -75,7 +75,7 @@ class Queue(Generic[T]):
     def __init__(self, maxsize: int = 0, actor_options: Mapping[str, Any] | None = None) -> None:
         self.maxsize = maxsize
         #: The handle of the queue's actor; None after `shutdown`.
-        self.actor: actor.ActorHandle | None
+        self.actor: Any
         self.actor = _queue_actors.options(**(actor_options or {})).remote(maxsize)
 
     def _actor(self) -> Any:
