@@ -13,6 +13,13 @@ The life of a call, ``ref = f.remote(x)`` and ``ray.get(ref)``:
 6. The answer goes back by the scheduler to the caller's table (`_caller.object_table`), while Dask
    stores the result under the call's key for whoever else needs it.
 7. `get` finds it in the table, or fetches it from the node that has it (`_caller.resolve`).
+
+A call of an actor's method, ``ref = counter.add.remote(2)``, takes a shorter way:
+
+1. `ActorMethod.remote` lays the arguments out (`actor`, `_caller.submit`).
+2. The channel sends it, in order, to the actor's process (`_caller.channel`, `_protocol.connection`).
+3. The process runs it when its turn has come (`_executor.mailbox`, `_executor.lanes`).
+4. The answer comes back on the channel, to the thread that waits in `get` or to the pump.
 """
 
 import cloudpickle
