@@ -387,8 +387,11 @@ class ActorHandle(Generic[T]):
 
     def _open_channel(self) -> Channel:
         session = self._session()
-        self._channel = session.channel(self._actor_ref._key, in_order=self._about.in_order)
-        return self._channel
+        with session.table.lock:
+            if self._channel is None:
+                key = self._actor_ref._key
+                self._channel = session.channel(key, in_order=self._about.in_order)
+            return self._channel
 
     def __del__(self) -> None:
         channel = self.__dict__.get("_channel")

@@ -112,7 +112,9 @@ class ObjectRef(Generic[T]):
 
     def as_future(self) -> asyncio.Future[T]:
         """Return an `asyncio.Future` of the value, for the running event loop."""
-        return asyncio.wrap_future(self.future())
+        from raycompat._caller import resolve
+
+        return resolve.as_asyncio_future(self)
 
     def __await__(self) -> Generator[Any, None, T]:
         return self.as_future().__await__()

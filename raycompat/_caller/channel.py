@@ -5,14 +5,18 @@ sends each call once everything before it has been sent and its arguments are th
 sent and not answered are this process's to account for: when the actor's process dies, they are sent
 again if they may be retried, and else they fail.
 
-Lock order: a channel's lock before the table's. Answers are handled in whatever thread reads.
+Lock order: a channel's lock before the table's. Answers are handled in whatever thread reads. A call is
+failed with no channel locked, for whoever waits for it may act at once.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat import exceptions
 from raycompat._caller import roads
@@ -24,6 +28,11 @@ from raycompat._protocol.values import InlineValue, SegmentLink, Wire, from_wire
 if TYPE_CHECKING:
     from raycompat._caller.generator import Stream
     from raycompat._caller.session import Session
+
+logger = logging.getLogger(__name__)
+
+#: A call that has failed: its error, and its own name if the error is that of an argument.
+_Failure: TypeAlias = tuple["MethodCall", bytes, str | None]
 
 #: Bytes of arguments from which on a call leaves by itself.
 _LARGE_BYTES = 16 * 1024
@@ -37,6 +46,7 @@ class MethodCall:
 
     __slots__ = (
         "arguments",
+        "attempt",
         "carries_references",
         "channel",
         "dependencies",
@@ -78,6 +88,8 @@ class MethodCall:
         self.holds: tuple[Any, ...] = ()
         #: Task id of the call that made this one, for recursive cancellation.
         self.parent: str | None = None
+        #: How often it was sent.
+        self.attempt = 0
         #: What must happen before it can be sent: arguments made, references registered.
         self.num_waits = 0
         #: The values of the dependencies, as they are sent.
@@ -97,6 +109,9 @@ class Channel:
         self._queue: deque[MethodCall] = deque()
         #: Calls that were sent and not answered, in order.
         self._unanswered: dict[str, MethodCall] = {}
+        #: Calls that have failed while the lock is held, and how often the thread holds it.
+        self._failed: list[_Failure] = []
+        self._depth = 0
         #: What the scheduler said last, and which incarnation of the process we were connected to.
         self._report: dict[str, Any] = {"state": "PENDING"}
         self._incarnation = -1
@@ -118,18 +133,22 @@ class Channel:
 
     def drop_handle(self) -> None:
         """Count down; with the last handle the channel closes. Calls under way hold theirs."""
-        with self._session.table.lock:
+        session = self._session
+        with session.table.lock:
             self._num_handles -= 1
             if self._num_handles:
                 return
-            if self._session.channels.get(self.actor) is self:
-                del self._session.channels[self.actor]
-        self._session.send("raycompat-unwatch-actor", key=self.actor)
-        self.close()
+            if session.channels.get(self.actor) is self:
+                del session.channels[self.actor]
+                session.send("raycompat-unwatch-actor", key=self.actor)
+        # Not before the scheduler knows what we hold of the last results: until then the actor does.
+        if not session.when_synced(self.close):
+            self.close()
 
     def close(self) -> None:
         """Leave the actor alone."""
-        connection, self._connection = self._connection, None
+        with self._lock:
+            connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
@@ -143,16 +162,39 @@ class Channel:
     def submit(self, call: MethodCall) -> None:
         """Send a call when its turn has come. Never waits."""
         self._session.calls[call.key] = call
-        with self._lock:
-            connection = self._connection
-            if self._error is not None:
-                self._fail(call, self._error)
-            elif connection is None or self._queue or call.dependencies or call.carries_references:
+        try:
+            with self._lock:
+                connection = self._connection
+                must_wait = self._queue or call.dependencies or call.carries_references
+                if connection is not None and not must_wait:
+                    self._post(call, connection)
+                    return
+            with self._locked():
+                if self._error is not None:
+                    self._fail(call, self._error)
+                    return
                 self._queue.append(call)
                 self._await_arguments(call)
                 self._refuse_while_restarting()
-            else:
-                self._post(call, connection)
+        except BaseException:  # nobody will get its reference
+            self._unanswered.pop(call.key, None)
+            self._session.calls.pop(call.key, None)
+            raise
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock; at the end, without it, conclude the calls that have failed meanwhile."""
+        failed: list[_Failure] = []
+        with self._lock:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                if not self._depth:
+                    failed, self._failed = self._failed, failed
+        for call, error, victim in failed:
+            self._conclude(call, error, victim)
 
     def _await_arguments(self, call: MethodCall) -> None:
         """Have a call wait until its arguments are made."""
@@ -169,7 +211,7 @@ class Channel:
         self._wait_is_over(call)
 
     def _wait_is_over(self, call: MethodCall) -> None:
-        with self._lock:
+        with self._locked():
             call.num_waits -= 1
             if not call.num_waits:
                 self._fail_if_an_argument_failed(call)
@@ -201,22 +243,24 @@ class Channel:
         return ("key", self._session.publish(entry))
 
     def _advance(self) -> None:
-        """Send what may be sent: in order, or whatever is ready."""
-        with self._lock:
-            for call in list(self._queue) if not self._in_order else ():
-                if self._connection is not None and not call.num_waits and self._resolve(call):
-                    self._queue.remove(call)
-                    self._post(call, self._connection)
-            while (connection := self._connection) is not None and self._queue:
-                call = self._queue[0]
-                if call.num_waits or not self._resolve(call):
-                    break
-                self._queue.popleft()
-                self._post(call, connection)
-            self.flush()
+        """Send what may be sent: in order, or whatever is ready. The caller holds the lock."""
+        for call in list(self._queue) if not self._in_order else ():
+            if self._connection is not None and not call.num_waits and self._resolve(call):
+                self._queue.remove(call)
+                self._post(call, self._connection)
+        while (connection := self._connection) is not None and self._queue:
+            call = self._queue[0]
+            if call.num_waits or not self._resolve(call):
+                break
+            self._queue.popleft()
+            self._post(call, connection)
+        self.flush()
 
     def _post(self, call: MethodCall, connection: roads.Road) -> None:
         is_first = not self._unanswered
+        call.attempt += 1
+        for entry in call.returns:
+            entry.is_on_wire = True
         self._unanswered[call.key] = call
         message = (
             "call",
@@ -228,6 +272,7 @@ class Channel:
             call.arguments,
             call.wires or (),
             call.retry_exceptions if call.retries else False,
+            call.attempt,
         )
         # The first one leaves at once; while its answer is awaited, small ones may gather behind it.
         now = is_first or len(call.arguments or b"") > _LARGE_BYTES
@@ -248,7 +293,7 @@ class Channel:
 
     def cancel(self, call: MethodCall, *, recursive: bool) -> None:
         """End a call that was not sent; have the actor's process end one that was."""
-        with self._lock:
+        with self._locked():
             if call in self._queue:
                 self._queue.remove(call)
                 self._fail(call, failures.cancelled(call.key))
@@ -265,14 +310,14 @@ class Channel:
 
         What the process has answered before it died is still to be read: then comes its end.
         """
-        with self._lock:
+        with self._locked():
             self._report = report
             if self._connection is None:
                 self._follow()
             elif report["state"] != "ALIVE" or report["incarnation"] != self._incarnation:
-                self._session.call_later(_LAST_WORDS_S, self._close_if, self._connection)
+                self._session.call_later(_LAST_WORDS_S, self._end, self._connection)
 
-    def _close_if(self, connection: roads.Road) -> None:
+    def _end(self, connection: roads.Road) -> None:
         if connection is self._connection:
             connection.close()
             self.disconnected(connection)
@@ -285,6 +330,8 @@ class Channel:
             self._incarnation = self._report["incarnation"]
             self._host, self._node_address = self._report["host"], self._report["address"]
             self._interrupt()
+            for call in self._queue:
+                call.wires = None  # the host may be another one
             self._session.run(roads.connect(self._session, self._report, self))
         elif state == "RESTARTING":
             self._interrupt()
@@ -294,33 +341,48 @@ class Channel:
 
     def connected(self, connection: roads.Road, incarnation: int) -> None:
         """Send what has waited for a connection."""
-        with self._lock:
-            stale = (
-                self._error is not None or incarnation != self._incarnation or not self._num_handles
-            )
-            if stale:
+        with self._locked():
+            with self._session.table.lock:
+                is_stale = not self._num_handles
+            if is_stale or self._error is not None or incarnation != self._incarnation:
                 connection.close()
                 return
             self._connection = connection
-            connection.post(("hello", self._session.setup.place.host, ""), now=True)
+            connection.post(("hello", self._session.setup.place.host), now=True)
             self._advance()
 
     def kill(self) -> None:
         """Take the actor for dead from now on: this process has asked for its end."""
-        with self._lock:
+        with self._locked():
             if self._error is None:
                 self._bury(failures.actor_killed(self.actor))
 
     def disconnected(self, connection: roads.Road) -> None:
-        """Nothing more comes: follow what the scheduler has said meanwhile, or will."""
-        with self._lock:
+        """Follow what the scheduler has said meanwhile, or will: nothing more comes this way."""
+        with self._locked():
             if connection is self._connection:
                 self._connection = None
                 self._follow()
+                self.expect_news()
+
+    def expect_news(self) -> None:
+        """Go another way unless the scheduler says soon that the actor's process has ended."""
+        if self._error is None and not self._session.closed:
+            incarnation = self._incarnation
+            self._session.call_soon(
+                self._session.call_later, _LAST_WORDS_S, self._go_another_way, incarnation
+            )
+
+    def _go_another_way(self, incarnation: int) -> None:
+        with self._locked():
+            is_lost = self._connection is None and self._report["state"] == "ALIVE"
+            if is_lost and incarnation == self._incarnation and self._num_handles:
+                self._interrupt()
+                self._session.run(roads.through_the_scheduler(self._session, self._report, self))
 
     def broken(self, connection: roads.Road) -> None:
         """Go another way, through the scheduler: this one is lost while the actor may live."""
-        with self._lock:
+        with self._locked():
             if connection is self._connection:
                 self._interrupt()
                 self._session.run(roads.through_the_scheduler(self._session, self._report, self))
@@ -338,6 +400,8 @@ class Channel:
             again.append(call)
         self._queue.extendleft(reversed(again))
         for call in again:
+            for entry in call.returns:
+                entry.is_on_wire = False
             call.wires = None
             self._await_arguments(call)
 
@@ -367,25 +431,42 @@ class Channel:
         operation, key, *rest = message
         call = self._unanswered.get(key)
         if call is None:
+            self._discard(operation, key, rest)
             return
-        if operation == "done":
-            holds_references = False
-            for entry, wire in zip(call.returns, rest[0], strict=True):
-                self._settle(entry, wire)
-                holds_references = holds_references or bool(wire[-1])
-            if call.stream is not None:
-                call.stream.end(None, None)
-            self._end(call)
-            if holds_references:
-                self._acknowledge(key)
-        elif operation == "item":
-            self._add_item(call, *rest)
-        elif operation == "failed":
-            error, may_retry = rest
-            if may_retry and call.retries != 0:
-                self._try_again(call)
-            else:
-                self._fail(call, error)
+        try:
+            if operation == "done":
+                self._succeed(call, rest[0])
+            elif operation == "item":
+                self._add_item(call, *rest)
+            elif operation == "failed":
+                error, may_retry, attempt = rest
+                if not may_retry or call.retries == 0:
+                    self._fail(call, error)
+                elif attempt == call.attempt:
+                    self._try_again(call)
+        except Exception as error:
+            logger.exception("raycompat could not take the answer to %s", call.name)
+            self._fail(call, failures.internal(f"The answer could not be taken: {error!r}"))
+
+    def _succeed(self, call: MethodCall, wires: Sequence[Wire]) -> None:
+        for entry, wire in zip(call.returns, wires, strict=True):
+            self._settle(entry, wire)
+        if call.stream is not None:
+            call.stream.end(None, None)
+        if any(wire[-1] for wire in wires):
+            self._acknowledge(call.key)
+        self._end_call(call)
+
+    def _discard(self, operation: str, key: str, rest: Sequence[Any]) -> None:
+        """Let go of an answer that nobody waits for any more."""
+        if operation == "failed":
+            return
+        index, wires = ("", rest[0]) if operation == "done" else (f":{rest[0]}", rest[1:])
+        for wire in wires:
+            if wire[0] == "segment" and wire[3] == self._session.setup.place.host:
+                segment.remove(wire[1])
+        if any(wire[-1] for wire in wires):
+            self._acknowledge(key + index)
 
     def _acknowledge(self, key: str) -> None:
         """Tell the actor's process, once it is so, that the references in a result are held here."""
@@ -396,18 +477,21 @@ class Channel:
             connection.post(("held", key), now=True)
 
     def _try_again(self, call: MethodCall) -> None:
-        with self._lock:
+        with self._locked():
             self._unanswered.pop(call.key, None)
             call.retries -= call.retries > 0
             if self._connection is not None:
                 self._post(call, self._connection)
                 self._connection.flush()
             else:
+                for entry in call.returns:
+                    entry.is_on_wire = False
                 self._queue.append(call)
 
     def _add_item(self, call: MethodCall, index: int, wire: Wire) -> None:
         stream = call.stream
         if stream is None or index < stream.num_items:
+            self._discard("item", call.key, (index, wire))
             return
         entry = self._session.table.add(return_key(call.key, index))
         self._settle(entry, wire)
@@ -436,7 +520,8 @@ class Channel:
         session = self._session
         try:
             path = segment.take(link.path, session.setup.place.store)
-        except FileNotFoundError:
+        except OSError as error:
+            logger.warning("a result of %d bytes is lost: %r", link.size, error)
             if entry.state is State.PENDING:
                 session.table.settle(entry, error=failures.object_lost(entry.key))
             return
@@ -446,17 +531,22 @@ class Channel:
         session.wake()
 
     def _fail(self, call: MethodCall, error: bytes, victim: str | None = None) -> None:
+        """Fail a call: now, or when the lock that this thread holds is free."""
+        self._unanswered.pop(call.key, None)
+        with self._locked():
+            self._failed.append((call, error, victim))
+
+    def _conclude(self, call: MethodCall, error: bytes, victim: str | None) -> None:
         if call.stream is not None:
             call.stream.end(error, victim)
         for entry in call.returns:
             self._session.table.settle(entry, error=error, victim=victim)
             if entry.promised:
                 self._session.fulfil(entry)
-        self._end(call)
+        self._end_call(call)
 
-    def _end(self, call: MethodCall) -> None:
+    def _end_call(self, call: MethodCall) -> None:
         self._unanswered.pop(call.key, None)
-        # Dropping the last handle closes this channel: not while we are in it.
         self._session.call_ended(call)
 
     def check_room(self, limit: int, method: str) -> None:

@@ -10,6 +10,7 @@ client wants that key, from the moment the entry is made until it goes.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,6 +21,8 @@ from raycompat._protocol.values import InlineValue, SegmentLink
 
 if TYPE_CHECKING:
     from raycompat._caller.channel import Channel
+
+logger = logging.getLogger(__name__)
 
 #: References to small values that may be gone before anybody looks.
 _MANY_DROPPED = 1000
@@ -59,6 +62,8 @@ class Entry:
     pick_index = 0
     #: The channel on which the value will arrive.
     channel: Channel | None = None
+    #: Whether its call has been sent: then the end comes by the channel, or the channel closes.
+    is_on_wire = False
     callbacks: Sequence[Callable[[Entry], None]] = ()
 
     def __init__(self, key: str, state: State = State.PENDING) -> None:
@@ -153,7 +158,7 @@ class ObjectTable:
         del self.entries[entry.key]
         if entry.wanted:
             released.append(entry.key)
-        if entry.own_segment and isinstance(entry.value, SegmentLink):
+        if entry.own_segment and not entry.promised and isinstance(entry.value, SegmentLink):
             self._remove_segment(entry.value)
         if entry.parent is not None:
             self.let_go_of_parent(entry, released)
@@ -183,31 +188,38 @@ class ObjectTable:
         released: list[str] = []
         with self.lock:
             state = entry.state
-            if state is not State.FAILED and (state is State.PENDING or entry.value is None):
+            if state is State.PENDING or (state is State.READY and entry.value is None):
                 entry.value = value
                 if error is not None:
                     entry.error, entry.victim = error, victim
                     self.num_failed += 1
                 if holds:
                     entry.holds = holds
-                if own_segment:
-                    entry.own_segment = True
                 entry.state = State.READY if error is None else State.FAILED
                 if entry.parent is not None and entry.is_ours_alone:
                     self.let_go_of_parent(entry, released)
-                if (
-                    isinstance(value, SegmentLink)
-                    and own_segment
-                    and self.entries.get(entry.key) is not entry
-                ):
-                    self._remove_segment(value)  # nobody waits for it any more
+                if own_segment:
+                    self._own_segment(entry)
             callbacks = entry.callbacks
         if released:
             self._release(released)
         if callbacks:
-            for callback in callbacks:
+            self._call_back(entry, callbacks)
+
+    def _own_segment(self, entry: Entry) -> None:
+        """Have a segment removed with its entry; at once, if nobody waited for it."""
+        entry.own_segment = True
+        unwanted = self.entries.get(entry.key) is not entry and not entry.promised
+        if unwanted and isinstance(entry.value, SegmentLink):
+            self._remove_segment(entry.value)
+
+    def _call_back(self, entry: Entry, callbacks: Sequence[Callable[[Entry], None]]) -> None:
+        for callback in callbacks:
+            try:
                 callback(entry)
-            entry.callbacks = ()
+            except Exception:  # the others are to hear of it too
+                logger.exception("raycompat could not tell of the end of %s", entry.key)
+        entry.callbacks = ()
 
     def keep_alone(self, entry: Entry) -> None:
         """Let Dask forget a small value, or an error, that nobody else knows of."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +123,7 @@ def _common_channel(entries: Sequence[Entry]) -> Channel | None:
     channel = None
     for entry in entries:
         if entry.state is State.PENDING:
-            if entry.channel is None or channel not in (None, entry.channel):
+            if not entry.is_on_wire or channel not in (None, entry.channel):
                 return None
             channel = entry.channel
     return channel
@@ -240,38 +242,78 @@ def wait(
 
 
 def as_future(ref: ObjectRef[Any]) -> Future[Any]:
-    """Return a future that gets the value, or the error, of `ref`."""
+    """Return a future that gets the value, or the error, of `ref`.
+
+    It ends in a thread of its own: what user code does then must not stop the answers to others.
+    """
     session = ref._session
-    entry = session.table.entries[ref._key]
     future: Future[Any] = Future()
-    session.flush()
 
     def finish(entry: Entry) -> None:
-        """End the future. Runs in an event loop, or in the caller: it never waits."""
-        if entry.state is State.READY and entry.value is not None:
-            try:
-                value = read(entry)
-            except FileNotFoundError:
-                entry.value = None  # its node spilled or lost it; Dask knows
-            except BaseException as error:
-                _end(future, error=error)
-                return
-            else:
-                _end(future, value=value)
-                return
-        if entry.state is State.FAILED:
-            _end(future, error=error_of(entry))
+        if not session.closed:
+            session.callbacks.submit(_finish, session, entry, future)
         else:
-            session.run(session.fetch(entry)).add_done_callback(lambda _: finish(entry))
+            _finish(session, entry, future)
 
-    if not session.table.when_settled(entry, finish):
-        finish(entry)
+    _when_settled(ref, finish)
     return future
 
 
-def _end(future: Future[Any], *, value: Any = None, error: BaseException | None = None) -> None:
-    if future.set_running_or_notify_cancel():
-        if error is None:
-            future.set_result(value)
-        else:
+def _finish(session: Session, entry: Entry, future: Future[Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        value = _value_here(session, entry)
+    except Exception as error:
+        future.set_exception(error)
+    else:
+        future.set_result(value)
+
+
+def as_asyncio_future(ref: ObjectRef[Any]) -> asyncio.Future[Any]:
+    """Return a future of the running event loop that gets the value, or the error, of `ref`."""
+    session = ref._session
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+
+    def settled(entry: Entry) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody awaits any more
+            loop.call_soon_threadsafe(look, entry)
+
+    def look(entry: Entry) -> None:
+        if future.done():
+            return
+        if entry.state is State.READY and not entry.is_here:
+            session.run(session.fetch(entry)).add_done_callback(lambda _: settled(entry))
+            return
+        try:
+            if entry.state is State.FAILED:
+                raise error_of(entry)
+            future.set_result(read(entry))
+        except FileNotFoundError:
+            entry.value = None  # its node spilled or lost it; Dask knows
+            look(entry)
+        except Exception as error:
             future.set_exception(error)
+
+    _when_settled(ref, settled)
+    return future
+
+
+def _when_settled(ref: ObjectRef[Any], callback: Callable[[Entry], None]) -> None:
+    session = ref._session
+    session.flush()
+    entry = session.table.entries[ref._key]
+    if not session.table.when_settled(entry, callback):
+        callback(entry)
+
+
+def _value_here(session: Session, entry: Entry) -> Any:
+    """Return a settled object's value, or raise its error; it is fetched if need be."""
+    while True:
+        if entry.state is State.FAILED:
+            raise error_of(entry)
+        if _fetch(session, [entry], None):
+            values = _read_all(session, [entry])
+            if values is not None:
+                return values[0]

@@ -59,11 +59,15 @@ async def connect(session: Session, place: dict[str, Any], channel: Channel) -> 
     """Connect `channel` to the actor at `place`, by the best road that there is."""
     allowed = _allowed()
     same_host = place["host"] == session.setup.place.host
-    if "unix" in allowed and same_host and await _by_socket(session, place, channel):
-        return
-    if "node" in allowed and await _by_node(session, place, channel):
-        return
-    await through_the_scheduler(session, place, channel)
+    try:
+        if "unix" in allowed and same_host and await _by_socket(session, place, channel):
+            return
+        if "node" in allowed and await _by_node(session, place, channel):
+            return
+        await through_the_scheduler(session, place, channel)
+    except Exception:
+        logger.exception("raycompat could not connect to %s", channel.actor)
+        channel.expect_news()
 
 
 async def _by_socket(session: Session, place: dict[str, Any], channel: Channel) -> bool:
@@ -135,7 +139,10 @@ class RelayedRoad:
         messages, position = split_frames(self._rest + data)
         self._rest = (self._rest + data)[position:]
         for message in messages:
-            self._channel.on_message(message)
+            try:
+                self._channel.on_message(message)
+            except Exception:  # a channel must not die of one message
+                logger.exception("raycompat could not handle a message")
 
     def close(self) -> None:
         """Close this end."""
@@ -154,7 +161,8 @@ async def _by_node(session: Session, place: dict[str, Any], channel: Channel) ->
         return False
     if greeting != b"open":
         comm.abort()
-        return True  # the process has ended: the scheduler will say so
+        channel.expect_news()  # the process has ended: the scheduler will say so
+        return True
     outgoing: asyncio.Queue[bytes] = asyncio.Queue()
     road = RelayedRoad(session, channel, outgoing.put_nowait, comm.abort)
     writing = asyncio.ensure_future(_write_all(comm, outgoing))

@@ -13,7 +13,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +113,7 @@ class Session:
         self._outbox: deque[dict[str, Any]] = deque()
         self._flush_due = False
         self._connect_lock = threading.Lock()
+        self._callbacks: ThreadPoolExecutor | None = None
         #: How much we have said of references, how much of it the scheduler is known to have heard,
         #: and what is to be called then.
         self._num_said = 0
@@ -174,8 +175,8 @@ class Session:
 
     def submit(self, spec: dict[str, Any]) -> None:
         """Queue one call; calls queued in a row travel in one message."""
-        self._num_said += 1
         self.send("raycompat-submit", calls=[spec])
+        self._note_said()
 
     def wake(self) -> None:
         """Have the event loop send what is queued. Safe anywhere, in a ``__del__`` too."""
@@ -188,9 +189,11 @@ class Session:
 
     def _tick(self) -> None:
         """Collect what nobody was in a hurry to, now and then."""
-        self._flush()
-        if not self.closed and self._loop is not None:
-            self._loop.call_later(_TICK_S, self._tick)
+        try:
+            self._flush()
+        finally:
+            if not self.closed and self._loop is not None:
+                self._loop.call_later(_TICK_S, self._tick)
 
     def _flush(self) -> None:
         self._flush_due = False
@@ -256,8 +259,28 @@ class Session:
                 self._client.sync(_call_soon, self._flush)
         self.closed = True
         self.pump.close()
+        self._tell_who_waits()
+        if self._callbacks is not None:
+            self._callbacks.shutdown(wait=False, cancel_futures=True)
         if self._client is not None:
             self._client.close(timeout=5)
+
+    def _tell_who_waits(self) -> None:
+        error = failures.internal("The session was shut down while this object was being made.")
+        for call in list(self.calls.values()):
+            if call.stream is not None:
+                call.stream.end(error, None)
+        for entry in list(self.table.entries.values()):
+            if entry.state is State.PENDING:
+                self.table.settle(entry, error=error)
+
+    @property
+    def callbacks(self) -> ThreadPoolExecutor:
+        """The thread that runs what user code wants to be run when a future is done."""
+        with self._connect_lock:
+            if self._callbacks is None:
+                self._callbacks = ThreadPoolExecutor(1, thread_name_prefix="raycompat-callbacks")
+            return self._callbacks
 
     def cancel(self, key: str, *, force: bool, recursive: bool) -> None:
         """Ask for the end of a call, ours or another's."""
@@ -293,8 +316,9 @@ class Session:
 
         held = []
         for key in keys:
-            self.borrow(key)
-            held.append(ObjectRef._from_key(key, self))
+            with self.table.lock:
+                self.borrow(key)
+                held.append(ObjectRef._from_key(key, self))
         return tuple(held)
 
     def pin(self, carrier: str, keys: Iterable[str]) -> None:
@@ -306,8 +330,13 @@ class Session:
 
     def note_hold(self) -> None:
         """Have what was said of references so far matter to whoever hears from us next."""
-        self._num_said += 1
+        self._note_said()
         self._last_hold = self._num_said
+
+    def _note_said(self) -> None:
+        """Count a message after it was queued: a sync that is asked for now comes behind it."""
+        with self.table.lock:
+            self._num_said += 1
 
     def when_synced(self, callback: Callable[[], None]) -> bool:
         """Have `callback` called once the scheduler knows all that we have said of references.
@@ -347,7 +376,6 @@ class Session:
             if entry.wanted:
                 return entry.key
             entry.wanted = True
-            self._num_said += 1
             if entry.parent is not None:
                 self.send(
                     "raycompat-pick",
@@ -360,14 +388,17 @@ class Session:
                 self.send("raycompat-promise", key=entry.key)
             else:
                 self._give(entry, "raycompat-adopt")
+            self._note_said()
             return entry.key
 
     def fulfil(self, entry: Entry) -> None:
         """Tell Dask how an object has turned out that was published before it was made."""
-        if entry.error is not None:
-            self.send("raycompat-fulfil", key=entry.key, wire=None, worker="", error=entry.error)
-        else:
-            self._give(entry, "raycompat-fulfil")
+        with self.table.lock:
+            if entry.error is not None:
+                message = {"wire": None, "worker": "", "error": entry.error}
+                self.send("raycompat-fulfil", key=entry.key, **message)
+            else:
+                self._give(entry, "raycompat-fulfil")
 
     def adopt(self, entry: Entry, wire: Wire, worker: str) -> None:
         """Have Dask keep a value whose segment is in the keeping of another host's node."""
@@ -375,7 +406,8 @@ class Session:
             entry.escaped = entry.wanted = True
             operation = "raycompat-fulfil" if entry.promised else "raycompat-adopt"
             entry.promised = False
-        self.send(operation, key=entry.key, wire=wire, worker=worker)
+            self.send(operation, key=entry.key, wire=wire, worker=worker)
+            self._note_said()
 
     def _give(self, entry: Entry, operation: str) -> None:
         """Have Dask keep a value that is here."""

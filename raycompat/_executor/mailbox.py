@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from raycompat._protocol import segment
 from raycompat._protocol.connection import Connection
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ _IDLE_S = 0.25
 #: Seconds that callers have to take the last answers of a process that leaves.
 _DRAIN_S = 5.0
 
+#: Segments that a caller may be slow to take before the list of them is looked through.
+_MANY_SEGMENTS = 256
+
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -48,6 +52,20 @@ class Caller(Connection):
         self.host = ""
         #: References inside of results, by key, until the caller says that it holds them.
         self.holds: dict[str, Any] = {}
+        #: Segments that were written for it: it takes them over, or they go with the connection.
+        self._segments: list[str] = []
+
+    def note_segment(self, path: str) -> None:
+        """Remember a segment until the caller has taken it over."""
+        if len(self._segments) > _MANY_SEGMENTS:
+            self._segments = [path for path in self._segments if os.path.exists(path)]
+        self._segments.append(path)
+
+    def let_go(self) -> None:
+        """Drop what the caller has not taken: it is gone."""
+        self.holds.clear()
+        for path in self._segments:
+            segment.remove(path)
 
     def _receive_message(self, message: tuple[Any, ...]) -> None:
         operation = message[0]
@@ -142,7 +160,7 @@ class Mailbox:
         if self._callers.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
             caller.close()
-            caller.holds.clear()
+            caller.let_go()
 
     def flush(self) -> None:
         """Write all answers that have gathered."""

@@ -27,6 +27,9 @@ from raycompat._protocol.values import StorePlace, Wire
 
 _INTERRUPT = signal.SIGUSR2
 
+#: Calls that somebody wanted to end and that have not come, or came before.
+_MANY_CANCELLED = 10_000
+
 
 class Executor:
     """See the module."""
@@ -41,7 +44,7 @@ class Executor:
         self._calls: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
         self._functions: dict[str, Future[bytes]] = {}
         self._loaded: dict[str, Any] = {}
-        self._cancelled: set[str] = set()
+        self._cancelled: dict[str, None] = {}
         #: Key of the call whose user code the main thread runs just now.
         self._interruptible: str | None = None
         self.session = self._make_session()
@@ -99,7 +102,9 @@ class Executor:
         os._exit(1)
 
     def _cancel(self, key: str, recursive: bool) -> None:
-        self._cancelled.add(key)
+        self._cancelled[key] = None
+        if len(self._cancelled) > _MANY_CANCELLED:  # most have ended before we heard of them
+            del self._cancelled[next(iter(self._cancelled))]
         if recursive:
             for call in list(self.session.calls.values()):
                 if call.parent == key:
@@ -201,7 +206,7 @@ class Executor:
 
     def forget_cancelled(self, key: str) -> None:
         """Forget that somebody wanted a call to end: it has."""
-        self._cancelled.discard(key)
+        self._cancelled.pop(key, None)
 
     def die(self, exit_: SystemExit) -> NoReturn:
         """End the process from a thread in which user code raised ``SystemExit``."""

@@ -27,7 +27,8 @@ class ActorExit(SystemExit):
 class _Answers(Sink):
     """Answers to a call, down its caller's connection."""
 
-    def __init__(self, actor: Actor, caller: Caller, key: str) -> None:
+    def __init__(self, actor: Actor, caller: Caller, key: str, attempt: int) -> None:
+        self._attempt = attempt
         self._actor = actor
         self._caller = caller
         self._key = key
@@ -41,7 +42,8 @@ class _Answers(Sink):
         """Send how the call ended."""
         message: tuple[Any, ...]
         if outcome.values is None:
-            message = ("failed", self._key, outcome.error, outcome.retry)
+            self._actor.executor.session.hand_over()  # what the call has kept, it may keep on
+            message = ("failed", self._key, outcome.error, outcome.retry, self._attempt)
         else:
             self._keep(self._key, outcome.values, outcome)
             message = ("done", self._key, outcome.values)
@@ -53,10 +55,12 @@ class _Answers(Sink):
         if outcome.refs:
             self._caller.holds[key] = outcome.holds
             executor.session.note_hold()
-        if self._caller.host != executor.setup["place"][2]:
-            for wire in wires:
-                if wire[0] == "segment":
-                    executor.send("hand-over", "", wire)
+        shares_memory = self._caller.host == executor.setup["place"][2]
+        for wire in wires:
+            if wire[0] == "segment" and shares_memory:
+                self._caller.note_segment(wire[1])
+            elif wire[0] == "segment":
+                executor.send("hand-over", "", wire)
         executor.session.hand_over()
 
 
@@ -143,7 +147,7 @@ class Actor:
         self.mailbox.flush()
 
     def _begin(self, message: tuple[Any, ...]) -> Call:
-        _, key, method, name, num_returns, _, arguments, wires, retry = message
+        _, key, method, name, num_returns, _, arguments, wires, retry, _ = message
         running = context.RunningCall.of_method(key, name, self.key)
         return Call(
             running,
@@ -160,7 +164,7 @@ class Actor:
         call = self._begin(message)
         context.enter(call.running)
         try:
-            self._run_here(caller, call)
+            self._run_here(caller, call, message[-1])
         finally:
             context.leave()
 
@@ -168,12 +172,12 @@ class Actor:
         call = self._begin(message)
         with context.in_this_thread(call.running):
             try:
-                self._run_here(caller, call)
+                self._run_here(caller, call, message[-1])
             except SystemExit as exit_:
                 self.executor.die(exit_)
 
-    def _run_here(self, caller: Caller, call: Call) -> None:
-        answers = _Answers(self, caller, call.running.key)
+    def _run_here(self, caller: Caller, call: Call, attempt: int) -> None:
+        answers = _Answers(self, caller, call.running.key, attempt)
         start = time.time()
         if self.executor.is_cancelled(call.running.key):
             outcome = Outcome.cancelled(call.running.key, call.running.name)
@@ -185,7 +189,7 @@ class Actor:
 
     async def _run_async(self, caller: Caller, message: tuple[Any, ...]) -> None:
         call = self._begin(message)
-        answers = _Answers(self, caller, call.running.key)
+        answers = _Answers(self, caller, call.running.key, message[-1])
         start = time.time()
         with context.in_this_thread(call.running):
             try:

@@ -121,7 +121,8 @@ def _outcome_of(executor: Executor, call: Call, error: BaseException) -> Outcome
         if executor.actor is not None and executor.actor.exit_error is not None:
             return Outcome(error=executor.actor.exit_error, text="the actor exited")
         raise error  # it ends the process, as it does in any program
-    if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+    in_loop = isinstance(error, asyncio.CancelledError) and executor.actor is not None
+    if in_loop or isinstance(error, KeyboardInterrupt):
         return Outcome.cancelled(running.key, running.name)
     return Outcome.of_error(executor, call, error)
 

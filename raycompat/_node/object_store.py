@@ -62,6 +62,14 @@ class ObjectStore:
         if isinstance(value, SegmentLink):
             self._handed_over[value.path] = self._keep(value)
 
+    def discard(self, wire: Wire) -> None:
+        """Remove a value that nobody wants after all, unless the node keeps it already."""
+        value = from_wire(wire)
+        if isinstance(value, SegmentLink):
+            handed_over = self._handed_over.pop(value.path, None)
+            if handed_over is None and value.path not in self._kept:
+                segment.remove(value.path)
+
     def receive(self, block: Block) -> InlineValue | SegmentValue:
         """Keep a value that came from another host."""
         value = self.place.save(block)

@@ -110,6 +110,7 @@ class NodePlugin(distributed.WorkerPlugin):
                 "raycompat-end": self._on_end,
                 "raycompat-cancel-method": self._on_cancel_method,
                 "raycompat-restart-actor": self._on_restart,
+                "raycompat-discard": self.store.discard,
                 "raycompat-relay-open": self._relays.open,
                 "raycompat-relay-data": self._relays.write,
                 "raycompat-relay-close": self._relays.close,

@@ -98,6 +98,7 @@ class Connection:
         self._flush_due = False
         self._chunks: deque[bytes] = deque()
         self._needed = 0
+        self._has_ended = False
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -132,6 +133,10 @@ class Connection:
             except OSError:
                 return  # the end of the stream is reported by reading
 
+    def read_soon(self) -> None:
+        """Have the pump look once, even if nothing more arrives."""
+        self._pump.read_soon(self)
+
     def _write_frames(self) -> None:
         while self._outgoing[1]:
             posted, frames, written = self._outgoing
@@ -150,9 +155,11 @@ class Connection:
     def drain(self, timeout_s: float) -> None:
         """Write all that has been posted, waiting for the other end to take it, but not for ever."""
         end = time.monotonic() + timeout_s
+        poll = select.poll()
+        poll.register(self.socket, select.POLLOUT)
         self.flush()
         while not self.is_flushed and not self.closed and (left := end - time.monotonic()) > 0:
-            select.select([], [self.socket], [], left)
+            poll.poll(left * 1000)
             self.flush()
 
     # --- reading --------------------------------------------------------------------------------
@@ -163,17 +170,20 @@ class Connection:
             return False
         chunks = self._chunks
         try:
-            chunks.extend(map(self.socket.recv, (_READ_BYTES,)))
+            if not self._has_ended:
+                chunks.extend(map(self.socket.recv, (_READ_BYTES,)))
         except BlockingIOError:
             if not chunks:
                 return True
         except OSError:
-            return False
+            self._has_ended = True
         if chunks and not chunks[-1]:
-            return False
-        if sum(map(len, chunks)) < self._needed:
-            return True
-        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            self._has_ended = True
+        if sum(map(len, chunks)) >= self._needed:
+            self._handle_frames(b"".join(chunks) if len(chunks) != 1 else chunks[0])
+        return not self._has_ended
+
+    def _handle_frames(self, data: bytes) -> None:
         messages, position = split_frames(data)
         for message in messages:
             try:
@@ -183,56 +193,109 @@ class Connection:
         rest = data[position:]
         self._needed = _bytes_needed(rest)
         self._chunks = deque((rest,) if rest else ())
-        return True
 
     def receive_in_background(self) -> None:
         """Read unless another thread does, which then reads this too."""
-        if not self.read_lock.acquire(blocking=False):
-            return
-        try:
-            open_still = self.receive()
-        finally:
-            self.read_lock.release()
+        with self._reading() as may_read:
+            open_still = self.receive() if may_read else True
         if not open_still:
-            self.close()
-            self._on_end()
+            self._end()
+
+    def receive_rest(self) -> None:
+        """Read all that is there, of a connection that may be watched no more."""
+        with self._reading() as may_read:
+            open_still = True
+            while may_read and open_still and self._poll.poll(0):
+                open_still = self.receive()
+            if may_read and open_still and self._chunks:
+                open_still = self.receive()  # an interrupt has left something to be handled
+        if not open_still:
+            self._end()
 
     def receive_until(self, is_over: Callable[[], bool], timeout_s: float | None) -> bool:
         """Read in this thread until `is_over()`; False when something else must be waited for.
 
         That is: time is up, another thread reads already, or the stream has ended.
         """
-        if not self.read_lock.acquire(blocking=False):
-            return False
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        open_still, unread = True, True
-        try:
-            self._pump.mute(self)
-            while open_still and not is_over():
+        open_still = True
+        with self._reading(mute=True) as may_read:
+            while may_read and open_still and not is_over():
                 left = None if end is None else (end - time.monotonic()) * 1000
                 if left is not None and left <= 0:
                     break
                 self._poll.poll(left)
                 open_still = self.receive()
-            unread = False
-        finally:
-            self.read_lock.release()
-            if not self._pump.listen(self) or unread:
-                self._pump.read_soon(self)
         if not open_still:
-            self.close()
-            self._on_end()
-        return is_over()
+            self._end()
+        return may_read and is_over()
+
+    def _reading(self, *, mute: bool = False) -> _Reading:
+        return _Reading(self, self._pump if mute else None)
+
+    def _end(self) -> None:
+        self.close()
+        self._on_end()
 
     def close(self) -> None:
         """Close this end. What was posted and not written is lost."""
         with self._write_lock:
-            if not self.closed:
-                self.closed = True
-                self._pump.remove(self)
-                with contextlib.suppress(OSError):  # the other end may be gone
-                    self.socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that reads
-                self.socket.close()
+            if self.closed:
+                return
+            self.closed = True
+            self._pump.remove(self)
+            with contextlib.suppress(OSError):  # the other end may be gone
+                self.socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that reads
+        with self._reading():
+            pass  # whoever reads closes the socket when it is done
+
+    def close_socket(self) -> None:
+        """Give the descriptor back. For the holder of `read_lock`, once this end is closed."""
+        with self._write_lock:
+            self.socket.close()
+
+
+class _Reading:
+    """Holds the `read_lock` of a connection, if nobody else does, whatever interrupts strike.
+
+    With a pump, the pump leaves the connection alone meanwhile.
+    """
+
+    __slots__ = ("_connection", "_got", "_pump")
+
+    def __init__(self, connection: Connection, pump: Pump | None) -> None:
+        self._connection = connection
+        self._pump = pump
+        self._got: list[bool] = []
+
+    def __enter__(self) -> bool:
+        try:
+            self._got.extend(map(self._connection.read_lock.acquire, (False,)))
+            if self._got[0] and self._pump is not None:
+                self._pump.mute(self._connection)
+        except BaseException:
+            self._leave()
+            raise
+        return self._got[0]
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._leave()
+        if kind is not None:
+            self._connection.read_soon()
+
+    def _leave(self) -> None:
+        connection = self._connection
+        if not self._got or not self._got[0]:
+            return
+        try:
+            watched = self._pump is None or self._pump.listen(connection)
+            if not watched and not connection.closed:
+                connection.read_soon()
+        finally:
+            connection.read_lock.release()
+            if connection.closed and connection.read_lock.acquire(blocking=False):
+                connection.close_socket()
+                connection.read_lock.release()
 
 
 class Pump:
@@ -258,6 +321,8 @@ class Pump:
     def add(self, connection: Connection, *, listen: bool) -> None:
         """Care for a connection from now on; with `listen`, read it too."""
         with self._lock:
+            if self._closed:
+                raise ConnectionError("this process has left its cluster")
             if self._thread is None:
                 self._start()
             events = select.EPOLLIN if listen else 0
@@ -301,28 +366,39 @@ class Pump:
         self._dirty.append(connection)
         if not self._attentive:
             self._attentive = True
-            os.eventfd_write(self._wake, 1)
+            self._wake_up()
 
     def read_soon(self, connection: Connection) -> None:
         """Read a connection once, even if nothing more arrives on it."""
         self._unread.append(connection)
-        os.eventfd_write(self._wake, 1)
+        self._wake_up()
+
+    def _wake_up(self) -> None:
+        with self._lock:
+            if not self._closed:
+                os.eventfd_write(self._wake, 1)
 
     def _run(self) -> None:
         idle_rounds = 0
         while not self._closed:
             ready = self._epoll.poll(_ROUND_S if self._attentive else None)
             for descriptor, events in ready:
-                self._handle(descriptor, events)
+                self._guarded(self._handle, descriptor, events)
             idle_rounds = 0 if self._dirty else idle_rounds + 1
             if idle_rounds > _IDLE_ROUNDS:
                 self._attentive = False  # whoever comes later wakes us
             while self._dirty:
-                self._dirty.popleft().flush()
+                self._guarded(self._dirty.popleft().flush)
             while self._unread:
-                self._unread.popleft().receive_in_background()
+                self._guarded(self._unread.popleft().receive_rest)
         self._epoll.close()
         os.close(self._wake)
+
+    def _guarded(self, function: Callable[..., None], *arguments: Any) -> None:
+        try:
+            function(*arguments)
+        except Exception:  # one connection must not end the others
+            logger.exception("raycompat could not read or write a channel")
 
     def _handle(self, descriptor: int, events: int) -> None:
         if descriptor == self._wake:
@@ -340,18 +416,21 @@ class Pump:
             self._stop_watching(connection)
 
     def _stop_watching(self, connection: Connection) -> None:
-        """Do not hear again and again of the end of what another thread reads."""
+        """Do not hear again and again of the end of what another thread reads just now."""
         with self._lock:
             descriptor = connection.socket.fileno()
-            if self._connections.pop(descriptor, None) is not None:
+            if self._connections.get(descriptor) == (connection, 0):
+                del self._connections[descriptor]
                 self._epoll.unregister(descriptor)
 
     def close(self) -> None:
         """End the thread and every connection."""
         for connection, _ in list(self._connections.values()):
             connection.close()
-        if self._thread is not None and not self._closed:
+        with self._lock:
+            if self._thread is None or self._closed:
+                return
             self._closed = True
             os.eventfd_write(self._wake, 1)
-            if threading.current_thread() is not self._thread:
-                self._thread.join()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()

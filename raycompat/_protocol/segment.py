@@ -93,13 +93,21 @@ def read(path: str) -> memoryview:
 def take(path: str, store: str) -> str:
     """Make a segment that another process wrote this one's own; return its new path.
 
+    Taking it again changes nothing.
+
     Raises
     ------
-    FileNotFoundError
-        When it is gone.
+    OSError
+        When it is gone, or cannot be taken.
     """
-    mine = os.path.join(os.path.dirname(path), f"{store}-{os.getpid()}-{next(_counter)}")
-    os.rename(path, mine)
+    directory, name = os.path.split(path)
+    writer, _, number = name.removeprefix(PREFIX).partition("-")[2].partition("-")
+    mine = os.path.join(directory, f"{store}-{os.getpid()}-{writer}.{number}")
+    try:
+        os.rename(path, mine)
+    except FileNotFoundError:
+        if not os.path.exists(mine):
+            raise
     return mine
 
 

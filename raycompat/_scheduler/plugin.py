@@ -328,6 +328,9 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self, client: str, key: str, wire: Any, worker: str, error: bytes | None = None
     ) -> None:
         if key not in self._promises:
+            if wire is not None and worker in self._scheduler.workers:
+                message = {"op": "raycompat-discard", "wire": wire}
+                dask.tell_worker(self._scheduler, worker, message)
             return
         if error is None and worker not in self._scheduler.workers:
             error = failures.owner_died(key)
