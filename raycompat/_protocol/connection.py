@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import operator
 import os
 import pickle
 import select
@@ -258,7 +259,8 @@ class Connection:
 class _Reading:
     """Holds the `read_lock` of a connection, if nobody else does, whatever interrupts strike.
 
-    With a pump, the pump leaves the connection alone meanwhile.
+    With a pump, the pump leaves the connection alone meanwhile. An interrupt may strike at the very
+    beginning of ``__exit__``: then ``__del__`` does its work.
     """
 
     __slots__ = ("_connection", "_got", "_pump")
@@ -292,10 +294,15 @@ class _Reading:
             if not watched and not connection.closed:
                 connection.read_soon()
         finally:
-            connection.read_lock.release()
+            # Both in one C call: an interrupt comes before or after.
+            deque(map(operator.call, (self._got.clear, connection.read_lock.release)), 0)
             if connection.closed and connection.read_lock.acquire(blocking=False):
                 connection.close_socket()
                 connection.read_lock.release()
+
+    def __del__(self) -> None:
+        if self._got:
+            self._leave()
 
 
 class Pump:

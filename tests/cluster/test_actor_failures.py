@@ -96,21 +96,12 @@ def test_an_actor_is_restarted_on_another_node_when_its_own_dies(nodes, wait_unt
 
 def test_an_actor_without_restarts_dies_with_its_node(nodes):
     mortal = Mortal.options(max_restarts=0).remote()
+    node = ray.get(mortal.node.remote())
     refs = [mortal.hold.remote("/nowhere"), *(mortal.count.remote() for _ in range(100))]
-    node = ray.get(Mortal.options(max_restarts=0).remote().node.remote())
-    node = next(pid for pid in nodes if pid != node) if _lives_on(mortal) != node else node
     nodes[node].kill()
     for ref in refs:
         with pytest.raises(ray.exceptions.ActorDiedError):
             ray.get(ref, timeout=30)
-
-
-def _lives_on(actor: object) -> int:
-    """Return the pid of the node of an actor that is busy, so that it cannot be asked."""
-    session = sys.modules["raycompat._caller.session"].current()
-    address = session.channels[actor._actor_ref._key]._node_address
-    state = session.rpc("raycompat_state")
-    return next(node["pid"] for node in state["nodes"] if node["address"] == address)
 
 
 def test_a_caller_that_is_stopped_does_not_stop_the_actor(cluster, wait_until):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
+
+Value = TypeVar("Value")
 
 #: Seconds after which what has not happened counts as never happening.
 DEADLINE_S = 30.0
@@ -15,12 +18,13 @@ DEADLINE_S = 30.0
 INTERVAL_S = 0.01
 
 
-def wait_until(condition: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
-    """Poll until the condition holds; fail when the deadline has passed."""
+def wait_until(condition: Callable[[], Value], deadline_s: float = DEADLINE_S) -> Value:
+    """Return the first true value of the condition; fail when the deadline has passed."""
     deadline = time.monotonic() + deadline_s
-    while not condition():
+    while not (value := condition()):
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(INTERVAL_S)
+    return value
 
 
 def wait_for_files(*paths: Path | str) -> None:

@@ -69,11 +69,11 @@ def test_without_retries_every_one_of_a_thousand_calls_ends_and_none_runs_twice(
     log, stopped = tmp_path / "log", tmp_path / "stopped"
     writer = Writer.options(max_restarts=restarts).remote(str(log))
     refs = [writer.write.remote(number, 400, str(stopped)) for number in range(1000)]
+    assert ray.get(refs[:400], timeout=50) == list(range(400))
     os.kill(_pid(stopped), signal.SIGKILL)
     ready, rest = ray.wait(refs, num_returns=1000, timeout=50)
     assert len(ready) == 1000
     assert not rest
-    assert ray.get(refs[:400]) == list(range(400))
     for ref in refs[400:]:
         with pytest.raises(ray.exceptions.RayActorError):
             ray.get(ref)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _waiting import process_is_gone, wait_until
+from _polling import is_running, wait_until
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -1127,7 +1127,7 @@ def test_the_name_of_an_actor_that_nobody_refers_to_is_free(ray):
     actor = Plain.options(name="out of scope").remote()
     ray.get(actor.__ray_ready__.remote())
     del actor
-    assert wait_until(lambda: not is_known())
+    wait_until(lambda: not is_known())
 
 
 def test_list_named_actors_has_the_names_of_this_namespace(ray):
@@ -1157,7 +1157,7 @@ def test_kill_ends_the_process(ray):
     process = Process.remote()
     pid = ray.get(process.pid.remote())
     ray.kill(process)
-    assert wait_until(lambda: process_is_gone(pid))
+    wait_until(lambda: not is_running(pid))
 
 
 def test_calls_that_kill_interrupts_or_keeps_from_running_raise(ray, tmp_path):
@@ -1170,7 +1170,7 @@ def test_calls_that_kill_interrupts_or_keeps_from_running_raise(ray, tmp_path):
 
     worker = Worker.remote()
     running, queued = worker.work.remote(tmp_path / "on"), worker.work.remote(tmp_path / "never")
-    assert wait_until((tmp_path / "on").exists)
+    wait_until((tmp_path / "on").exists)
     ray.kill(worker)
     for call in (running, queued):
         with pytest.raises(ray.exceptions.ActorDiedError, match="killed by `ray.kill`"):
@@ -1187,7 +1187,7 @@ def test_calls_to_a_dead_actor_raise_at_get_and_not_at_remote(ray):
     process = Process.remote()
     pid = ray.get(process.pid.remote())
     ray.kill(process)
-    assert wait_until(lambda: process_is_gone(pid))  # until then a call may still get through
+    wait_until(lambda: not is_running(pid))  # until then a call may still get through
     call = process.pid.remote()
     with pytest.raises(ray.exceptions.RayActorError):
         ray.get(call)
@@ -1229,7 +1229,7 @@ def test_an_actor_can_be_killed_by_a_task(ray):
     process = Process.remote()
     pid = ray.get(process.pid.remote())
     ray.get(killer.remote(process))
-    assert wait_until(lambda: process_is_gone(pid))
+    wait_until(lambda: not is_running(pid))
     with pytest.raises(ray.exceptions.ActorDiedError):
         ray.get(process.pid.remote())
 
@@ -1264,7 +1264,7 @@ def test_an_actor_ends_with_its_last_handle(ray):
     process = Process.remote()
     pid = ray.get(process.pid.remote())
     del process
-    assert wait_until(lambda: process_is_gone(pid))
+    wait_until(lambda: not is_running(pid))
 
 
 def test_calls_that_were_made_before_the_last_handle_went_are_run(ray):
@@ -1298,7 +1298,7 @@ def test_a_handle_that_a_task_holds_keeps_the_actor(ray, tmp_path):
     del process
     (tmp_path / "go").touch()
     assert ray.get(held) == pid
-    assert wait_until(lambda: process_is_gone(pid))
+    wait_until(lambda: not is_running(pid))
 
 
 def test_a_handle_that_an_actor_holds_keeps_the_actor(ray):
@@ -1322,7 +1322,7 @@ def test_a_handle_that_an_actor_holds_keeps_the_actor(ray):
     del process
     assert ray.get(holder.pid.remote()) == pid
     del holder
-    assert wait_until(lambda: process_is_gone(pid))
+    wait_until(lambda: not is_running(pid))
 
 
 def test_a_handle_from_get_actor_does_not_keep_the_actor(ray):
@@ -1335,7 +1335,7 @@ def test_a_handle_from_get_actor_does_not_keep_the_actor(ray):
     pid = ray.get(process.pid.remote())
     known = ray.get_actor("weakly known")
     del process
-    assert wait_until(lambda: process_is_gone(pid))
+    wait_until(lambda: not is_running(pid))
     with pytest.raises(ray.exceptions.RayActorError):
         ray.get(known.pid.remote())
 
@@ -1350,7 +1350,7 @@ def test_a_detached_actor_outlives_its_handles_until_it_is_killed(ray):
     found = ray.get_actor("detached")
     assert ray.get(found.pid.remote()) == pid
     ray.kill(found)
-    assert wait_until(lambda: process_is_gone(pid))
+    wait_until(lambda: not is_running(pid))
 
 
 def test_another_lifetime_than_detached_or_non_detached_is_a_value_error(ray):
@@ -1370,7 +1370,7 @@ def test_an_actor_of_ordinary_lifetime_ends_with_its_last_handle(ray, lifetime):
             return os.getpid()
 
     pid = ray.get(Process.options(lifetime=lifetime).remote().pid.remote())
-    assert wait_until(lambda: process_is_gone(pid))
+    wait_until(lambda: not is_running(pid))
 
 
 def test_exit_actor_ends_the_process_and_the_call_raises(ray):
@@ -1387,7 +1387,7 @@ def test_exit_actor_ends_the_process_and_the_call_raises(ray):
     pid = ray.get(process.pid.remote())
     with pytest.raises(ray.exceptions.ActorDiedError, match=r"exit_actor\(\) is called"):
         ray.get(process.leave.remote())
-    assert wait_until(lambda: process_is_gone(pid))
+    wait_until(lambda: not is_running(pid))
 
 
 def test_exit_actor_is_no_exception_that_user_code_catches(ray, tmp_path):
@@ -1421,7 +1421,7 @@ def test_ray_terminate_ends_the_actor_after_the_calls_before_it(ray):
     pids = [process.pid.remote() for _ in range(3)]
     process.__ray_terminate__.remote()
     pid, *_ = ray.get(pids)
-    assert wait_until(lambda: process_is_gone(pid))
+    wait_until(lambda: not is_running(pid))
 
 
 def test_more_default_actors_than_cpus_are_alive_together(ray):
@@ -1432,7 +1432,7 @@ def test_more_default_actors_than_cpus_are_alive_together(ray):
 
     processes = [Process.remote() for _ in range(6)]
     assert len(set(ray.get([process.pid.remote() for process in processes]))) == 6
-    assert wait_until(lambda: ray.available_resources()["CPU"] == 4)
+    wait_until(lambda: ray.available_resources()["CPU"] == 4)
 
 
 def test_the_file_written_by_a_method_is_there_after_its_get(ray, tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from _waiting import process_is_gone, wait_until
+from _polling import is_running, wait_until
 
 #: As in conftest.py, for the tests that call `init` themselves.
 QUIET = {"configure_logging": False, "include_dashboard": False, "log_to_driver": False}
@@ -284,7 +284,7 @@ def test_shutdown_ends_the_session_and_its_processes(fresh):
     pids = ray.get([task.remote(), actor.pid.remote()])
     ray.shutdown()
     assert not ray.is_initialized()
-    assert wait_until(lambda: all(process_is_gone(pid) for pid in pids))
+    wait_until(lambda: not any(is_running(pid) for pid in pids))
 
 
 def test_shutdown_ends_work_that_never_ends_itself(fresh, tmp_path):
@@ -298,10 +298,10 @@ def test_shutdown_ends_work_that_never_ends_itself(fresh, tmp_path):
             time.sleep(0.01)
 
     task.remote()
-    assert wait_until((tmp_path / "pid").exists)
+    wait_until((tmp_path / "pid").exists)
     ray.shutdown()
     pid = int((tmp_path / "pid").read_text())
-    assert wait_until(lambda: process_is_gone(pid))
+    wait_until(lambda: not is_running(pid))
 
 
 def test_the_context_is_a_context_manager_that_shuts_down(stopped):
@@ -471,7 +471,7 @@ class TestADriverThatPrints:
         assert re.search(rf"\(shout pid={driver.pids[0]}\)\S* of errors$", driver.stderr, re.M)
 
     def test_leaves_no_process(self, driver):
-        assert wait_until(lambda: all(process_is_gone(int(pid)) for pid in driver.pids))
+        wait_until(lambda: not any(is_running(int(pid)) for pid in driver.pids))
 
 
 def test_log_to_driver_false_hides_the_prints_of_tasks_and_actors(stopped):
@@ -505,4 +505,4 @@ def test_a_driver_that_fails_keeps_its_exit_status_and_leaves_no_process(stopped
     )
     assert driver.returncode == 3
     pid = int(re.search(r"^pid (\d+)$", driver.stdout, re.MULTILINE).group(1))
-    assert wait_until(lambda: process_is_gone(pid))
+    wait_until(lambda: not is_running(pid))

@@ -7,7 +7,7 @@ import socket
 import time
 
 import pytest
-from _waiting import wait_until
+from _polling import wait_until
 
 #: What the shared session has.
 TOTAL = {"CPU": 4.0, "GPU": 2.0, "custom": 2.0}
@@ -22,7 +22,7 @@ def free(ray):
 @pytest.fixture(autouse=True)
 def all_is_free(cluster):
     """Start a test when what the one before it held has been given back."""
-    assert wait_until(lambda: free(cluster) == TOTAL)
+    wait_until(lambda: free(cluster) == TOTAL)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def hold(ray, tmp_path):
         def __call__(self, **options):
             started = tmp_path / f"started {len(self.calls)}"
             self.calls.append(run.options(**options).remote(started, tmp_path / "stop"))
-            assert wait_until(started.exists)
+            wait_until(started.exists)
             return self.calls[-1]
 
         def stop(self):
@@ -267,7 +267,7 @@ def test_two_halves_of_a_cpu_run_together(hold, together):
 def test_fractions_are_counted_exactly(ray, hold):
     for _ in range(3):
         hold(resources={"custom": 0.1})
-    assert wait_until(lambda: free(ray)["custom"] == 1.7)
+    wait_until(lambda: free(ray)["custom"] == 1.7)
 
 
 def test_tasks_of_no_cpu_run_when_all_cpus_are_taken(ray, hold):
@@ -383,20 +383,20 @@ def test_infeasible_tasks_do_not_hold_up_others(ray):
 
 def test_what_a_task_holds_is_not_available_until_it_ends(ray, hold):
     hold(num_cpus=0.5, num_gpus=0.25, resources={"custom": 0.1})
-    assert wait_until(lambda: free(ray) == {"CPU": 3.5, "GPU": 1.75, "custom": 1.9})
+    wait_until(lambda: free(ray) == {"CPU": 3.5, "GPU": 1.75, "custom": 1.9})
     hold.stop()
-    assert wait_until(lambda: free(ray) == TOTAL)
+    wait_until(lambda: free(ray) == TOTAL)
 
 
 def test_memory_that_a_task_holds_is_not_available(ray, hold):
     before = ray.available_resources()["memory"]
     hold(memory=1_000_000)
-    assert wait_until(lambda: ray.available_resources()["memory"] == before - 1_000_000)
+    wait_until(lambda: ray.available_resources()["memory"] == before - 1_000_000)
 
 
 def test_a_resource_that_is_used_up_is_absent_from_the_available_ones(ray, hold):
     hold(num_cpus=4)
-    assert wait_until(lambda: "CPU" not in ray.available_resources())
+    wait_until(lambda: "CPU" not in ray.available_resources())
     assert ray.cluster_resources()["CPU"] == 4
 
 
@@ -408,7 +408,7 @@ def test_an_error_gives_the_resources_back(ray):
     for _ in range(3):
         with pytest.raises(ValueError, match="no task today"):
             ray.get(fail.remote())
-    assert wait_until(lambda: free(ray) == TOTAL)
+    wait_until(lambda: free(ray) == TOTAL)
 
 
 def test_the_death_of_a_process_gives_the_resources_back(ray):
@@ -418,7 +418,7 @@ def test_the_death_of_a_process_gives_the_resources_back(ray):
 
     with pytest.raises(ray.exceptions.WorkerCrashedError):
         ray.get(die.remote())
-    assert wait_until(lambda: free(ray) == TOTAL)
+    wait_until(lambda: free(ray) == TOTAL)
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -427,7 +427,7 @@ def test_cancel_gives_the_resources_back(ray, hold, force):
     ray.cancel(running, force=force)
     with pytest.raises((ray.exceptions.TaskCancelledError, ray.exceptions.WorkerCrashedError)):
         ray.get(running)
-    assert wait_until(lambda: free(ray) == TOTAL)
+    wait_until(lambda: free(ray) == TOTAL)
 
 
 def test_an_actor_holds_its_resources_between_calls_and_until_it_ends(ray):
@@ -437,9 +437,9 @@ def test_an_actor_holds_its_resources_between_calls_and_until_it_ends(ray):
 
     actor = Actor.remote()
     ray.get(actor.__ray_ready__.remote())
-    assert wait_until(lambda: free(ray) == {"CPU": 2.0, "GPU": 1.5, "custom": 2.0})
+    wait_until(lambda: free(ray) == {"CPU": 2.0, "GPU": 1.5, "custom": 2.0})
     del actor
-    assert wait_until(lambda: free(ray) == TOTAL)
+    wait_until(lambda: free(ray) == TOTAL)
 
 
 def test_kill_gives_the_resources_of_an_actor_back(ray):
@@ -450,7 +450,7 @@ def test_kill_gives_the_resources_of_an_actor_back(ray):
     actor = Actor.remote()
     ray.get(actor.__ray_ready__.remote())
     ray.kill(actor)
-    assert wait_until(lambda: free(ray) == TOTAL)
+    wait_until(lambda: free(ray) == TOTAL)
 
 
 def test_an_error_in_the_constructor_gives_the_resources_of_an_actor_back(ray):
@@ -462,7 +462,7 @@ def test_an_error_in_the_constructor_gives_the_resources_of_an_actor_back(ray):
     actor = Actor.remote()
     with pytest.raises(ray.exceptions.ActorDiedError):
         ray.get(actor.__ray_ready__.remote())
-    assert wait_until(lambda: free(ray) == TOTAL)
+    wait_until(lambda: free(ray) == TOTAL)
 
 
 # What a task that waits gives back
@@ -507,7 +507,7 @@ def test_an_actor_that_waits_in_get_keeps_its_cpus(ray, tmp_path):
 
     outer = Outer.remote()
     running = outer.run.remote(tmp_path)
-    assert wait_until((tmp_path / "started").exists)
+    wait_until((tmp_path / "started").exists)
     waiting = inner.remote(tmp_path / "started too", tmp_path / "stop")
     assert ray.wait([running, waiting], timeout=0.3) == ([], [running, waiting])
     assert not (tmp_path / "started too").exists()
@@ -535,7 +535,7 @@ def test_a_task_that_waits_in_get_keeps_gpus_and_custom_resources(ray, tmp_path)
         return ray.get(inner.remote(stop))
 
     running = outer.remote(tmp_path / "stop")
-    assert wait_until(lambda: free(ray) == {"CPU": 2.0, "GPU": 1.0, "custom": 1.0})
+    wait_until(lambda: free(ray) == {"CPU": 2.0, "GPU": 1.0, "custom": 1.0})
     (tmp_path / "stop").touch()
     ray.get(running)
 
@@ -651,7 +651,7 @@ def test_a_fraction_is_not_made_of_the_remains_of_two_gpus(ray):
     ray.get([actor.__ray_ready__.remote() for actor in actors])
     waiting = task.remote()
     assert ray.wait([waiting], timeout=0.2) == ([], [waiting])
-    assert wait_until(lambda: free(ray)["GPU"] == 0.4)
+    wait_until(lambda: free(ray)["GPU"] == 0.4)
     ray.kill(actors[0])
     assert ray.get(waiting) == "ran"
 
