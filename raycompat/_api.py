@@ -281,7 +281,7 @@ def nodes() -> list[dict[str, Any]]:
             "NodeManagerHostname": node["hostname"],
             "NodeManagerPort": int(node["address"].rpartition(":")[2]),
             "ObjectManagerPort": int(node["address"].rpartition(":")[2]),
-            "ObjectStoreSocketName": node["directories"][0],
+            "ObjectStoreSocketName": node["place"][1][0],
             "RayletSocketName": node["address"],
             "MetricsExportPort": 0,
             "NodeName": node["ip"],

@@ -21,9 +21,8 @@ from dask._task_spec import Task, TaskRef
 from distributed.core import Status, connect
 from distributed.diagnostics.task_stream import TaskStreamPlugin
 from distributed.protocol.pickle import loads
-from distributed.protocol.serialize import Serialized
-from distributed.utils_comm import gather_from_workers
-from distributed.worker_state_machine import SecedeEvent
+from distributed.protocol.serialize import Serialized, to_serialize
+from distributed.worker_state_machine import RemoveReplicasEvent, SecedeEvent
 
 from raycompat._protocol import failures
 from raycompat._protocol.values import CallFailed
@@ -174,6 +173,24 @@ def show_in_task_stream(
         stream.index += 1
 
 
+def locate(scheduler: Scheduler, key: str) -> tuple[str, list[str]]:
+    """Return the state of a task or value ("forgotten" if there is none), and which workers have it."""
+    task = scheduler.tasks.get(key)
+    if task is None:
+        return "forgotten", []
+    return task.state, [worker.address for worker in task.who_has or ()]
+
+
+def error_text(scheduler: Scheduler, key: str) -> str:
+    """Return what is said of the failure of `key`."""
+    return scheduler.tasks[key].exception_text or "unknown"
+
+
+def release_replica(scheduler: Scheduler, key: str, worker: str) -> None:
+    """Take it that `worker` has lost a value; when it was the last one, Dask makes it anew."""
+    scheduler.release_worker_data(key, worker, f"raycompat-missing-{key}")
+
+
 def send_client_batches_at_once(scheduler: Scheduler, client: str) -> None:
     """Do away with the pause between batches to a client (Dask: 2 ms)."""
     if client in scheduler.client_comms:
@@ -193,6 +210,41 @@ def secede(worker: Worker, key: str) -> None:
     worker.handle_stimulus(
         SecedeEvent(key=key, compute_duration=0.0, stimulus_id=f"raycompat-secede-{key}")
     )
+
+
+def has(worker: Worker, key: str) -> bool:
+    """Whether a worker stores a value, in memory or on disk."""
+    return key in worker.data
+
+
+def stored(worker: Worker, key: str) -> Any:
+    """Return what a worker stores, from disk if it is there.
+
+    Raises
+    ------
+    KeyError
+        When it has it no more.
+    """
+    return worker.data[key]
+
+
+async def bring(worker: Worker, holders: Mapping[str, list[str]]) -> list[str]:
+    """Have a worker store values too that others have; return the keys that none of them gave."""
+    others = {key: [each for each in who if each != worker.address] for key, who in holders.items()}
+    answer = await worker.gather(who_has=cast("Any", others)) if others else {}
+    return cast("list[str]", answer.get("keys", []))
+
+
+def drop(worker: Worker, key: str) -> None:
+    """Have a worker forget a value that it cannot read, and tell the scheduler."""
+    worker.handle_stimulus(
+        RemoveReplicasEvent(keys=[key], stimulus_id=f"raycompat-unreadable-{key}")
+    )
+
+
+def as_bytes(block: Any) -> Any:
+    """Have bytes travel as they are, in answer to a client."""
+    return to_serialize(memoryview(block))
 
 
 def tell_scheduler(worker: Worker, message: dict[str, Any]) -> None:
@@ -254,23 +306,15 @@ async def open_comm(client: Client, address: str, timeout_s: float) -> Any:
     return await connect(address, timeout=timeout_s, **client.connection_args)
 
 
-async def fetch(client: Client, key: str) -> Any:
-    """Bring what Dask stores for `key` here, from a worker that has it.
+async def ask_worker(client: Client, address: str, operation: str, **arguments: Any) -> Any:
+    """Ask a worker something, over a connection that is kept.
 
     Raises
     ------
-    KeyError
-        When no worker had it just now: it was lost, or it is being made again.
+    OSError
+        When it cannot be reached.
     """
-    holders = await client.scheduler.who_has(keys=[key])
-    data, *_ = await gather_from_workers(holders, rpc=client.rpc)
-    if key in data:
-        return data[key]
-    # The scheduler looks again, and has Dask make the value anew when it is really lost.
-    answer = await client.scheduler.gather(keys=[key])
-    if answer["status"] != "OK":
-        raise KeyError(key)
-    return answer["data"][key]
+    return await getattr(client.rpc(address), operation)(**arguments)
 
 
 def event_loop(client: Client) -> asyncio.AbstractEventLoop:

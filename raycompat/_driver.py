@@ -8,6 +8,7 @@ import inspect
 import logging
 import os
 import sys
+import tempfile
 import threading
 import uuid
 import warnings
@@ -31,6 +32,8 @@ logger = logging.getLogger(__name__)
 _DASHBOARD_PORT = 8265
 #: Share of the machine's memory that a node of a local cluster takes for tasks and objects.
 _MEMORY_SHARE = 0.9
+#: Share of a node's memory that is meant for objects unless `init` is told otherwise: Ray's.
+_OBJECT_SHARE = 0.3
 
 #: Seconds that a cluster without workers has to get one.
 _FIRST_NODE_S = 60
@@ -313,6 +316,7 @@ def _start_cluster(given: dict[str, Any], temp_dir: str | None) -> LocalCluster:
 
     resources = _node_resources(given)
     memory = int(psutil.virtual_memory().total * _MEMORY_SHARE)
+    resources.setdefault("object_store_memory", int(memory * _OBJECT_SHARE))
     dashboard = None
     if given["include_dashboard"] is not False:
         port = given["dashboard_port"]
@@ -391,17 +395,19 @@ def _open_session(client: Any, given: dict[str, Any]) -> None:
         ) from error
     nodes = client.sync(client.scheduler.raycompat_ready)
     here = segment.host_id(str(segment.SHARED_MEMORY))
-    near = next((node for node in nodes if node["host"] == here), nodes[0])
+    near = next((node for node in nodes if node["place"][2] == here), None)
+    home = near or nodes[0]
     namespace = given["namespace"] or str(uuid.uuid4())
     setup = sessions.Setup(
         job=ids.new_job_id(),
         namespace=namespace,
-        node_id=near["node_id"],
-        node_address=near["address"],
-        place=StorePlace(near["store"], tuple(near["directories"]), near["host"]),
+        node_id=home["node_id"],
+        node_address=home["address"],
+        place=StorePlace(*near["place"]) if near is not None else _own_place(here),
         scheduler=client.scheduler.address,
         is_driver=True,
-        extra={"ip": near["ip"], "host": here},
+        host=here,
+        extra={"ip": home["ip"]},
     )
     session = sessions.Session(setup, client)
     num_started += 1
@@ -422,6 +428,13 @@ def _open_session(client: Any, given: dict[str, Any]) -> None:
             "log_to_driver": True if log_to_driver is None else log_to_driver,
         },
     )
+
+
+def _own_place(host: str) -> StorePlace:
+    """Return where a driver without a node on its host keeps large values until nodes have them."""
+    limit = int(psutil.virtual_memory().total * _OBJECT_SHARE)
+    directories = (str(segment.SHARED_MEMORY), tempfile.gettempdir())
+    return StorePlace(segment.store_name(), directories, host, limit)
 
 
 def _paths_of_the_driver() -> list[str]:

@@ -1,14 +1,13 @@
 """How stored values cross between processes through Dask.
 
-To a process on the same host goes a link to the segment; to another host, or to disk, go the bytes.
-Dask's own machinery calls this: transfers between workers, gathers, spilling.
+To a process on the same host goes a name of the segment that it takes for its own; to another host,
+or to disk, go the bytes. Dask's own machinery calls this: transfers between workers, spilling.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distributed.comm.addressing import get_address_host
 from distributed.protocol.serialize import dask_deserialize, dask_serialize
@@ -17,13 +16,16 @@ from raycompat._protocol import segment
 from raycompat._protocol.serialization import Block
 from raycompat._protocol.values import InlineValue, SegmentLink, SegmentValue
 
-_receive: Callable[[Block], Any] | None = None
+if TYPE_CHECKING:
+    from raycompat._node.object_store import ObjectStore
+
+_store: ObjectStore | None = None
 
 
-def receive_with(keep: Callable[[Block], Any]) -> None:
-    """Have this process, a node, keep what it receives with `keep`. Callers keep bytes."""
-    global _receive
-    _receive = keep
+def keep_in(store: ObjectStore) -> None:
+    """Have this process, a node, keep what it receives in `store`. Others keep bytes."""
+    global _store
+    _store = store
 
 
 def _same_host(context: dict[str, Any] | None) -> bool:
@@ -38,21 +40,22 @@ def _serialize_segment(
     value: SegmentValue, context: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], list[memoryview]]:
     link = value.link
-    header = {"path": link.path, "size": link.size, "host": link.host, "refs": link.refs}
+    header = {"size": link.size, "host": link.host, "refs": link.refs}
     if _same_host(context):
-        return {**header, "linked": True}, []
-    return {**header, "linked": False}, [segment.read(link.path)]
+        return {**header, "path": segment.share(link.path)}, []
+    return {**header, "path": None}, [memoryview(segment.read(link.path))]
 
 
 @dask_deserialize.register(SegmentValue)
 def _deserialize_segment(header: dict[str, Any], frames: list[Any]) -> Any:
     refs = tuple(header["refs"])
-    if header["linked"]:
-        return SegmentLink(header["path"], header["size"], header["host"], refs)
+    if header["path"] is not None:
+        link = SegmentLink(header["path"], header["size"], header["host"], refs)
+        return _store.take(link) if _store is not None else link
     parts = [memoryview(frame).cast("B") for frame in frames]
-    if _receive is None:
+    if _store is None:
         return InlineValue(b"".join(parts), refs)
-    return _receive(Block(list(parts), header["size"], refs))
+    return _store.receive(Block(list(parts), header["size"], refs))
 
 
 @dask_serialize.register(SegmentLink)

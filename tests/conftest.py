@@ -33,7 +33,8 @@ def _segments(store: str | None) -> list[str]:
         owner = path.name.removeprefix(segment.PREFIX).split("-")[0]
         pid, _, start = owner.partition(".")
         alive = pid.isdigit() and str(segment.process_start(int(pid))) == start
-        if path.name.startswith(f"{store}-") or not alive:
+        is_kept = path.name.endswith("-free") and alive  # free segments, for the next writers
+        if (path.name.startswith(f"{store}-") and not is_kept) or not alive:
             found.append(path.name)
     return sorted(found)
 

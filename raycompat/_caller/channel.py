@@ -235,12 +235,13 @@ class Channel:
         return not call.num_waits
 
     def _wire_of(self, entry: Entry) -> Wire:
-        value, here = entry.value, self._session.setup.place.host
+        value, here = entry.value, self._session.setup.host
         if isinstance(value, InlineValue):
             return to_wire(value)
         if isinstance(value, SegmentLink) and value.host == here == self._host:
-            return to_wire(value)
-        return ("key", self._session.publish(entry))
+            # What a node keeps may be on disk by the time at which the actor looks.
+            return to_wire(value) if entry.own_segment else ("key", entry.key, value.path)
+        return ("key", self._session.publish(entry), None)
 
     def _advance(self) -> None:
         """Send what may be sent: in order, or whatever is ready. The caller holds the lock."""
@@ -348,7 +349,7 @@ class Channel:
                 connection.close()
                 return
             self._connection = connection
-            connection.post(("hello", self._session.setup.place.host), now=True)
+            connection.post(("hello", self._session.setup.host), now=True)
             self._advance()
 
     def kill(self) -> None:
@@ -463,8 +464,8 @@ class Channel:
             return
         index, wires = ("", rest[0]) if operation == "done" else (f":{rest[0]}", rest[1:])
         for wire in wires:
-            if wire[0] == "segment" and wire[3] == self._session.setup.place.host:
-                segment.remove(wire[1])
+            if wire[0] == "segment" and wire[3] == self._session.setup.host:
+                self._session.setup.place.remove(wire[1])
         if any(wire[-1] for wire in wires):
             self._acknowledge(key + index)
 
@@ -506,7 +507,7 @@ class Channel:
             session.table.settle(entry, value=value, holds=session.hold(value.refs))
         elif not isinstance(value, SegmentLink):
             session.table.settle(entry, error=value.error)
-        elif value.host == session.setup.place.host:
+        elif value.host == session.setup.host:
             self._take_segment(entry, value)
         else:
             session.adopt(entry, wire, self._node_address)
@@ -528,6 +529,7 @@ class Channel:
         mine = SegmentLink(path, link.size, link.host, link.refs)
         held = session.hold(link.refs)
         session.table.settle(entry, value=mine, holds=held, own_segment=True)
+        session.share_segments()
         session.wake()
 
     def _fail(self, call: MethodCall, error: bytes, victim: str | None = None) -> None:

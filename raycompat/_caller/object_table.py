@@ -11,6 +11,7 @@ client wants that key, from the moment the entry is made until it goes.
 from __future__ import annotations
 
 import logging
+import mmap
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -41,8 +42,8 @@ class Entry:
 
     #: The value, or None while it is only in the cluster.
     value: InlineValue | SegmentLink | None = None
-    #: The mapping of a segment, once it has been read here.
-    view: memoryview | None = None
+    #: The mapping of a segment, as long as anything made of it is alive here.
+    mapping: Callable[[], mmap.mmap | None] = staticmethod(lambda: None)
     #: Why it failed, as bytes.
     error: bytes | None = None
     #: The call that could not run because of this error, when another call raised it.
@@ -53,7 +54,7 @@ class Entry:
     promised = False
     #: Whether somebody else may know the key, so that Dask must keep it as long as we do.
     escaped = False
-    #: Whether the segment is still ours to remove: nobody else knows of it.
+    #: Whether the segment is still ours to remove: no node keeps it.
     own_segment = False
     #: References kept alive because the value contains them.
     holds: tuple[Any, ...] = ()
@@ -97,6 +98,9 @@ class ObjectTable:
         self.dropped: deque[str | Channel] = deque()
         #: How many objects have failed so far.
         self.num_failed = 0
+        #: The entries whose segments are ours, oldest first, and how many bytes they have.
+        self.own: dict[str, Entry] = {}
+        self.own_bytes = 0
         self._release = release
         self._remove_segment = remove_segment
 
@@ -159,6 +163,7 @@ class ObjectTable:
         if entry.wanted:
             released.append(entry.key)
         if entry.own_segment and not entry.promised and isinstance(entry.value, SegmentLink):
+            self.disown(entry)
             self._remove_segment(entry.value)
         if entry.parent is not None:
             self.let_go_of_parent(entry, released)
@@ -208,10 +213,20 @@ class ObjectTable:
 
     def _own_segment(self, entry: Entry) -> None:
         """Have a segment removed with its entry; at once, if nobody waited for it."""
-        entry.own_segment = True
-        unwanted = self.entries.get(entry.key) is not entry and not entry.promised
-        if unwanted and isinstance(entry.value, SegmentLink):
+        assert isinstance(entry.value, SegmentLink)
+        if self.entries.get(entry.key) is not entry and not entry.promised:
             self._remove_segment(entry.value)
+        elif not entry.own_segment:
+            entry.own_segment = True
+            self.own[entry.key] = entry
+            self.own_bytes += entry.value.size
+
+    def disown(self, entry: Entry) -> None:
+        """Leave the removal of a segment to somebody else."""
+        if entry.own_segment and isinstance(entry.value, SegmentLink):
+            entry.own_segment = False
+            del self.own[entry.key]
+            self.own_bytes -= entry.value.size
 
     def _call_back(self, entry: Entry, callbacks: Sequence[Callable[[Entry], None]]) -> None:
         for callback in callbacks:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import mmap
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -46,14 +48,18 @@ def read(entry: Entry) -> Any:
     RaySystemError
         When it cannot be unpickled here.
     """
-    view: bytes | memoryview | None = entry.view
+    block: bytes | mmap.mmap
     if isinstance(entry.value, InlineValue):
-        view = entry.value.block
-    elif view is None:
+        block = entry.value.block
+    else:
         assert isinstance(entry.value, SegmentLink)
-        view = entry.view = segment.read(entry.value.path)
+        mapping = entry.mapping()
+        if mapping is None:
+            mapping = segment.read(entry.value.path)
+            entry.mapping = weakref.ref(mapping)
+        block = mapping
     try:
-        return deserialize(view)
+        return deserialize(block)
     except Exception as error:
         raise exceptions.RaySystemError(error, traceback.format_exc()) from error
 
@@ -198,11 +204,9 @@ def _fetch(session: Session, entries: Iterable[Entry], deadline: float | None) -
     absent = {e.key: e for e in entries if e.state is State.READY and e.value is None}
     if not absent:
         return True
-    fetches = [session.run(session.fetch(entry)) for entry in absent.values()]
+    left = None if deadline is None else max(0.0, deadline - time.monotonic())
     try:
-        for fetch in fetches:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            fetch.result(left)
+        session.run(session.fetch(list(absent.values()))).result(left)
     except TimeoutError:
         return False
     return True
@@ -284,7 +288,7 @@ def as_asyncio_future(ref: ObjectRef[Any]) -> asyncio.Future[Any]:
         if future.done():
             return
         if entry.state is State.READY and not entry.is_here:
-            session.run(session.fetch(entry)).add_done_callback(lambda _: settled(entry))
+            session.run(session.fetch([entry])).add_done_callback(lambda _: settled(entry))
             return
         try:
             if entry.state is State.FAILED:

@@ -58,7 +58,7 @@ def _allowed() -> list[str]:
 async def connect(session: Session, place: dict[str, Any], channel: Channel) -> None:
     """Connect `channel` to the actor at `place`, by the best road that there is."""
     allowed = _allowed()
-    same_host = place["host"] == session.setup.place.host
+    same_host = place["host"] == session.setup.host
     try:
         if "unix" in allowed and same_host and await _by_socket(session, place, channel):
             return

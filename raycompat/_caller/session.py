@@ -12,7 +12,7 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,6 @@ from raycompat._protocol.values import (
     ErrorValue,
     InlineValue,
     SegmentLink,
-    SegmentValue,
     StorePlace,
     Wire,
     from_wire,
@@ -74,7 +73,14 @@ class Setup:
     place: StorePlace
     scheduler: str
     is_driver: bool
+    #: Identifies the host that this process runs on; its `place` may be on another one.
+    host: str
     extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_near(self) -> bool:
+        """Whether its node can map the segments that this process writes."""
+        return self.place.host == self.host
 
 
 class Session:
@@ -109,6 +115,8 @@ class Session:
         #: References that left by a pickling that was not ours: kept for good.
         self.leaked: dict[str, Any] = {}
         self.closed = False
+        #: Bytes of segments that we keep ourselves: a small share of the node's.
+        self._own_limit = setup.place.limit_bytes // 16
         self._client = client
         self._outbox: deque[dict[str, Any]] = deque()
         self._flush_due = False
@@ -262,6 +270,8 @@ class Session:
         self._tell_who_waits()
         if self._callbacks is not None:
             self._callbacks.shutdown(wait=False, cancel_futures=True)
+        if not self.setup.is_near:
+            segment.remove_all(self.setup.place.directories, self.setup.place.store)
         if self._client is not None:
             self._client.close(timeout=5)
 
@@ -297,7 +307,21 @@ class Session:
             self.send("client-releases-keys", keys=keys)
 
     def _remove_segment(self, link: SegmentLink) -> None:
-        segment.remove(link.path)
+        self.setup.place.remove(link.path)
+
+    def share_segments(self) -> None:
+        """Have the node keep our oldest segments, when ours are many: then it may spill them."""
+        table = self.table
+        with table.lock:
+            while table.own_bytes > self._own_limit and len(table.own) > 1:
+                entry = next(iter(table.own.values()))
+                if entry.wanted:  # a node has it too
+                    table.disown(entry)
+                    link, entry.value = entry.value, None
+                    if isinstance(link, SegmentLink):
+                        self._remove_segment(link)
+                else:
+                    self.publish(entry)
 
     def borrow(self, key: str) -> Entry:
         """Return the entry of a key that somebody else made known to us; Dask keeps it for us."""
@@ -413,10 +437,10 @@ class Session:
         """Have Dask keep a value that is here."""
         assert entry.value is not None
         wire = to_wire(entry.value)
-        if entry.own_segment and isinstance(entry.value, SegmentLink):
-            if entry.view is None:
-                entry.view = segment.read(entry.value.path)
-            entry.own_segment = False
+        if isinstance(entry.value, SegmentLink) and not self.setup.is_near:
+            wire = ("inline", bytes(segment.read(entry.value.path)), entry.value.refs)
+        elif entry.own_segment:
+            self.table.disown(entry)
             self.on_hand_over(wire)
         self.send(operation, key=entry.key, wire=wire, worker=self.setup.node_address)
 
@@ -483,7 +507,7 @@ class Session:
             self.table.settle(entry, error=value.error)
         elif isinstance(value, InlineValue):
             self.table.settle(entry, value=value, holds=self.hold(value.refs))
-        elif value.host == self.setup.place.host:
+        elif value.host == self.setup.host:
             self.table.settle(entry, value=value)
         else:
             self.table.settle(entry)  # it is in the cluster
@@ -529,17 +553,46 @@ class Session:
             elif entry is not None and not entry.is_here:
                 self.table.settle(entry, error=failures.object_lost(key))
 
-    async def fetch(self, entry: Entry) -> None:
-        """Bring a value here that is only in the cluster, or whose segment is on another host."""
+    async def fetch(self, entries: Sequence[Entry]) -> None:
+        """Bring values here that are only in the cluster: our node does, from any that have them."""
+        keys = [self.publish(entry) for entry in entries]
+        for entry, answer in zip(entries, await self._ask_for(keys), strict=True):
+            if "block" in answer:
+                block = bytes(answer["block"])
+                self._settle(entry, InlineValue(block, tuple(answer["refs"])))
+                continue
+            value = from_wire(answer["wire"])
+            if isinstance(value, SegmentLink):
+                path = segment.take(value.path, self.setup.place.store)
+                mine = SegmentLink(path, value.size, value.host, value.refs)
+                self.table.settle(entry, value=mine, own_segment=True)
+            else:
+                self._settle(entry, value)
+
+    async def _ask_for(self, keys: list[str]) -> list[dict[str, Any]]:
+        node, host = self.setup.node_address, self.setup.host
         try:
-            stored = await dask.fetch(self.client, self.publish(entry))
-        except KeyError:
-            entry.state = State.READY
-            self.table.settle(entry, error=failures.object_lost(entry.key))
-            return
-        if isinstance(stored, SegmentValue):
-            stored = stored.link
-        self._settle(entry, stored)
+            return await self._ask_node(node, keys, host)
+        except OSError:  # it has died: then each from a node that has it
+            return [await self._ask_a_holder(key, host) for key in keys]
+
+    async def _ask_node(self, node: str, keys: list[str], host: str) -> list[dict[str, Any]]:
+        answers: list[dict[str, Any]] = await dask.ask_worker(
+            self.client, node, "raycompat_fetch", keys=keys, host=host
+        )
+        return answers
+
+    async def _ask_a_holder(self, key: str, host: str) -> dict[str, Any]:
+        scheduler = self.client.scheduler
+        while True:
+            located = await scheduler.raycompat_locate(keys=[key])
+            if key in located["errors"]:
+                return {"wire": ("error", located["errors"][key], ())}
+            for holder in located["holders"][key]:
+                try:
+                    return (await self._ask_node(holder, [key], host))[0]
+                except OSError:
+                    await scheduler.raycompat_missing(lost_by={key: [holder]})
 
     def wait_until_idle(self) -> None:
         """Wait until every call of ours has ended."""

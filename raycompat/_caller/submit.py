@@ -164,9 +164,11 @@ def put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> ObjectR
             f"{' or '.join(session.setup.place.directories)}."
         ) from error
     entry = session.table.add(ids.call_key("put", ids.new_task_id()))
-    entry.own_segment = not isinstance(value, InlineValue)
     ref = ObjectRef._from_key(entry.key, session)
-    session.table.settle(entry, value=value, holds=holds)
+    is_large = not isinstance(value, InlineValue)
+    session.table.settle(entry, value=value, holds=holds, own_segment=is_large)
+    if is_large:
+        session.share_segments()
     if not session.is_connected:
         session.table.collect_dropped()
     return ref

@@ -60,6 +60,7 @@ class Executor:
                 place=StorePlace(*setup["place"]),
                 scheduler=setup["scheduler"],
                 is_driver=False,
+                host=setup["place"][2],
                 extra=setup,
             )
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import pickle
@@ -150,6 +151,9 @@ def _arguments(executor: Executor, call: Call) -> tuple[list[Any], dict[str, Any
 
 def _value(executor: Executor, wire: Any) -> Any:
     if wire[0] == "key":
+        if wire[2] is not None:
+            with contextlib.suppress(FileNotFoundError):
+                return deserialize(segment.read(wire[2]))
         return resolve.get(executor.session, executor.session.hold((wire[1],)), None)[0]
     value = from_wire(wire)
     if isinstance(value, ErrorValue):

@@ -35,8 +35,15 @@ async def _serve(options: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run the node until standard input closes."""
-    with dask.config.set({"distributed.worker.memory.terminate": False}):
-        asyncio.run(_serve(json.loads(sys.argv[1])))
+    options = json.loads(sys.argv[1])
+    store = options["resources"].get("object_store_memory")
+    settings = {"distributed.worker.memory.terminate": False}
+    if store is not None:
+        # Dask then moves what was not used for longest to disk. A quarter is left for what is being
+        # written, or kept by its writer.
+        settings["distributed.worker.memory.target"] = 0.75 * store / options["memory_bytes"]
+    with dask.config.set(settings):
+        asyncio.run(_serve(options))
 
 
 if __name__ == "__main__":

@@ -17,18 +17,23 @@ from raycompat._protocol.values import (
     from_wire,
 )
 
+#: Seconds that a free segment waits for a writer, and a shared one for its reader.
+_UNTAKEN_FOR_S = 30.0
+
 
 class ObjectStore:
     """Knows which segments the node keeps for Dask, so that it can tell what a crash left."""
 
-    def __init__(self, spill_directory: str) -> None:
+    def __init__(self, spill_directory: str, limit_bytes: int) -> None:
         shared = str(segment.SHARED_MEMORY)
         segment.sweep([shared])
         self.place = StorePlace(
             store=segment.store_name(),
             directories=(shared, spill_directory),
             host=segment.host_id(shared),
+            limit_bytes=limit_bytes,
         )
+        segment.keep_free_segments(shared, self.place.store)
         self._kept: weakref.WeakValueDictionary[str, SegmentValue] = weakref.WeakValueDictionary()
         #: Values that an executor handed over ahead of the task that adopts them.
         self._handed_over: dict[str, SegmentValue] = {}
@@ -42,6 +47,10 @@ class ObjectStore:
             When its segment is gone, because its writer died.
         """
         value = from_wire(wire)
+        if isinstance(
+            value, InlineValue
+        ):  # a large one: from a driver that has no node on its host
+            return self.receive(Block([value.block], len(value.block), value.refs))
         if not isinstance(value, SegmentLink):
             return value
         handed_over = self._handed_over.pop(value.path, None) or self._kept.get(value.path)
@@ -52,7 +61,7 @@ class ObjectStore:
         return self._keep(value)
 
     def _keep(self, link: SegmentLink) -> SegmentValue:
-        kept = SegmentValue(link)
+        kept = SegmentValue(link, self.place.remove)
         self._kept[link.path] = kept
         return kept
 
@@ -68,7 +77,18 @@ class ObjectStore:
         if isinstance(value, SegmentLink):
             handed_over = self._handed_over.pop(value.path, None)
             if handed_over is None and value.path not in self._kept:
-                segment.remove(value.path)
+                self.place.remove(value.path)
+
+    def take(self, link: SegmentLink) -> SegmentValue:
+        """Keep a value that another node of this host has shared.
+
+        Raises
+        ------
+        FileNotFoundError
+            When it took too long, or /dev/shm is not the same one.
+        """
+        path = segment.take(link.path, self.place.store)
+        return self._keep(SegmentLink(path, link.size, self.place.host, link.refs))
 
     def receive(self, block: Block) -> InlineValue | SegmentValue:
         """Keep a value that came from another host."""
@@ -82,6 +102,10 @@ class ObjectStore:
             for path in Path(directory).glob(f"{start}*"):
                 if str(path) not in self._kept:
                     path.unlink(missing_ok=True)
+
+    def tidy(self) -> None:
+        """Give memory back that nobody has wanted for a while."""
+        segment.drop_untaken(self.place.directories[0], self.place.store, _UNTAKEN_FOR_S)
 
     def close(self) -> None:
         """Remove all segments of this node."""

@@ -18,11 +18,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import distributed
+import psutil
 
 from raycompat import _dask_adapter as dask
 from raycompat import _transfer
 from raycompat._node import accelerators
 from raycompat._node.executor_pool import Executor, ExecutorDied, ExecutorPool, describe_exit
+from raycompat._node.fetcher import Fetcher
 from raycompat._node.object_store import ObjectStore
 from raycompat._node.relay import Relays
 from raycompat._protocol import entry, failures, ids
@@ -41,6 +43,10 @@ _TASK_MEMORY_SHARE = 0.7
 
 #: Seconds between a failed call and the collection of what it left, and between collections.
 _GARBAGE_DELAY_S = 0.5
+
+
+#: Seconds between two looks for memory that nobody has wanted for a while.
+_TIDY_S = 5.0
 
 
 class _Ended(Exception):
@@ -91,9 +97,10 @@ class NodePlugin(distributed.WorkerPlugin):
         directory = os.path.join(worker.local_directory, "raycompat-segments")
         os.makedirs(directory, exist_ok=True)
         self._spill_directory = directory
-        self.store = ObjectStore(directory)
-        _transfer.receive_with(self.store.receive)
-        info = self._describe(worker)
+        totals = self._totals(worker)
+        self.store = ObjectStore(directory, int(totals["object_store_memory"]))
+        _transfer.keep_in(self.store)
+        info = self._describe(totals)
         self._pool = ExecutorPool(
             max_idle=2 * max(1, worker.state.nthreads),
             on_message=self._on_message,
@@ -117,39 +124,45 @@ class NodePlugin(distributed.WorkerPlugin):
             }
         )
         worker.handlers["raycompat_channel"] = self._relays.serve
+        worker.handlers["raycompat_fetch"] = Fetcher(worker, self.store).fetch
+        self._tidy()
         dask.send_batches_at_once(worker)
         dask.tell_scheduler(worker, {"op": "raycompat-node", "info": info})
 
     async def teardown(self, worker: Worker) -> None:
         """End every process and remove every segment."""
         self._jobs.clear()  # so that nothing is tried again
+        self._tidying.cancel()
         self._relays.close_all()
         await self._pool.close()
         self.store.close()
         shutil.rmtree(self._spill_directory, ignore_errors=True)
 
-    def _describe(self, worker: Worker) -> dict[str, Any]:
-        declared = dict(worker.state.total_resources)
-        memory = worker.memory_manager.memory_limit or 0
-        ip = worker.address.split("://")[1].rpartition(":")[0]
-        totals = {
+    def _tidy(self) -> None:
+        self.store.tidy()
+        self._tidying = asyncio.get_running_loop().call_later(_TIDY_S, self._tidy)
+
+    def _totals(self, worker: Worker) -> dict[str, float]:
+        """Return what this node has: what its worker declares, above what is found."""
+        memory = worker.memory_manager.memory_limit or psutil.virtual_memory().total
+        self.ip = worker.address.split("://")[1].rpartition(":")[0]
+        return {
             "CPU": worker.state.nthreads,
             "GPU": accelerators.detect_gpus(),
             "memory": int(memory * _TASK_MEMORY_SHARE),
             "object_store_memory": int(memory * (1 - _TASK_MEMORY_SHARE)),
-            f"node:{ip}": 1,
-            **declared,
+            f"node:{self.ip}": 1,
+            **worker.state.total_resources,
         }
-        self.ip = ip
+
+    def _describe(self, totals: dict[str, float]) -> dict[str, Any]:
         return {
             "node_id": self.node_id,
             "total": ResourceSet.from_amounts(totals, whole_gpus=False).units(),
-            "ip": ip,
+            "ip": self.ip,
             "hostname": socket.gethostname(),
             "pid": os.getpid(),
-            "store": self.store.place.store,
-            "directories": self.store.place.directories,
-            "host": self.store.place.host,
+            "place": self.store.place.describe(),
         }
 
     # --- what the scheduler plugin says ---------------------------------------------------------
@@ -164,11 +177,7 @@ class NodePlugin(distributed.WorkerPlugin):
             "gpus_are_named": accelerators.preset() is not None,
             "node_address": self._worker.address,
             "scheduler": self._worker.scheduler.address,
-            "place": (
-                self.store.place.store,
-                self.store.place.directories,
-                self.store.place.host,
-            ),
+            "place": self.store.place.describe(),
         }
 
     def _end_job(self, job: str, for_good: bool) -> None:

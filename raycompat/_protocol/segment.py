@@ -1,17 +1,28 @@
 """Shared-memory segments: files that every process of a host maps read-only.
 
-A segment is written once, by whoever makes the value, then belongs to a node, which removes it when
-Dask lets go of the value. Its name says whose it is, so that a crash leaves nothing for good::
+A segment is written once, by whoever makes the value, then belongs to that process or to a node, which
+removes it when nobody needs the value any more. Its name says whose it is, so that a crash leaves
+nothing for good::
 
     raycompat-<node pid>.<node start>-<writer pid>-<count>
+
+Filling memory that was used before is twice as fast as filling fresh pages. So a large segment that
+nobody maps is not removed but renamed into its store's folder of *free* segments, from where the next
+writer takes it. Every mapping holds a shared lock on its file (``flock``, which the kernel drops with
+the mapping): only a file that can be locked exclusively is written anew. What a reader has opened and
+locked is the segment that it asked for if the file still has the name.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import itertools
 import mmap
 import os
+import shutil
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,6 +30,15 @@ from raycompat._protocol.serialization import Block
 
 PREFIX = "raycompat-"
 SHARED_MEMORY = Path("/dev/shm")
+
+#: Bytes from which on a segment is worth keeping for the next writer.
+RECYCLED_BYTES = 1 << 20
+
+#: Ends the name of a store's folder of free segments; precedes the number of what is being shared.
+_FREE, _SHARED = "-free", "-for."
+
+#: Seconds between two looks at how full a store is that was found full.
+_LOOK_AGAIN_S = 0.05
 
 _counter = itertools.count()
 
@@ -45,6 +65,9 @@ def store_name() -> str:
     return f"{PREFIX}{os.getpid()}.{process_start(os.getpid())}"
 
 
+# --- writing ------------------------------------------------------------------------------------
+
+
 def write(directories: Iterable[str], store: str, block: Block) -> str:
     """Write `block` as a new segment of `store` and return its path.
 
@@ -59,7 +82,7 @@ def write(directories: Iterable[str], store: str, block: Block) -> str:
     for directory in directories:
         path = os.path.join(directory, f"{store}-{os.getpid()}-{next(_counter)}")
         try:
-            _write_file(path, block)
+            _write_file(path, block, os.path.join(directory, store + _FREE))
         except OSError as error:
             Path(path).unlink(missing_ok=True)
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -70,8 +93,11 @@ def write(directories: Iterable[str], store: str, block: Block) -> str:
     raise full or OSError(errno.ENOSPC, "no directory is given for segments")
 
 
-def _write_file(path: str, block: Block) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+def _write_file(path: str, block: Block, free: str) -> None:
+    descriptor = _reuse(path, block.size, free) if block.size >= RECYCLED_BYTES else None
+    if descriptor is None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
     try:
         for part in block.parts:
             view = memoryview(part).cast("B") if not isinstance(part, bytes) else memoryview(part)
@@ -81,17 +107,81 @@ def _write_file(path: str, block: Block) -> None:
         os.close(descriptor)
 
 
-def read(path: str) -> memoryview:
-    """Map the segment at `path`; the mapping lives as long as a view of it."""
+def _reuse(path: str, size: int, free: str) -> int | None:
+    """Open a free segment as the file at `path`, locked and not longer than `size`, if there is one."""
+    for name in _by_fitness(free, size):
+        try:
+            os.rename(os.path.join(free, name), path)
+        except FileNotFoundError:
+            continue  # another writer was quicker
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            status = os.fstat(descriptor)
+            if status.st_nlink > 1:
+                raise BlockingIOError
+            if status.st_size > size:
+                os.ftruncate(descriptor, size)
+        except BlockingIOError:  # it was opened or shared in the moment in which it became free
+            os.close(descriptor)
+            os.unlink(path)
+        else:
+            return descriptor
+    return None
+
+
+def _by_fitness(free: str, size: int) -> list[str]:
+    """Return the names of free segments: the smallest that are large enough first, then the largest."""
+    try:
+        sized = sorted((int(name.partition("-")[0]), name) for name in os.listdir(free))
+    except FileNotFoundError:
+        return []
+    small = sum(length < size for length, _ in sized)
+    return [name for _, name in sized[small:] + sized[:small][::-1]]
+
+
+# --- reading and removing -----------------------------------------------------------------------
+
+
+def read(path: str) -> mmap.mmap:
+    """Map the segment at `path`, read-only; its memory stays as it is as long as the mapping.
+
+    Raises
+    ------
+    FileNotFoundError
+        When it is gone.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if os.stat(path).st_ino != os.fstat(descriptor).st_ino:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)  # has a duplicate of it: the lock
+    except BlockingIOError:  # it is being removed
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
     finally:
         os.close(descriptor)
 
 
+def share(path: str) -> str:
+    """Give a segment one more name, for another process of this host to take; return it.
+
+    The memory goes with the last name, so neither process need know when the other is done.
+
+    Raises
+    ------
+    FileNotFoundError
+        When it is gone.
+    """
+    directory, name = os.path.split(path)
+    store = "-".join(name.split("-")[:2])
+    shared = os.path.join(directory, f"{store}-{os.getpid()}{_SHARED}{next(_counter)}")
+    os.link(path, shared)
+    return shared
+
+
 def take(path: str, store: str) -> str:
-    """Make a segment that another process wrote this one's own; return its new path.
+    """Make a segment that another process wrote, or shared, this one's own; return its new path.
 
     Taking it again changes nothing.
 
@@ -111,9 +201,61 @@ def take(path: str, store: str) -> str:
     return mine
 
 
-def remove(path: str) -> None:
-    """Remove the segment at `path`, if it is there. Views of it stay good."""
-    Path(path).unlink(missing_ok=True)
+def remove(path: str, free_bytes: int = 0) -> None:
+    """Remove the segment at `path`, if it is there. Views of it stay good.
+
+    It is kept for the next writer if it is large, nobody maps it, and the free segments of its store
+    then have no more than `free_bytes`.
+    """
+    try:
+        if not free_bytes or not _recycle(path, free_bytes):
+            os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def _recycle(path: str, free_bytes: int) -> bool:
+    directory, name = os.path.split(path)
+    size = os.stat(path).st_size
+    free = os.path.join(directory, "-".join(name.split("-")[:2]) + _FREE)
+    if not RECYCLED_BYTES <= size <= free_bytes - _free_bytes(free):
+        return False
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_nlink > 1:
+            return False
+        os.rename(path, os.path.join(free, f"{size}-{os.getpid()}-{next(_counter)}"))
+    except (BlockingIOError, FileNotFoundError):  # it is mapped; or the store keeps no free ones
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _free_bytes(free: str) -> int:
+    try:
+        return sum(int(name.partition("-")[0]) for name in os.listdir(free))
+    except FileNotFoundError:
+        return 0
+
+
+# --- stores -------------------------------------------------------------------------------------
+
+
+def keep_free_segments(directory: str, store: str) -> None:
+    """Have the segments of `store` in `directory` recycled from now on."""
+    os.makedirs(os.path.join(directory, store + _FREE), mode=0o700, exist_ok=True)
+
+
+def drop_untaken(directory: str, store: str, older_than_s: float) -> None:
+    """Remove the free and the shared segments that nobody has taken for that long."""
+    shared = Path(directory).glob(f"{store}-{os.getpid()}{_SHARED}*")
+    before = time.time() - older_than_s
+    for path in [*Path(directory, store + _FREE).iterdir(), *shared]:
+        with contextlib.suppress(FileNotFoundError):  # just now it was
+            if path.stat().st_ctime < before:
+                path.unlink()
 
 
 def remove_all(directories: Iterable[str], store: str, writer_pid: int | None = None) -> None:
@@ -121,7 +263,7 @@ def remove_all(directories: Iterable[str], store: str, writer_pid: int | None = 
     start = f"{store}-" if writer_pid is None else f"{store}-{writer_pid}-"
     for directory in directories:
         for path in Path(directory).glob(f"{start}*"):
-            path.unlink(missing_ok=True)
+            _remove_path(path)
 
 
 def sweep(directories: Iterable[str]) -> None:
@@ -131,4 +273,48 @@ def sweep(directories: Iterable[str]) -> None:
             owner = path.name[len(PREFIX) :].split("-")[0]
             pid, _, start = owner.partition(".")
             if pid.isdigit() and str(process_start(int(pid))) != start:
-                path.unlink(missing_ok=True)
+                _remove_path(path)
+
+
+def _remove_path(path: Path) -> None:
+    if path.name.endswith(_FREE):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+class Gauge:
+    """How many bytes the segments of a store have in one directory, as this process last saw it.
+
+    Looking costs a microsecond a segment, so it looks again only when a share of the limit has been
+    written since, or when what it knows speaks against writing.
+    """
+
+    def __init__(self, directory: str, store: str, limit_bytes: int) -> None:
+        self._directory = directory
+        self._start = f"{store}-"
+        self._limit = limit_bytes
+        self._used = 0
+        self._written = limit_bytes
+        self._looked = 0.0
+
+    def has_room(self, size: int) -> bool:
+        """Whether a segment of `size` bytes may be written; if so, it is counted."""
+        self._written += size
+        if self._written > self._limit // 16 or self._used + self._written > self._limit:
+            if time.monotonic() - self._looked > _LOOK_AGAIN_S:
+                self._look(size)
+            if self._used + self._written > self._limit:
+                self._written -= size
+                return False
+        return True
+
+    def _look(self, size: int) -> None:
+        used = 0
+        with os.scandir(self._directory) as items:
+            for item in items:
+                if item.name.startswith(self._start) and not item.name.endswith(_FREE):
+                    with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                        status = item.stat()
+                        used += status.st_size // max(1, status.st_nlink)
+        self._used, self._written, self._looked = used, size, time.monotonic()

@@ -13,6 +13,7 @@ Buffers are aligned to 64 bytes, what vector instructions like. A reader gets re
 from __future__ import annotations
 
 import io
+import mmap
 import pickle
 import struct
 import threading
@@ -128,7 +129,7 @@ def serialize(value: Any) -> tuple[Block, dict[str, Any]]:
     return Block(parts, size, tuple(found)), found
 
 
-def deserialize(block: bytes | memoryview) -> Any:
+def deserialize(block: bytes | memoryview | mmap.mmap) -> Any:
     """Make the value of a block anew. Its buffers are read-only views of `block`, not copies."""
     magic, count, length = _HEAD.unpack_from(block)
     if magic != _MAGIC:

@@ -6,7 +6,8 @@ User types never exist in a node or the scheduler: a value is bytes there.
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from raycompat._protocol import segment
@@ -55,9 +56,9 @@ class SegmentValue:
 
     __slots__ = ("__weakref__", "link")
 
-    def __init__(self, link: SegmentLink) -> None:
+    def __init__(self, link: SegmentLink, remove: Callable[[str], None] = segment.remove) -> None:
         self.link = link
-        weakref.finalize(self, segment.remove, link.path)
+        weakref.finalize(self, remove, link.path)
 
     def __sizeof__(self) -> int:
         """Tell Dask the size of what it keeps, so that it schedules by it."""
@@ -107,13 +108,33 @@ def from_wire(wire: Wire) -> InlineValue | SegmentLink | ErrorValue:
     return SegmentLink(wire[1], wire[2], wire[3], tuple(wire[4]))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StorePlace:
-    """Where the segments of one node go: its name, the directories in order, and the host."""
+    """Where the segments of one node go.
+
+    Its name, the directories in order (shared memory first, then its disk), the host, and how many
+    bytes of shared memory it may have. An eighth of that is for segments that wait to be used again.
+    """
 
     store: str
     directories: tuple[str, ...]
     host: str
+    limit_bytes: int
+    _gauge: segment.Gauge = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.directories = tuple(self.directories)
+        self._gauge = segment.Gauge(
+            self.directories[0], self.store, self.limit_bytes - self._free_bytes
+        )
+
+    @property
+    def _free_bytes(self) -> int:
+        return self.limit_bytes // 8
+
+    def describe(self) -> tuple[Any, ...]:
+        """Return what another process makes this place of."""
+        return (self.store, self.directories, self.host, self.limit_bytes)
 
     def save(self, block: Block) -> InlineValue | SegmentLink:
         """Keep `block`: a small one inline, a large one as a new segment.
@@ -125,5 +146,10 @@ class StorePlace:
         """
         if block.is_small:
             return InlineValue(block.to_bytes(), block.refs)
-        path = segment.write(self.directories, self.store, block)
+        directories = self.directories[0 if self._gauge.has_room(block.size) else 1 :]
+        path = segment.write(directories, self.store, block)
         return SegmentLink(path, block.size, self.host, block.refs)
+
+    def remove(self, path: str) -> None:
+        """Remove a segment, or keep it for the next writer."""
+        segment.remove(path, self._free_bytes)

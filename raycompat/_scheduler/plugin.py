@@ -87,6 +87,11 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         #: Keys of values that their owners, clients, are still waiting for themselves.
         self._promises: dict[str, str] = {}
         self._warned: set[tuple[str, ResourceSet]] = set()
+        #: Keys of values that cannot be made anew.
+        self._given: set[str] = set()
+        #: Keys of results that have been made once.
+        self._made: set[str] = set()
+        self._awaited: dict[str, asyncio.Event] = {}
 
     def start(self, scheduler: Scheduler) -> None:
         """Register what callers and nodes may ask for."""
@@ -138,6 +143,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat_state": self.state,
                 "raycompat_inventory": self.inventory,
                 "raycompat_function": self.function,
+                "raycompat_locate": self.locate,
+                "raycompat_missing": self.missing,
                 "raycompat_reserve_actor": self.reserve_actor,
                 "raycompat_find_actor": self.find_actor,
                 "raycompat_named_actors": self.named_actors,
@@ -312,6 +319,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def _adopt(self, client: str, key: str, wire: Any, worker: str) -> None:
         if worker in self._scheduler.workers:
+            self._given.add(key)
             dask.add_task(
                 self._scheduler, client, key, entry.adopt, (wire,), (), parked=False, only_on=worker
             )
@@ -338,6 +346,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             self._break_promise(key, error)
         else:
             del self._promises[key]
+            self._given.add(key)
             dask.fulfil(self._scheduler, key, entry.adopt, (wire,), worker)
             self._pins.add(key, wire[-1])
 
@@ -366,12 +375,26 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         """
         if finish == "forgotten" and self._pins.carries(key):
             asyncio.get_running_loop().call_soon(self._pins.drop, key)
+        if finish in ("memory", "erred", "forgotten") and key in self._awaited:
+            self._awaited.pop(key).set()
         call = self.calls.get(key)
-        if call is None:
-            if finish == "forgotten":
-                self._promises.pop(key, None)
-                self._errors.pop(key, None)
-            return
+        if call is not None:
+            self._follow_call(key, call, start, finish)
+        elif start == "memory" and key in self._given:
+            self._given.discard(key)
+            asyncio.get_running_loop().call_soon(self._lose, key)
+        if finish == "forgotten":
+            self.calls.pop(key, None)
+            self._promises.pop(key, None)
+            self._errors.pop(key, None)
+            self._given.discard(key)
+            self._made.discard(key)
+
+    def _follow_call(self, key: str, call: Call, start: str, finish: str) -> None:
+        if finish == "memory":
+            self._made.add(key)
+        elif start == "released" and finish == "waiting" and key in self._made:
+            self._make_anew(key, call)
         if start == "processing":
             self._left_node(key, call, finish)
         elif start == "no-worker" and finish != "processing":
@@ -380,11 +403,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             self._became_ready(key, call)
         elif finish == "erred":
             self._failed(key, call)
-        elif finish == "forgotten":
-            del self.calls[key]
-            self._errors.pop(key, None)
-            if call.spec["kind"] == "actor":
-                asyncio.get_running_loop().call_soon(self._forget_actor, key, call.owner)
+        elif finish == "forgotten" and call.spec["kind"] == "actor":
+            asyncio.get_running_loop().call_soon(self._forget_actor, key, call.owner)
 
     def _became_ready(self, key: str, call: Call) -> None:
         if call.is_doomed:
@@ -428,6 +448,46 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 self._actor_restarting("", key, error)
         if call.is_doomed:
             asyncio.get_running_loop().call_soon(self._end_doomed, key, error)
+
+    def _make_anew(self, key: str, call: Call) -> None:
+        """Spend one try of a call whose result was lost, as Dask runs it again."""
+        if call.retries == 0:
+            call.is_doomed = True
+            error = failures.object_lost(key)
+            asyncio.get_running_loop().call_soon(self._end_doomed, key, error)
+        call.retries -= call.retries > 0
+
+    def _lose(self, key: str) -> None:
+        """Fail what cannot be made anew; it may be that nobody wants it any more."""
+        if dask.locate(self._scheduler, key)[0] not in ("memory", "erred", "forgotten"):
+            self._errors[key] = error = failures.object_lost(key)
+            dask.fail(self._scheduler, key, CallFailed(error, "the value was lost"))
+
+    async def locate(self, keys: list[str]) -> dict[str, dict[str, Any]]:
+        """Return which nodes have values, once all are made, and the errors of those that are not."""
+        holders: dict[str, list[str]] = {}
+        errors: dict[str, bytes] = {}
+        for key in keys:
+            state, who = dask.locate(self._scheduler, key)
+            while state not in ("memory", "erred", "forgotten"):
+                await self._awaited.setdefault(key, asyncio.Event()).wait()
+                state, who = dask.locate(self._scheduler, key)
+            if state == "memory":
+                holders[key] = who
+            elif state == "forgotten":
+                errors[key] = failures.object_lost(key)
+            else:
+                blamed = dask.blamed_key(self._scheduler, key) or key
+                known = self._errors.get(blamed)
+                text = dask.error_text(self._scheduler, key)
+                errors[key] = known or failures.internal(f"It failed in Dask: {text}")
+        return {"holders": holders, "errors": errors}
+
+    async def missing(self, lost_by: dict[str, list[str]]) -> None:
+        """Hear that nodes did not give values that they should have."""
+        for key, holders in lost_by.items():
+            for holder in holders:
+                dask.release_replica(self._scheduler, key, holder)
 
     def _end_doomed(self, key: str, error: bytes) -> None:
         self._bury(key, error)
@@ -696,7 +756,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         if call is None or row is None or row.state == "DEAD":
             return
         row.state, row.address, row.pid, row.socket = "ALIVE", worker, pid, socket
-        row.incarnation, row.host = incarnation, self.nodes[worker]["host"]
+        row.incarnation, row.host = incarnation, self.nodes[worker]["place"][2]
         if call.holding is not None:
             keep = ResourceSet.from_units(call.spec["keep"])
             call.holding = self._ledger.shrink(call.holding, keep)

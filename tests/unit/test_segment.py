@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 
 import numpy as np
@@ -42,10 +43,10 @@ def test_a_view_outlives_the_file(tmp_path, block):
 def test_a_full_directory_is_passed_over(tmp_path, block, monkeypatch):
     write = segment._write_file
 
-    def full(path, block):
+    def full(path, block, free):
         if path.startswith(str(tmp_path / "full")):
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(path, block)
+        write(path, block, free)
 
     monkeypatch.setattr(segment, "_write_file", full)
     (tmp_path / "full").mkdir()
@@ -100,7 +101,7 @@ def test_a_node_s_segment_goes_with_its_value(tmp_path, block):
 
 
 def test_a_place_keeps_small_blocks_inline_and_large_ones_in_segments(tmp_path, block):
-    place = StorePlace("store", (str(tmp_path),), "host")
+    place = StorePlace("store", (str(tmp_path),), "host", 1 << 30)
     small = place.save(serialize(1)[0])
     assert isinstance(small, InlineValue)
     large = place.save(block)
@@ -126,3 +127,137 @@ def test_a_failure_shows_its_text_and_pickles():
     failure = pickle.loads(pickle.dumps(CallFailed(b"bytes", "ValueError: no")))
     assert str(failure) == "ValueError: no"
     assert failure.error == b"bytes"
+
+
+# --- segments that are used again ---------------------------------------------------------------
+
+FREE_BYTES = 1 << 30
+
+
+def numbers(count, value=0.0):
+    return serialize(np.full(count, value))[0]
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A directory whose segments are recycled, and the name of their store."""
+    segment.keep_free_segments(str(tmp_path), "raycompat-1.1")
+    return [str(tmp_path)], "raycompat-1.1"
+
+
+def free_segments(store):
+    return sorted(os.listdir(os.path.join(store[0][0], f"{store[1]}-free")))
+
+
+def inode(path):
+    return os.stat(path).st_ino
+
+
+def test_a_large_segment_that_nobody_maps_is_used_again(store):
+    path = segment.write(*store, numbers(400_000, 1.0))
+    number = inode(path)
+    segment.remove(path, FREE_BYTES)
+    assert not os.path.exists(path)
+    again = segment.write(*store, numbers(300_000, 2.0))
+    assert inode(again) == number
+    np.testing.assert_array_equal(deserialize(segment.read(again)), np.full(300_000, 2.0))
+    assert os.path.getsize(again) < 300_000 * 8 + 1000
+    assert free_segments(store) == []
+
+
+def test_a_segment_that_is_mapped_is_not_used_again(store):
+    path = segment.write(*store, numbers(400_000, 1.0))
+    array = deserialize(segment.read(path))[10:]
+    segment.remove(path, FREE_BYTES)
+    assert free_segments(store) == []
+    segment.write(*store, numbers(400_000, 2.0))
+    assert set(array) == {1.0}
+
+
+def test_a_segment_can_be_used_again_when_its_last_view_is_gone(store):
+    path = segment.write(*store, numbers(400_000, 1.0))
+    array = deserialize(segment.read(path))
+    view = array[5:]
+    del array, view
+    segment.remove(path, FREE_BYTES)
+    assert len(free_segments(store)) == 1
+
+
+def test_a_segment_that_has_another_name_is_not_used_again(store):
+    path = segment.write(*store, numbers(400_000, 1.0))
+    mine = segment.take(segment.share(path), store[1])
+    segment.remove(path, FREE_BYTES)
+    assert free_segments(store) == []
+    assert deserialize(segment.read(mine))[0] == 1.0
+
+
+def test_a_free_segment_that_was_opened_in_the_last_moment_is_not_written(store):
+    path = segment.write(*store, numbers(400_000, 1.0))
+    with open(path, "rb") as late:
+        segment.remove(path, FREE_BYTES)
+        fcntl.flock(late, fcntl.LOCK_SH)
+        again = segment.write(*store, numbers(400_000, 2.0))
+        assert inode(again) != os.fstat(late.fileno()).st_ino
+
+
+def test_what_was_removed_while_it_was_opened_is_not_read(store, monkeypatch):
+    path = segment.write(*store, numbers(400_000, 1.0))
+    flock = fcntl.flock
+
+    def too_late(descriptor, how):
+        monkeypatch.undo()
+        segment.remove(path, FREE_BYTES)
+        segment.write(*store, numbers(400_000, 2.0))
+        flock(descriptor, how)
+
+    monkeypatch.setattr(segment.fcntl, "flock", too_late)
+    with pytest.raises(FileNotFoundError):
+        segment.read(path)
+
+
+def test_free_segments_are_no_more_than_allowed(store):
+    paths = [segment.write(*store, numbers(400_000)) for _ in range(4)]
+    for path in paths:
+        segment.remove(path, 7_000_000)
+    assert len(free_segments(store)) == 2
+
+
+def test_small_segments_are_not_kept(store):
+    segment.remove(segment.write(*store, numbers(20_000)), FREE_BYTES)
+    assert free_segments(store) == []
+
+
+def test_a_writer_takes_the_smallest_that_is_large_enough(store):
+    paths = [segment.write(*store, numbers(count)) for count in (200_000, 500_000, 400_000)]
+    inodes = [inode(path) for path in paths]
+    for path in paths:
+        segment.remove(path, FREE_BYTES)
+    assert inode(segment.write(*store, numbers(390_000))) == inodes[2]
+    assert inode(segment.write(*store, numbers(600_000))) == inodes[1]
+
+
+def test_what_nobody_takes_is_dropped(store):
+    path = segment.write(*store, numbers(400_000))
+    segment.remove(path, FREE_BYTES)
+    kept = segment.write(*store, numbers(20_000))
+    shared = segment.share(kept)
+    segment.drop_untaken(store[0][0], store[1], 3600)
+    assert free_segments(store)
+    assert os.path.exists(shared)
+    segment.drop_untaken(store[0][0], store[1], 0)
+    assert not free_segments(store)
+    assert not os.path.exists(shared)
+    assert os.path.exists(kept)
+
+
+def test_a_store_without_room_writes_to_the_disk(tmp_path):
+    shared, disk = tmp_path / "shared", tmp_path / "disk"
+    shared.mkdir()
+    disk.mkdir()
+    place = StorePlace("store", (str(shared), str(disk)), "host", 8_000_000)
+    links = [place.save(numbers(250_000)) for _ in range(5)]
+    assert [os.path.dirname(link.path) for link in links] == [str(shared)] * 3 + [str(disk)] * 2
+    place.remove(links[0].path)
+    gauge = segment.Gauge(str(shared), "store", 7_000_000)
+    assert gauge.has_room(2_900_000)
+    assert not gauge.has_room(2_900_000)

@@ -1,0 +1,89 @@
+"""Values that processes of this host ask their node for: brought here once, from any that has them.
+
+Top-level arguments need none of this: Dask brings them before it starts a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as dask
+from raycompat._protocol import segment
+from raycompat._protocol.values import ErrorValue, SegmentLink, SegmentValue, to_wire
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
+    from raycompat._node.object_store import ObjectStore
+
+
+class Fetcher:
+    """See the module."""
+
+    def __init__(self, worker: Worker, store: ObjectStore) -> None:
+        self._worker = worker
+        self._store = store
+        #: The search that is under way for a key; it returns the errors that it found.
+        self._searches: dict[str, asyncio.Task[dict[str, bytes]]] = {}
+
+    async def fetch(self, keys: list[str], host: str) -> list[dict[str, Any]]:
+        """Return values, or their errors, once all are there, to a process on `host`.
+
+        Each is a wire, whose segment the asker takes over; or a block, if it is on another host.
+        """
+        answers: dict[str, dict[str, Any]] = {}
+        while absent := [key for key in keys if key not in answers]:
+            errors = await self._bring(absent)
+            for key in absent:
+                if key in errors:
+                    answers[key] = {"wire": to_wire(ErrorValue(errors[key]))}
+                elif dask.has(self._worker, key):
+                    self._answer(key, host, answers)
+        return [answers[key] for key in keys]
+
+    def _answer(self, key: str, host: str, answers: dict[str, dict[str, Any]]) -> None:
+        value = dask.stored(self._worker, key)
+        if not isinstance(value, SegmentValue):
+            answers[key] = {"wire": to_wire(value)}
+            return
+        link = value.link
+        try:
+            if host == self._store.place.host:
+                shared = SegmentLink(segment.share(link.path), link.size, host, link.refs)
+                answers[key] = {"wire": to_wire(shared)}
+            else:
+                block = dask.as_bytes(segment.read(link.path))
+                answers[key] = {"block": block, "refs": link.refs}
+        except FileNotFoundError:  # somebody has removed what is ours
+            dask.drop(self._worker, key)
+
+    async def _bring(self, keys: list[str]) -> dict[str, bytes]:
+        """Have the node store these values; return the errors of those that cannot be."""
+        absent = [key for key in keys if not dask.has(self._worker, key)]
+        new = [key for key in absent if key not in self._searches]
+        if new:
+            search = asyncio.ensure_future(self._search(new))
+            self._searches.update(dict.fromkeys(new, search))
+        errors: dict[str, bytes] = {}
+        for under_way in {self._searches[key] for key in absent}:
+            errors.update(await asyncio.shield(under_way))
+        return errors
+
+    async def _search(self, keys: list[str]) -> dict[str, bytes]:
+        errors: dict[str, bytes] = {}
+        scheduler = self._worker.scheduler
+        try:
+            while absent := [
+                key for key in keys if key not in errors and not dask.has(self._worker, key)
+            ]:
+                located = await scheduler.raycompat_locate(keys=absent)
+                errors.update(located["errors"])
+                lost = await dask.bring(self._worker, located["holders"])
+                if lost:  # Dask makes anew what those do not have that should
+                    lost_by = {key: located["holders"][key] for key in lost}
+                    await scheduler.raycompat_missing(lost_by=lost_by)
+        finally:
+            for key in keys:
+                self._searches.pop(key, None)
+        return errors
