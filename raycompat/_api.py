@@ -258,7 +258,7 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
             f"Got: {type(ref)}."
         )
     session = ref._session
-    entry = session.table.entries[ref._key]
+    entry = ref._entry
     key = entry.parent.key if entry.parent is not None else ref._key
     if force and entry.channel is not None:
         raise ValueError("force=True is not supported for actor tasks. Use ray.kill(actor).")

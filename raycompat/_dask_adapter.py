@@ -17,7 +17,7 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from dask._task_spec import Task, TaskRef
+from dask._task_spec import Alias, Task, TaskRef
 from distributed.core import Status, connect
 from distributed.diagnostics.task_stream import TaskStreamPlugin
 from distributed.protocol.pickle import loads
@@ -277,6 +277,11 @@ def _both(first: Callable[..., None], then: Callable[..., None]) -> Callable[...
         then(**message)
 
     return handle
+
+
+def graph_of_one(key: str, source: str) -> dict[str, Any]:
+    """Return a graph whose one task `key` has the value of a task that the scheduler knows."""
+    return {key: Alias(key, source)}
 
 
 def send(client: Client, messages: Iterable[dict[str, Any]]) -> None:

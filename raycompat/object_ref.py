@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from raycompat._caller import session as _sessions
 from raycompat._protocol import ids
 from raycompat._protocol.serialization import report_ref
+from raycompat._protocol.values import InlineValue
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:
@@ -33,10 +34,12 @@ class ObjectRef(Generic[T]):
     known.
     """
 
-    __slots__ = ("__weakref__", "_key", "_session")
+    __slots__ = ("__weakref__", "_carried", "_key", "_session")
 
     _key: str
     _session: Session
+    #: The block of a small value that came along, until somebody asks for it: many are only passed on.
+    _carried: bytes | None
 
     def __init__(self, id: bytes) -> None:
         raise TypeError(
@@ -48,6 +51,7 @@ class ObjectRef(Generic[T]):
     def _from_key(cls, key: str, session: Session) -> ObjectRef[Any]:
         """Make one more reference to an object that has an entry in the session's table."""
         self = object.__new__(cls)
+        self._carried = None
         self._key = key
         self._session = session
         session.table.count_up(key)
@@ -57,6 +61,7 @@ class ObjectRef(Generic[T]):
     def _of_new(cls, entry: Entry, session: Session) -> ObjectRef[Any]:
         """Make the first reference to an object that nobody else knows of yet."""
         self = object.__new__(cls)
+        self._carried = None
         self._key = entry.key
         self._session = session
         entry.count = 1
@@ -64,8 +69,65 @@ class ObjectRef(Generic[T]):
 
     def __del__(self) -> None:
         session = getattr(self, "_session", None)
-        if session is not None and session.table.note_dropped(self._key):
+        if session is None or self._carried is not None:
+            return  # nothing was counted
+        if session.table.note_dropped(self._key):
             session.wake()
+
+    #: Dask's functions take a reference for one of its futures, whose value is under `key`.
+    __dask_future__ = True
+
+    @property
+    def key(self) -> str:
+        """Return the key of a Dask task whose value is the object's. Dask asks for it."""
+        return self._session.load_in_dask(self._entry)
+
+    # To the rest of Dask it is a collection of one value.
+
+    def __dask_tokenize__(self) -> str:
+        return self._key
+
+    def __dask_graph__(self) -> dict[str, Any]:
+        from raycompat._caller import dask_values
+
+        return dask_values.graph(self, *self.__dask_keys__())
+
+    def __dask_keys__(self) -> list[str]:
+        return [f"ref-{self.hex()}"]
+
+    def __dask_postcompute__(self) -> tuple[Any, tuple[()]]:
+        from raycompat._caller import dask_values
+
+        return dask_values.only, ()
+
+    def __dask_postpersist__(self) -> tuple[Any, tuple[Any, ...]]:
+        from raycompat._caller import dask_values
+
+        return dask_values.rebuilt, tuple(self.__dask_keys__())
+
+    @staticmethod
+    def __dask_scheduler__(graph: Any, keys: Any, **options: Any) -> Any:
+        from raycompat._caller import dask_values
+
+        return dask_values.compute(graph, keys, **options)
+
+    @property
+    def _entry(self) -> Entry:
+        """What this process knows of the object."""
+        if self._carried is not None:
+            self._unpack()
+        return self._session.table.entries[self._key]
+
+    def _unpack(self) -> None:
+        """Enter the value that came along into the session's table."""
+        table = self._session.table
+        with table.lock:
+            block, self._carried = self._carried, None
+            if block is None:
+                return  # another thread does it
+            entry = table.get(self._key) or table.add(self._key)
+            entry.count += 1
+        table.settle(entry, value=InlineValue(block))
 
     def hex(self) -> str:
         """Return the object's id: 56 hexadecimal digits."""
@@ -122,7 +184,11 @@ class ObjectRef(Generic[T]):
     def __reduce__(self) -> tuple[Any, ...]:
         from raycompat._caller import refs
 
+        if self._carried is not None:
+            return _restore_small, (self._key, self._carried)
         carried = refs.export(self)
+        if carried[0] == "value" and not carried[3]:
+            return _restore_small, carried[1:3]
         if carried[0] == "key" and not report_ref(self._key, self):
             # Somebody else pickles us and tells us nothing of where the bytes go.
             self._session.leaked[self._key] = self
@@ -135,6 +201,7 @@ class WeakObjectRef(ObjectRef[Any]):
     __slots__ = ()
 
     def __init__(self, key: str, session: Session) -> None:
+        self._carried = None
         self._key = key
         self._session = session
 
@@ -152,13 +219,28 @@ ObjectID = ObjectRef
 def _restore(*carried: Any) -> ObjectRef[Any]:
     from raycompat._caller import refs
 
+    return refs.restore(_session_here(), carried)
+
+
+def _restore_small(key: str, block: bytes) -> ObjectRef[Any]:
+    """Make a reference to a small value without references inside: there are often thousands."""
+    session = _sessions.current() or _session_here()
+    session.num_restored += 1
+    self = object.__new__(ObjectRef)
+    self._key = key
+    self._session = session
+    self._carried = block
+    return self
+
+
+def _session_here() -> Session:
     session = _sessions.current()
     if session is None:
         raise RuntimeError(
             "An ObjectRef cannot be unpickled here: this process is not connected to a cluster. "
             "Call raycompat.init() first."
         )
-    return refs.restore(session, carried)
+    return session
 
 
 class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[Any]"]):

@@ -56,6 +56,8 @@ class Entry:
     escaped = False
     #: Whether the segment is still ours to remove: no node keeps it.
     own_segment = False
+    #: The key of the Dask task whose value is this object's, if somebody asked for one.
+    key_in_dask: str | None = None
     #: References kept alive because the value contains them.
     holds: tuple[Any, ...] = ()
     #: One of several results of a call: the call's entry, and which result.
@@ -162,6 +164,8 @@ class ObjectTable:
         del self.entries[entry.key]
         if entry.wanted:
             released.append(entry.key)
+        if entry.key_in_dask is not None:
+            released.append(entry.key_in_dask)
         if entry.own_segment and not entry.promised and isinstance(entry.value, SegmentLink):
             self.disown(entry)
             self._remove_segment(entry.value)

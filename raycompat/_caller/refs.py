@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 def export(ref: ObjectRef[Any]) -> tuple[Any, ...]:
     """Return what to pickle in place of `ref`."""
-    session = ref._session
-    entry = session.table.entries[ref._key]
+    session, entry = ref._session, ref._entry
     with session.table.lock:
         if entry.state is State.READY and isinstance(entry.value, InlineValue):
             for held in entry.holds:

@@ -175,7 +175,7 @@ def get(session: Session, refs: Sequence[ObjectRef[Any]], timeout_s: float | Non
         When they are not all there in time.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    entries = [session.table.entries[ref._key] for ref in refs]
+    entries = [ref._entry for ref in refs]
     while True:
         pending = [e for e in entries if e.state is State.PENDING]
         in_time = True
@@ -233,7 +233,7 @@ def wait(
 ) -> tuple[list[Any], list[Any]]:
     """Split `refs` into at most `num_returns` that are settled and the rest, in their order."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    entries = [session.table.entries[ref._key] for ref in refs]
+    entries = [ref._entry for ref in refs]
     while not _wait_for(session, entries, deadline, enough=num_returns):
         if deadline is not None and deadline <= time.monotonic():
             break
@@ -307,7 +307,7 @@ def as_asyncio_future(ref: ObjectRef[Any]) -> asyncio.Future[Any]:
 def _when_settled(ref: ObjectRef[Any], callback: Callable[[Entry], None]) -> None:
     session = ref._session
     session.flush()
-    entry = session.table.entries[ref._key]
+    entry = ref._entry
     if not session.table.when_settled(entry, callback):
         callback(entry)
 

@@ -131,6 +131,7 @@ class Session:
         self._idle = threading.Condition()
         self._is_awaited = False
         self._loop: asyncio.AbstractEventLoop | None = None
+        segment.allow_many()
         if client is not None:
             self._attach(client)
 
@@ -414,6 +415,18 @@ class Session:
                 self._give(entry, "raycompat-adopt")
             self._note_said()
             return entry.key
+
+    def load_in_dask(self, entry: Entry) -> str:
+        """Return the key of a Dask task whose value is the object's; Dask knows it by then."""
+        with self.table.lock:
+            if entry.key_in_dask is None:
+                source = self.publish(entry)
+                entry.key_in_dask = f"load-{source.rpartition('-')[2]}"
+                self.send("raycompat-load", key=entry.key_in_dask, source=source)
+                self.note_hold()
+            key = entry.key_in_dask
+        self.hand_over()  # a graph may come by another client
+        return key
 
     def fulfil(self, entry: Entry) -> None:
         """Tell Dask how an object has turned out that was published before it was made."""

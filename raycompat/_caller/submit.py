@@ -16,6 +16,7 @@ import cloudpickle
 
 from raycompat import exceptions
 from raycompat._caller.channel import MethodCall
+from raycompat._caller.dask_values import as_ref, is_dask_value
 from raycompat._caller.generator import Stream
 from raycompat._caller.object_table import Entry, State
 from raycompat._caller.session import PendingCall
@@ -92,17 +93,19 @@ class Arguments:
             self.block = None
             ref = put_block(session, block, tuple(found.values()))
             self.holds.append(ref)
-            self.dependencies.append(session.table.entries[ref._key])
+            self.dependencies.append(ref._entry)
 
     def _top_level(self, value: Any) -> Any:
         if not isinstance(value, ObjectRef):
-            return value
+            if not is_dask_value(value):
+                return value
+            value = as_ref(self._session, value)
         if value._session is not self._session:
             raise ValueError(
                 f"{value!r} is not from the current Ray session: its cluster is gone. Put the value "
                 "anew."
             )
-        entry = self._session.table.entries[value._key]
+        entry = value._entry
         if entry.state is State.READY and isinstance(entry.value, InlineValue):
             if entry.holds:
                 self.holds.append(value)

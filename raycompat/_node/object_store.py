@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import weakref
 from pathlib import Path
+from typing import Any
 
+from raycompat import exceptions
 from raycompat._protocol import segment
-from raycompat._protocol.serialization import Block
+from raycompat._protocol.serialization import Block, deserialize
 from raycompat._protocol.values import (
     ErrorValue,
     InlineValue,
@@ -27,6 +29,7 @@ class ObjectStore:
     def __init__(self, spill_directory: str, limit_bytes: int) -> None:
         shared = str(segment.SHARED_MEMORY)
         segment.sweep([shared])
+        segment.allow_many()
         self.place = StorePlace(
             store=segment.store_name(),
             directories=(shared, spill_directory),
@@ -94,6 +97,14 @@ class ObjectStore:
         """Keep a value that came from another host."""
         value = self.place.save(block)
         return value if isinstance(value, InlineValue) else self._keep(value)
+
+    def load(self, stored: InlineValue | SegmentValue | ErrorValue) -> Any:
+        """Make a stored value itself. Its arrays are read-only views of the segment."""
+        if isinstance(stored, SegmentValue):
+            return deserialize(segment.read(stored.link.path))
+        if isinstance(stored, ErrorValue):
+            raise exceptions.loads_error(stored.error)
+        return deserialize(stored.block)
 
     def clean_up_after(self, writer_pid: int) -> None:
         """Remove what a process that has ended wrote and handed to nobody."""

@@ -30,6 +30,7 @@ from raycompat._node.relay import Relays
 from raycompat._protocol import entry, failures, ids
 from raycompat._protocol.call_spec import Grant
 from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.serialization import serialize
 from raycompat._protocol.values import CallFailed, SegmentValue, to_wire
 
 if TYPE_CHECKING:
@@ -248,6 +249,19 @@ class NodePlugin(distributed.WorkerPlugin):
         except FileNotFoundError as error:
             text = "the value of a put is gone with the process that made it"
             raise CallFailed(failures.owner_died(key), text) from error
+
+    def load(self, stored: Any) -> Any:
+        """Return the value that is stored, for one of Dask's own tasks (see `entry.load`)."""
+        return self.store.load(stored)
+
+    def store_value(self, value: Any) -> Any:
+        """Return what Dask is to store for a value that it has computed (see `entry.store`)."""
+        block, found = serialize(value)
+        if found:
+            raise TypeError(
+                "What Dask has computed contains ObjectRefs, which only tasks and actors can have."
+            )
+        return self.store.receive(block)
 
     async def run_call(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
         """Run a call in an executor and return what Dask is to store (see `entry.run_call`)."""

@@ -23,6 +23,12 @@ class Node(Protocol):
     def adopt(self, key: str, wire: tuple[Any, ...]) -> Any:
         """Take a value that a process of this host has written into the node's keeping."""
 
+    def load(self, stored: Any) -> Any:
+        """Return the value that is stored."""
+
+    def store_value(self, value: Any) -> Any:
+        """Return what Dask is to store for a value."""
+
 
 def _node() -> Node:
     from distributed import get_worker
@@ -43,6 +49,16 @@ async def run_actor(key: str, payload: bytes, *values: Any) -> Any:
 async def adopt(key: str, wire: tuple[Any, ...]) -> Any:
     """Body of a put: the node keeps what the caller has written."""
     return _node().adopt(key, wire)
+
+
+def load(key: str, stored: Any) -> Any:
+    """Body of what turns a stored value into itself, for Dask's own tasks: it runs in a Dask thread."""
+    return _node().load(stored)
+
+
+def store(key: str, value: Any) -> Any:
+    """Body of what stores the value of a Dask task, for calls: it runs in a Dask thread."""
+    return _node().store_value(value)
 
 
 async def pick(key: str, index: int, results: tuple[Any, ...]) -> Any:

@@ -21,6 +21,7 @@ import fcntl
 import itertools
 import mmap
 import os
+import resource
 import shutil
 import time
 from collections.abc import Iterable
@@ -36,6 +37,9 @@ RECYCLED_BYTES = 1 << 20
 
 #: Ends the name of a store's folder of free segments; precedes the number of what is being shared.
 _FREE, _SHARED = "-free", "-for."
+
+#: As many mappings as Linux allows a process by default.
+_MANY_FILES = 65536
 
 #: Seconds between two looks at how full a store is that was found full.
 _LOOK_AGAIN_S = 0.05
@@ -138,6 +142,14 @@ def _by_fitness(free: str, size: int) -> list[str]:
         return []
     small = sum(length < size for length, _ in sized)
     return [name for _, name in sized[small:] + sized[:small][::-1]]
+
+
+def allow_many() -> None:
+    """Have this process be allowed as many open files as it can be: each mapping has one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = _MANY_FILES if hard == resource.RLIM_INFINITY else min(hard, _MANY_FILES)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 # --- reading and removing -----------------------------------------------------------------------

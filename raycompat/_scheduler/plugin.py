@@ -92,6 +92,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         #: Keys of results that have been made once.
         self._made: set[str] = set()
         self._awaited: dict[str, asyncio.Event] = {}
+        self._graph_came = asyncio.Event()
 
     def start(self, scheduler: Scheduler) -> None:
         """Register what callers and nodes may ask for."""
@@ -111,6 +112,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat-submit": self._submit,
                 "raycompat-adopt": self._adopt,
                 "raycompat-pick": self._pick,
+                "raycompat-load": self._load,
                 "raycompat-promise": self._promise,
                 "raycompat-fulfil": self._fulfil,
                 "raycompat-pin": self._pin,
@@ -145,6 +147,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat_function": self.function,
                 "raycompat_locate": self.locate,
                 "raycompat_missing": self.missing,
+                "raycompat_store": self.store,
                 "raycompat_reserve_actor": self.reserve_actor,
                 "raycompat_find_actor": self.find_actor,
                 "raycompat_named_actors": self.named_actors,
@@ -361,6 +364,24 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         else:
             self._tell_owner(client, key, failures.object_lost(key))
 
+    def _load(self, client: str, key: str, source: str) -> None:
+        """Make a task of Dask's own whose value is that of an object, not what is stored for it."""
+        if dask.known(self._scheduler, key):
+            self._scheduler.client_desires_keys([key], client)
+        elif dask.known(self._scheduler, source):
+            dask.add_task(self._scheduler, client, key, entry.load, (), (source,), parked=False)
+
+    async def store(self, client: str, key: str, source: str) -> None:
+        """Make an object of the value of a Dask task, once Dask knows of that."""
+        while not dask.known(self._scheduler, source):
+            await self._graph_came.wait()
+        dask.add_task(self._scheduler, client, key, entry.store, (), (source,), parked=False)
+
+    def update_graph(self, scheduler: Scheduler, **_: Any) -> None:
+        """Hear that Dask has taken a graph in."""
+        self._graph_came.set()
+        self._graph_came = asyncio.Event()
+
     def _pin(self, client: str, carrier: str, keys: list[str]) -> None:
         if dask.known(self._scheduler, carrier):
             self._pins.add(carrier, keys)
@@ -500,7 +521,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         blamed = dask.blamed_key(self._scheduler, key)
         error = self._errors.get(blamed or "")
         if error is None:
-            error = failures.internal("The call failed inside Dask; see the log of its node.")
+            text = dask.error_text(self._scheduler, blamed or key)
+            error = failures.internal(f"The task {blamed} failed in Dask: {text}")
         self._errors[key] = error
         if call.spec["kind"] == "actor":
             error = failures.actor_not_built(error, key)

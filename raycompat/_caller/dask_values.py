@@ -1,0 +1,68 @@
+"""Values that Dask computes, as arguments of calls: Dask's futures and collections."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from distributed import Future
+
+from raycompat import _dask_adapter as dask
+from raycompat._caller import session as sessions
+from raycompat._protocol import ids
+from raycompat.object_ref import ObjectRef
+
+if TYPE_CHECKING:
+    from raycompat._caller.session import Session
+
+
+def is_dask_value(value: Any) -> bool:
+    """Whether Dask is computing `value`, or can: a future, or a collection such as a Dask array."""
+    return isinstance(value, Future) or hasattr(type(value), "__dask_graph__")
+
+
+def graph(ref: ObjectRef[Any], key: str) -> dict[str, Any]:
+    """Return the Dask graph that `ref` is, as a collection: its one task is called `key`."""
+    return dask.graph_of_one(key, ref.key)
+
+
+def only(results: list[Any]) -> Any:
+    """Return the one value of a collection that is a reference."""
+    return results[0]
+
+
+def rebuilt(graph: Any, key: str, rename: dict[str, str] | None = None) -> Any:
+    """Return what Dask has persisted of a collection that is a reference."""
+    from dask.delayed import Delayed
+
+    return Delayed((rename or {}).get(key, key), graph)
+
+
+def compute(graph: Any, keys: Any, **options: Any) -> Any:
+    """Compute a collection that is a reference where its value is: on this cluster."""
+    session = sessions.current()
+    assert session is not None
+    return session.client.get(graph, keys, **options)
+
+
+def as_ref(session: Session, value: Any) -> ObjectRef[Any]:
+    """Return the reference to what Dask makes of `value`; nothing of it passes through this process.
+
+    Raises
+    ------
+    ValueError
+        When it is a future of another cluster, or was cancelled.
+    """
+    future = value if isinstance(value, Future) else session.client.compute(value)
+    theirs, ours = future.client.scheduler_info(0)["id"], session.client.scheduler_info(0)["id"]
+    if theirs != ours:
+        raise ValueError(
+            f"{value!r} belongs to the Dask cluster {theirs}, this driver to {ours}. Compute it there "
+            "and pass the result."
+        )
+    if future.cancelled():
+        raise ValueError(f"{value!r} was cancelled: there will be no value to pass.")
+    key = ids.call_key("store", ids.new_task_id())
+    session.table.add(key, wanted=True).escaped = True
+    ref: ObjectRef[Any] = ObjectRef._from_key(key, session)
+    session.rpc("raycompat_store", client=session.client.id, key=key, source=future.key)
+    return ref
