@@ -40,6 +40,7 @@ from raycompat._driver import init, is_initialized, shutdown
 from raycompat.actor import get_actor, kill, method
 from raycompat.object_ref import ObjectID, ObjectRef, ObjectRefGenerator
 from raycompat.runtime_context import get_runtime_context
+from raycompat.util.serialization import register_custom_serializer
 
 __version__ = "0.1.0"
 
@@ -71,6 +72,7 @@ __all__ = [
     "method",
     "nodes",
     "put",
+    "register_custom_serializer",
     "remote",
     "shutdown",
     "util",

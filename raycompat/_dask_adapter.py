@@ -232,6 +232,9 @@ async def bring(worker: Worker, holders: Mapping[str, list[str]]) -> list[str]:
     """Have a worker store values too that others have; return the keys that none of them gave."""
     others = {key: [each for each in who if each != worker.address] for key, who in holders.items()}
     answer = await worker.gather(who_has=cast("Any", others)) if others else {}
+    brought = [key for key in others if key in worker.data]
+    stimulus = f"raycompat-brought-{next(_order)}"
+    tell_scheduler(worker, {"op": "add-keys", "keys": brought, "stimulus_id": stimulus})
     return cast("list[str]", answer.get("keys", []))
 
 

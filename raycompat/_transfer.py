@@ -7,7 +7,7 @@ or to disk, go the bytes. Dask's own machinery calls this: transfers between wor
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from distributed.comm.addressing import get_address_host
 from distributed.protocol.serialize import dask_deserialize, dask_serialize
@@ -16,13 +16,21 @@ from raycompat._protocol import segment
 from raycompat._protocol.serialization import Block
 from raycompat._protocol.values import InlineValue, SegmentLink, SegmentValue
 
-if TYPE_CHECKING:
-    from raycompat._node.object_store import ObjectStore
 
-_store: ObjectStore | None = None
+class Store(Protocol):
+    """Where a node keeps what it receives."""
+
+    def take(self, link: SegmentLink) -> SegmentValue:
+        """Keep a value that another node of this host has shared."""
+
+    def receive(self, block: Block) -> InlineValue | SegmentValue:
+        """Keep a value that came from another host, or from disk."""
 
 
-def keep_in(store: ObjectStore) -> None:
+_store: Store | None = None
+
+
+def keep_in(store: Store) -> None:
     """Have this process, a node, keep what it receives in `store`. Others keep bytes."""
     global _store
     _store = store

@@ -166,7 +166,7 @@ class Session:
             "key-in-memory": self._on_key_in_memory,
             "task-erred": self._on_task_erred,
             "cancelled-keys": self._on_cancelled_keys,
-            "lost-data": lambda key, **_: self._on_cancelled_keys([key]),
+            "lost-data": self._on_lost_data,
         }
         client.sync(_call_soon, dask.prepare_client, client, handlers)
         # Only now: whoever wakes a loop that cannot send yet would wait for us.
@@ -565,6 +565,13 @@ class Session:
                 self._on_done(key, error=failures.object_lost(key), unknown=True)
             elif entry is not None and not entry.is_here:
                 self.table.settle(entry, error=failures.object_lost(key))
+
+    def _on_lost_data(self, key: str, **_: Any) -> None:
+        """Wait for a value that no node has any more: Dask makes it anew, or says why it cannot."""
+        with self.table.lock:
+            entry = self.table.get(key)
+            if entry is not None and entry.state is State.READY and entry.value is None:
+                entry.state = State.PENDING
 
     async def fetch(self, entries: Sequence[Entry]) -> None:
         """Bring values here that are only in the cluster: our node does, from any that have them."""

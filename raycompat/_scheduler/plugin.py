@@ -472,6 +472,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def _make_anew(self, key: str, call: Call) -> None:
         """Spend one try of a call whose result was lost, as Dask runs it again."""
+        dask.park(self._scheduler, key)
         if call.retries == 0:
             call.is_doomed = True
             error = failures.object_lost(key)

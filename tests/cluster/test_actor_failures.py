@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import psutil
@@ -14,50 +11,14 @@ import pytest
 
 import raycompat as ray
 
-#: Seconds until a process that was started here must be there.
-START_S = 60.0
-
 
 @pytest.fixture
-def nodes(tmp_path, no_cluster):
+def nodes(dask_cluster):
     """Two Dask workers as nodes, this process as the driver; gives their processes by pid."""
-    address_file = tmp_path / "scheduler.json"
-
-    def start(*arguments: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-m", *arguments],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    scheduler = start(
-        "distributed.cli.dask_scheduler",
-        *("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(address_file)),
-        "--no-dashboard",
-    )
-    deadline = time.monotonic() + START_S
-    while not (address_file.exists() and address_file.read_text().endswith("}")):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    address = json.loads(address_file.read_text())["address"]
-    workers = {}
     for _ in range(2):
-        worker = start(
-            "distributed.cli.dask_worker",
-            *(address, "--nthreads", "2", "--no-nanny", "--no-dashboard"),
-            *("--local-directory", str(tmp_path)),
-        )
-        workers[worker.pid] = worker
-    ray.init(address=address, configure_logging=False)
-    while len(ray.nodes()) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    yield workers
-    ray.shutdown()
-    for process in (*workers.values(), scheduler):
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        process.wait(START_S)
+        dask_cluster.add_worker()
+    dask_cluster.connect()
+    return dask_cluster.workers
 
 
 @ray.remote(max_restarts=1)

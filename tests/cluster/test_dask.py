@@ -1,0 +1,197 @@
+"""Dask and Ray on one cluster: references given to Dask, what Dask computes given to calls."""
+
+from __future__ import annotations
+
+import dask
+import dask.array
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+import raycompat as ray
+from raycompat.util import dask as ray_dask
+
+
+@pytest.fixture
+def client(cluster):
+    return ray_dask.client()
+
+
+@pytest.fixture
+def total(cluster):
+    @ray.remote
+    def total(value, more=0):
+        return float(np.sum(value)) + more
+
+    return total
+
+
+# --- references given to Dask -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value", [7.0, np.arange(10), np.ones(300_000)], ids=["number", "small", "large"]
+)
+def test_a_task_of_dask_gets_the_value_of_a_reference(client, value):
+    assert client.submit(np.sum, ray.put(value)).result() == np.sum(value)
+
+
+def test_references_in_containers_are_replaced_too(client):
+    refs = [ray.put(np.full(100_000, number)) for number in range(3)]
+    future = client.submit(lambda given: [int(each[0]) for each in given["refs"]], {"refs": refs})
+    assert future.result() == [0, 1, 2]
+
+
+def test_keyword_arguments_and_map_take_references(client):
+    assert client.submit(lambda x, y: x - y, ray.put(5), y=ray.put(3)).result() == 2
+    assert client.gather(client.map(lambda x: x + 1, [ray.put(1), ray.put(2)])) == [2, 3]
+
+
+def test_delayed_takes_references(client, total):
+    add = dask.delayed(lambda x, y: x + y)
+    assert client.compute(add(ray.put(np.ones(3)), 1)).result().tolist() == [2, 2, 2]
+    assert client.compute(add(total.remote([1, 2]), add(ray.put(1), 1))).result() == 5
+    assert dask.delayed(sum)([ray.put(1), ray.put(2)]).compute(scheduler=ray_dask.ray_dask_get) == 3
+
+
+def test_a_reference_is_a_collection_of_its_value(client):
+    assert dask.compute(ray.put(5), ray.put([1]), scheduler=client) == (5, [1])
+    assert dask.is_dask_collection(ray.put(1))
+
+
+def test_a_result_that_is_not_there_yet_is_waited_for(client, tmp_path):
+    @ray.remote
+    def wait_for(path):
+        import os
+        import time
+
+        while not os.path.exists(path):
+            time.sleep(0.01)
+        return 3
+
+    future = client.submit(lambda x: x + 1, wait_for.remote(str(tmp_path / "go")))
+    assert not future.done()
+    (tmp_path / "go").touch()
+    assert future.result() == 4
+
+
+def test_results_of_actors_can_be_given_to_dask(client):
+    @ray.remote
+    class Maker:
+        def make(self, size):
+            return np.ones(size)
+
+    maker = Maker.remote()
+    assert client.submit(np.sum, maker.make.remote(10)).result() == 10
+    assert client.submit(np.sum, maker.make.remote(300_000)).result() == 300_000
+
+
+def test_another_client_of_the_cluster_takes_references(client):
+    with Client(client.scheduler.address, set_as_default=False) as other:
+        assert other.submit(np.sum, ray.put(np.ones(300_000))).result() == 300_000
+
+
+def test_large_values_are_not_copied_for_dask(client):
+    ref = ray.put(np.ones(300_000))
+    assert client.submit(lambda array: array.flags.writeable, ref).result() is False
+
+
+def test_the_failure_of_a_call_is_that_of_the_dask_task(client):
+    @ray.remote
+    def fail():
+        raise ValueError("too bad")
+
+    with pytest.raises(Exception, match="ValueError: too bad"):
+        client.submit(lambda x: x, fail.remote()).result()
+
+
+# --- what Dask computes, given to calls ---------------------------------------------------------
+
+
+def test_a_call_gets_the_value_of_a_dask_future(client, total):
+    future = client.submit(np.full, 300_000, 2.0)
+    assert ray.get(total.remote(future)) == 600_000
+    assert ray.get(total.remote([1], more=client.submit(int, 4))) == 5
+
+
+def test_a_call_gets_the_value_of_a_collection(client, total):
+    assert ray.get(total.remote(dask.array.ones(1000, chunks=100) + 1)) == 2000
+    assert ray.get(total.remote(dask.delayed(lambda: [1, 2])())) == 3
+
+
+def test_an_actor_gets_what_dask_computes(client):
+    @ray.remote
+    class Adder:
+        def __init__(self, start):
+            self.sum = start
+
+        def add(self, value):
+            self.sum += float(np.sum(value))
+            return self.sum
+
+    adder = Adder.remote(client.submit(float, 1))
+    assert ray.get(adder.add.remote(client.submit(np.ones, 300_000))) == 300_001
+    assert ray.get(adder.add.remote(dask.array.ones(10))) == 300_011
+
+
+def test_a_future_of_another_client_of_the_cluster_is_taken(client, total):
+    with Client(client.scheduler.address, set_as_default=False) as other:
+        assert ray.get(total.remote(other.submit(np.ones, 10))) == 10
+
+
+def test_a_future_of_another_cluster_is_refused(client, total):
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster, set_as_default=False) as other,
+    ):
+        future = other.submit(int, 1)
+        with pytest.raises(ValueError, match="belongs to the Dask cluster"):
+            total.remote(future)
+
+
+def test_a_cancelled_future_is_refused(client, total):
+    future = client.submit(int, 1)
+    future.cancel()
+    with pytest.raises(ValueError, match="was cancelled"):
+        total.remote(future)
+
+
+def test_the_failure_of_a_dask_task_is_that_of_the_call(client, total):
+    future = client.submit(lambda: 1 / 0)
+    with pytest.raises(ray.exceptions.RayTaskError, match="division by zero"):
+        ray.get(total.remote(future))
+    with pytest.raises(ray.exceptions.RayTaskError, match="division by zero"):
+        ray.get(total.remote(future))  # it has failed already
+
+
+def test_back_and_forth(client, total):
+    value = client.submit(np.ones, 200_000)
+    for _ in range(3):
+        value = client.submit(lambda x: np.ones(200_000) * x, total.remote(value))
+    assert value.result()[0] == 200_000.0**3
+
+
+# --- Ray's names --------------------------------------------------------------------------------
+
+
+def test_collections_are_computed_on_the_cluster_when_it_is_enabled(client):
+    with ray_dask.enable_dask_on_ray():
+        assert dask.config.get("scheduler") is ray_dask.ray_dask_get
+        assert dask.array.ones(100, chunks=10).sum().compute() == 100
+    assert dask.config.get("scheduler", None) is None
+
+
+def test_it_can_be_disabled(client):
+    before = dict(dask.config.config)
+    try:
+        ray_dask.enable_dask_on_ray()
+        ray_dask.disable_dask_on_ray()
+        assert dask.config.get("scheduler") is None
+    finally:
+        dask.config.config.clear()
+        dask.config.config.update(before)
+
+
+def test_without_a_session_there_is_no_client(no_cluster):
+    with pytest.raises(ray.exceptions.RaySystemError):
+        ray_dask.client()
