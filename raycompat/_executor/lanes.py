@@ -90,7 +90,7 @@ class _Loop:
         task.add_done_callback(lambda _: self._end(key))
 
     def _end(self, key: str) -> None:
-        del self.running[key]
+        self.running.pop(key, None)
         while self._waiting and len(self.running) < self._limit:
             self._begin(self._waiting.popleft())
 
@@ -98,7 +98,7 @@ class _Loop:
         """Cancel a call that runs. Runs in the loop."""
         task = self.running.get(key)
         if task is not None:
-            task.cancel()
+            self.loop.call_soon(task.cancel)  # after its first step: else it could not answer
 
 
 def serve_in_loops(

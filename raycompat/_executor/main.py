@@ -80,9 +80,16 @@ class Executor:
             self.send(operation, call.key)
 
     def send(self, *message: Any) -> None:
-        """Send one message to the node, from any thread."""
+        """Send one message to the node, from any thread. A cancellation waits until it is whole."""
+        if threading.current_thread() is not threading.main_thread():
+            with self._send_lock:
+                self._channel.send(message)
+            return
+        running, self._interruptible = self._interruptible, None
         with self._send_lock:
             self._channel.send(message)
+        if running is not None:
+            self.begin_user_code(running)
 
     # --- the reading thread ---------------------------------------------------------------------
 
@@ -211,6 +218,8 @@ class Executor:
 
     def die(self, exit_: SystemExit) -> NoReturn:
         """End the process from a thread in which user code raised ``SystemExit``."""
+        if self.actor is not None:
+            self.actor.mailbox.close()  # what has been answered arrives
         self.flush_output()
         code = exit_.code
         os._exit(code if isinstance(code, int) else int(code is not None))

@@ -165,6 +165,9 @@ class Actor:
         context.enter(call.running)
         try:
             self._run_here(caller, call, message[-1])
+        except SystemExit:
+            self.mailbox.close()  # what has been answered arrives
+            raise
         finally:
             context.leave()
 

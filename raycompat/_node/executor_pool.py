@@ -21,6 +21,9 @@ from raycompat._node.forkserver import MAX_PACKET_BYTES
 from raycompat._node.logs import LogPump
 from raycompat._protocol import frames
 
+#: Forks that the forkserver is asked for at once. Its socket has room for some twenty requests.
+_MANY_FORKS = 16
+
 #: Seconds that an executor has to leave by itself before it is killed.
 _LEAVE_S = 5.0
 
@@ -113,9 +116,11 @@ class Executor:
             if not outcome.done():
                 outcome.set_exception(ExecutorDied(describe_exit(code), code))
 
-    def leave(self) -> None:
-        """Ask the process to end by itself; it is killed when it does not."""
+    def leave(self, *, soon: bool = True) -> None:
+        """Ask the process to end by itself: `soon`, or it is killed; else when its calls have ended."""
         self.send("exit")
+        if not soon:
+            return
         loop = asyncio.get_running_loop()
         timer = loop.call_later(_LEAVE_S, self._pool.kill, self)
         self.ended.add_done_callback(lambda _: timer.cancel())
@@ -139,6 +144,8 @@ class ExecutorPool:
         self._by_pid: dict[int, Executor] = {}
         self._numbers = itertools.count()
         self._forks: dict[int, asyncio.Future[int]] = {}
+        self._fork_limit = asyncio.Semaphore(_MANY_FORKS)
+        self._ended_jobs: set[str] = set()
         self._exits: dict[int, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -191,6 +198,9 @@ class ExecutorPool:
                 self._ready.set_result(rest[0])
             elif operation == "forked":
                 self._forks.pop(rest[0]).set_result(rest[1])
+            elif operation == "failed":
+                text = f"The node could not start a process: {rest[1]}"
+                self._forks.pop(rest[0]).set_exception(OSError(text))
             else:
                 self._on_exit(*rest)
 
@@ -215,8 +225,18 @@ class ExecutorPool:
             self._on_exit(pid, -signal.SIGKILL)
 
     async def start_executor(self, kind: tuple[Any, ...], setup: dict[str, Any]) -> Executor:
-        """Fork a new executor for the job and environment variables that `kind` names."""
+        """Fork a new executor for the job and environment variables that `kind` names.
+
+        Raises
+        ------
+        OSError
+            When the machine has no room for one more process, or the environment is too large.
+        """
         await asyncio.shield(self._ready)
+        async with self._fork_limit:
+            return await self._fork(kind, setup)
+
+    async def _fork(self, kind: tuple[Any, ...], setup: dict[str, Any]) -> Executor:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         output_read, output_write = os.pipe()
         errors_read, errors_write = os.pipe()
@@ -236,12 +256,19 @@ class ExecutorPool:
                 [pickle.dumps(request)],
                 [theirs.fileno(), output_write, errors_write],
             )
+            self._control.setblocking(False)
+            pid = await forked
+        except BaseException:
+            self._forks.pop(number, None)
+            ours.close()
+            os.close(output_read)
+            os.close(errors_read)
+            raise
         finally:
             self._control.setblocking(False)
             theirs.close()
             os.close(output_write)
             os.close(errors_write)
-        pid = await forked
         executor = Executor(self, kind, pid)
         self._by_pid[pid] = executor
         executor.logs = LogPump(
@@ -268,12 +295,14 @@ class ExecutorPool:
         executor.logs.name = None
         if not executor.alive:
             return
-        if spent or self._closed:
-            executor.leave()
-            return
-        self._idle.append(executor)
-        if len(self._idle) > self._max_idle:
-            self._idle.pop(0).leave()
+        if executor.kind[0] in self._ended_jobs:
+            self.kill(executor)
+        elif spent or self._closed:
+            executor.leave(soon=False)
+        else:
+            self._idle.append(executor)
+            if len(self._idle) > self._max_idle:
+                self._idle.pop(0).leave(soon=False)
 
     def forget(self, executor: Executor) -> None:
         """Strike out an executor whose process has ended."""
@@ -292,7 +321,8 @@ class ExecutorPool:
                 self._control.setblocking(False)
 
     def end_job(self, job: str) -> None:
-        """Kill every executor of a job."""
+        """Kill every executor of a job, and what is being forked for it when it is there."""
+        self._ended_jobs.add(job)
         for executor in list(self._by_pid.values()):
             if executor.kind[0] == job:
                 self.kill(executor)

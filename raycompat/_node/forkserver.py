@@ -101,7 +101,13 @@ def serve(control: socket.socket) -> None:
             if request["pid"] in children:
                 os.kill(request["pid"], signal.SIGKILL)
             continue
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            control.send(pickle.dumps(("failed", request["number"], str(error))))
+            for descriptor in descriptors:
+                os.close(descriptor)
+            continue
         if pid == 0:
             control.close()
             os.close(wake_read)

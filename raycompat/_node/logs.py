@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 _CHUNK_BYTES = 1 << 16
 
+#: Chunks that a pipe holds, and one for what comes meanwhile.
+_CHUNKS_IN_PIPE = 2
+
 
 class LogPump:
     """Reads the two pipes of one executor. `name` says whose call it runs just now."""
@@ -63,8 +66,9 @@ class LogPump:
     def drain(self) -> None:
         """Pass on what is in the pipes now: a call has ended and its output is still its own."""
         for descriptor in list(self._streams):
-            while self._read(descriptor):
-                pass
+            for _ in range(_CHUNKS_IN_PIPE):  # no more: a grandchild may print all the time
+                if not self._read(descriptor):
+                    break
 
     def close(self) -> None:
         """Let go of the pipes; a grandchild may still hold their other ends."""

@@ -3,5 +3,14 @@
 from raycompat.util._named_actors import list_named_actors
 from raycompat.util._node_address import get_node_ip_address
 from raycompat.util.actor_pool import ActorPool
+from raycompat.util.check_serialize import inspect_serializability
+from raycompat.util.serialization import deregister_serializer, register_serializer
 
-__all__ = ["ActorPool", "get_node_ip_address", "list_named_actors"]
+__all__ = [
+    "ActorPool",
+    "deregister_serializer",
+    "get_node_ip_address",
+    "inspect_serializability",
+    "list_named_actors",
+    "register_serializer",
+]

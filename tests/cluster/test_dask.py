@@ -42,9 +42,8 @@ def test_references_in_containers_are_replaced_too(client):
     assert future.result() == [0, 1, 2]
 
 
-def test_keyword_arguments_and_map_take_references(client):
+def test_keyword_arguments_may_be_references(client):
     assert client.submit(lambda x, y: x - y, ray.put(5), y=ray.put(3)).result() == 2
-    assert client.gather(client.map(lambda x: x + 1, [ray.put(1), ray.put(2)])) == [2, 3]
 
 
 def test_delayed_takes_references(client, total):

@@ -1,0 +1,192 @@
+"""Serializers of the user's own, for classes that pickle cannot do, or does badly.
+
+They stand in the table that cloudpickle asks before it does anything else, so they count wherever
+something is pickled: values, arguments, results, and what functions and classes capture.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import cloudpickle
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+#: What cloudpickle itself did with the classes that have got a serializer; None is nothing special.
+_reducers_before: dict[type, Callable[[Any], Any] | None] = {}
+
+
+def register_serializer(
+    cls: type, *, serializer: Callable[[Any], Any], deserializer: Callable[[Any], Any]
+) -> None:
+    """Have all instances of a class that leave this process go through two functions.
+
+    The registration is this process's own, and outlives `shutdown`. What arrives elsewhere brings
+    its deserializer with it: nothing need be registered there, unless instances leave from there.
+
+    Parameters
+    ----------
+    cls : type
+        Exactly this class: its subclasses need serializers of their own. Not for ``int``, ``str``,
+        ``bytes``, ``list``, ``tuple``, ``dict`` and the like, which pickle does without asking.
+    serializer : callable
+        Takes an instance and returns something that can be pickled. It may contain instances of
+        other classes that have serializers.
+    deserializer : callable
+        Takes what `serializer` returned and makes the instance anew. It is pickled with each value.
+
+    Raises
+    ------
+    TypeError
+        When `cls` cannot be hashed. What the two functions raise, or that their values cannot be
+        pickled, appears where an instance is put, passed, returned or got.
+
+    Notes
+    -----
+    Ray source: ``ray.util.register_serializer``, 2.60.0. Differs from Ray: there cloudpickle is a
+    copy, here it is everybody's, so the serializer also counts where other libraries of this
+    process use cloudpickle.
+
+    Examples
+    --------
+    >>> import raycompat as ray
+    >>> class Celsius:
+    ...     def __init__(self, degrees):
+    ...         self.degrees = degrees
+    >>> ray.util.register_serializer(
+    ...     Celsius, serializer=lambda value: value.degrees, deserializer=lambda sent: Celsius(sent)
+    ... )
+    >>> ray.get(ray.put([Celsius(21)]))[0].degrees
+    21
+    >>> ray.util.deregister_serializer(Celsius)
+    """
+
+    def reduce(instance: Any) -> tuple[Callable[[Any], Any], tuple[Any]]:
+        return deserializer, (serializer(instance),)
+
+    own_reducers = cloudpickle.Pickler.dispatch_table.maps[0]
+    _reducers_before.setdefault(cls, own_reducers.get(cls))
+    own_reducers[cls] = reduce
+
+
+def deregister_serializer(cls: type) -> None:
+    """Have instances of a class pickled as if `register_serializer` had not been called.
+
+    Without effect for a class that has no serializer.
+
+    Raises
+    ------
+    TypeError
+        When `cls` cannot be hashed.
+
+    Notes
+    -----
+    Ray source: ``ray.util.deregister_serializer``, 2.60.0. Differs from Ray: what cloudpickle
+    itself does with a class comes back; in Ray it is lost, and with it properties, memoryviews ...
+    """
+    if cls not in _reducers_before:
+        return
+    before = _reducers_before.pop(cls)
+    own_reducers = cloudpickle.Pickler.dispatch_table.maps[0]
+    if before is None:
+        own_reducers.pop(cls, None)
+    else:
+        own_reducers[cls] = before
+
+
+def register_custom_serializer(
+    cls: type,
+    use_pickle: bool = False,
+    use_dict: bool = False,
+    serializer: Callable[[Any], Any] | None = None,
+    deserializer: Callable[[Any], Any] | None = None,
+    local: bool | None = None,
+    job_id: Any = None,
+    class_id: Any = None,
+    driver_id: Any = None,
+) -> None:
+    """Choose how instances of a class travel, as programs for Ray before 1.0 do it.
+
+    Exactly one of `use_pickle`, `use_dict`, and `serializer` with `deserializer`.
+
+    Parameters
+    ----------
+    cls : type
+        Exactly this class, see `register_serializer`.
+    use_pickle : bool, default False
+        By cloudpickle, which is how everything travels today: takes back an earlier choice.
+    use_dict : bool, default False
+        By the instance's ``__dict__``, past its ``__reduce__``, ``__getstate__`` and ``__init__``.
+    serializer, deserializer : callable, optional
+        See `register_serializer`.
+    local : bool, optional
+        Only True or left out: the choice is that of this process.
+    job_id, driver_id : optional
+        Only left out: a process serves one job.
+    class_id : optional
+        Has no effect: values bring their deserializer and need no id to find it.
+
+    Raises
+    ------
+    AssertionError
+        When it is not exactly one of the three ways.
+    TypeError
+        When `use_dict` is asked for a class whose instances have no ``__dict__``.
+    UnsupportedRayFeatureError
+        When `local` is False, or a job is given.
+
+    Notes
+    -----
+    Ray source: ``ray.register_custom_serializer``, 0.8.6; gives a `DeprecationWarning`. Differs
+    from Ray: until 0.7 it held for all processes, with False as the default of `local`.
+    """
+    _refuse_what_reaches_others(local, job_id if job_id is not None else driver_id)
+    if (serializer is None) != (deserializer is None) or (
+        bool(use_pickle) + bool(use_dict) + (serializer is not None) != 1
+    ):
+        raise AssertionError(  # Ray's class for it, though a ValueError it is
+            f"register_custom_serializer({cls!r}, ...) takes exactly one of use_pickle=True, "
+            "use_dict=True, and serializer=... together with deserializer=..."
+        )
+    warnings.warn(
+        "register_custom_serializer is a name of early Ray: use "
+        "ray.util.register_serializer(cls, serializer=..., deserializer=...).",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    if use_dict:
+        if not getattr(cls, "__dictoffset__", 0):
+            raise TypeError(
+                f"use_dict=True: instances of {cls!r} have no __dict__. Give a serializer and a "
+                "deserializer."
+            )
+        register_serializer(cls, serializer=vars, deserializer=partial(_from_dict, cls))
+    elif serializer is not None and deserializer is not None:
+        register_serializer(cls, serializer=serializer, deserializer=deserializer)
+    else:
+        deregister_serializer(cls)
+
+
+def _refuse_what_reaches_others(local: bool | None, job: Any) -> None:
+    if local is not None and not local:
+        raise UnsupportedRayFeatureError(
+            "register_custom_serializer(local=False)",
+            "A serializer is registered in one process",
+            "Leave local out, and register it as well in the tasks and actors that make such "
+            "objects; those that only receive them need nothing",
+        )
+    if job is not None:
+        raise UnsupportedRayFeatureError(
+            "register_custom_serializer(job_id=..., driver_id=...)",
+            "A process serves one job",
+            "Leave it out",
+        )
+
+
+def _from_dict(cls: Any, fields: dict[str, Any]) -> Any:
+    instance = cls.__new__(cls)
+    instance.__dict__.update(fields)
+    return instance
