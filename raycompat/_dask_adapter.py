@@ -181,6 +181,11 @@ def locate(scheduler: Scheduler, key: str) -> tuple[str, list[str]]:
     return task.state, [worker.address for worker in task.who_has or ()]
 
 
+def running_workers(scheduler: Scheduler) -> set[str]:
+    """Return the addresses of the workers that take tasks: neither paused nor about to leave."""
+    return {worker.address for worker in scheduler.running}
+
+
 def error_text(scheduler: Scheduler, key: str) -> str:
     """Return what is said of the failure of `key`."""
     return scheduler.tasks[key].exception_text or "unknown"

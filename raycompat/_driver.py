@@ -425,6 +425,7 @@ def _open_session(client: Any, given: dict[str, Any]) -> None:
             "cwd": os.getcwd(),
             "env_vars": environment,
             "driver_pid": os.getpid(),
+            "driver_host": here,
             "log_to_driver": True if log_to_driver is None else log_to_driver,
         },
     )

@@ -231,7 +231,11 @@ class ActorClass(Generic[T]):
         arguments = submit.Arguments(session, args, kwargs, name)
         if options.name is not None and arguments.failed() is None:
             there = session.rpc(
-                "raycompat_reserve_actor", key=key, job=session.setup.job, actor=actor
+                "raycompat_reserve_actor",
+                client=session.client.id,
+                key=key,
+                job=session.setup.job,
+                actor=actor,
             )
             if there["taken"]:
                 if options.get_if_exists:

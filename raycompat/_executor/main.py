@@ -18,6 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NoReturn
 
+from raycompat import exceptions
 from raycompat._caller import session as sessions
 from raycompat._executor import context
 from raycompat._executor.run_actor import Actor
@@ -101,6 +102,8 @@ class Executor:
                 self._calls.put(tuple(rest))
             elif operation == "function":
                 self._functions[rest[0]].set_result(rest[1])
+            elif operation == "no-function":
+                self._functions.pop(rest[0]).set_exception(exceptions.RaySystemError(rest[1]))
             elif operation == "cancel":
                 self._cancel(*rest)
             elif operation == "exit":
@@ -148,6 +151,7 @@ class Executor:
 
     def _run_one(self, call: Call, about: dict[str, Any]) -> None:
         key, name = call.running.key, call.running.name
+        outcome: Outcome | None = None
         context.enter(call.running)
         try:
             if key in self._cancelled:
@@ -160,6 +164,8 @@ class Executor:
             if outcome.refs:
                 self.session.pin(key, outcome.refs)
         except KeyboardInterrupt:  # between the end of the user's code and ours
+            if outcome is not None:
+                outcome.discard(self)
             outcome = Outcome.cancelled(key, name)
         finally:
             self._interruptible = None

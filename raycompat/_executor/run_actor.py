@@ -187,6 +187,7 @@ class Actor:
         else:
             outcome = run(self.executor, call, answers)
             if self.executor.is_cancelled(call.running.key):  # nobody interrupts it, as in Ray
+                outcome.discard(self.executor)
                 outcome = Outcome.cancelled(call.running.key, call.running.name)
         self._conclude(answers, outcome, call.running, start)
 
@@ -203,6 +204,7 @@ class Actor:
             except SystemExit as exit_:
                 self.executor.die(exit_)
             if self.executor.is_cancelled(call.running.key):  # though it may have caught that
+                outcome.discard(self.executor)
                 outcome = Outcome.cancelled(call.running.key, call.running.name)
             self._conclude(answers, outcome, call.running, start)
 

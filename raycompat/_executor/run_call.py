@@ -63,6 +63,12 @@ class Outcome:
             retry=_may_retry(call.payload, error),
         )
 
+    def discard(self, executor: Executor) -> None:
+        """Remove what was written for results that nobody will get."""
+        for wire in self.values or ():
+            if wire[0] == "segment":
+                executor.session.setup.place.remove(wire[1])
+
     def message(self, key: str) -> tuple[Any, ...]:
         """Return what to tell the node."""
         if self.values is not None:
@@ -213,9 +219,13 @@ def _lay_out(executor: Executor, call: Call, result: Any) -> Outcome:
         results: Any = [result] if num_returns else []
     else:
         results = _split(executor, call.running, result, num_returns)
-    for one in results:
-        wire = to_wire(one) if isinstance(one, ErrorValue) else _store(executor, one, outcome)
-        outcome.values.append(wire)
+    try:
+        for one in results:
+            wire = to_wire(one) if isinstance(one, ErrorValue) else _store(executor, one, outcome)
+            outcome.values.append(wire)
+    except BaseException:
+        outcome.discard(executor)
+        raise
     return outcome
 
 

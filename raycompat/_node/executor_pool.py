@@ -25,7 +25,7 @@ from raycompat._protocol import frames
 _MANY_FORKS = 16
 
 #: Seconds that an executor has to leave by itself before it is killed.
-_LEAVE_S = 5.0
+LEAVE_S = 5.0
 
 
 class ExecutorDied(Exception):
@@ -122,7 +122,7 @@ class Executor:
         if not soon:
             return
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(_LEAVE_S, self._pool.kill, self)
+        timer = loop.call_later(LEAVE_S, self._pool.kill, self)
         self.ended.add_done_callback(lambda _: timer.cancel())
 
 

@@ -84,8 +84,7 @@ def serve(control: socket.socket) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.set_wakeup_fd(wake_write)
     children: set[int] = set()
-    me = os.getpid()
-    control.send(pickle.dumps(("ready", me)))
+    control.send(pickle.dumps(("ready", os.getpid())))
     while True:
         ready, _, _ = select.select([control.fileno(), wake_read], [], [])
         if wake_read in ready:
@@ -101,22 +100,31 @@ def serve(control: socket.socket) -> None:
             if request["pid"] in children:
                 os.kill(request["pid"], signal.SIGKILL)
             continue
-        try:
-            pid = os.fork()
-        except OSError as error:
-            control.send(pickle.dumps(("failed", request["number"], str(error))))
-            for descriptor in descriptors:
-                os.close(descriptor)
-            continue
-        if pid == 0:
-            control.close()
-            os.close(wake_read)
-            os.close(wake_write)
-            _become_executor(request, descriptors, me)
-        children.add(pid)
+        _fork(control, request, descriptors, children, (wake_read, wake_write))
         for descriptor in descriptors:
             os.close(descriptor)
-        control.send(pickle.dumps(("forked", request["number"], pid)))
+
+
+def _fork(
+    control: socket.socket,
+    request: dict[str, Any],
+    descriptors: list[int],
+    children: set[int],
+    private: tuple[int, ...],
+) -> None:
+    me = os.getpid()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        control.send(pickle.dumps(("failed", request["number"], str(error))))
+        return
+    if pid == 0:
+        control.close()
+        for descriptor in private:
+            os.close(descriptor)
+        _become_executor(request, descriptors, me)
+    children.add(pid)
+    control.send(pickle.dumps(("forked", request["number"], pid)))
 
 
 def main() -> None:

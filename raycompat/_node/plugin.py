@@ -23,7 +23,13 @@ import psutil
 from raycompat import _dask_adapter as dask
 from raycompat import _transfer
 from raycompat._node import accelerators
-from raycompat._node.executor_pool import Executor, ExecutorDied, ExecutorPool, describe_exit
+from raycompat._node.executor_pool import (
+    LEAVE_S,
+    Executor,
+    ExecutorDied,
+    ExecutorPool,
+    describe_exit,
+)
 from raycompat._node.fetcher import Fetcher
 from raycompat._node.object_store import ObjectStore
 from raycompat._node.relay import Relays
@@ -63,6 +69,9 @@ class Running:
     begun: bool = False
     cancelled: bool = False
     ended: bool = False
+    is_dropped: bool = False
+    #: The process that ran it last.
+    process: Executor | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -184,9 +193,10 @@ class NodePlugin(distributed.WorkerPlugin):
     def _end_job(self, job: str, for_good: bool) -> None:
         """Forget a job; when it has detached actors its driver only is gone, and what Dask ends."""
         setup = self._jobs.get(job)
-        if setup is not None:
+        if setup is not None and setup["driver_host"] == self.store.place.host:
             self.store.clean_up_after(setup["driver_pid"])
         if for_good:
+            self._functions.clear()  # what others need is asked for again
             self._pool.end_job(job)
             self._jobs.pop(job, None)
 
@@ -237,8 +247,18 @@ class NodePlugin(distributed.WorkerPlugin):
 
     def _drop(self, running: Running) -> None:
         """Forget a call, unless it has been granted anew."""
-        if self._granted.get(running.grant["key"]) is running:
-            del self._granted[running.grant["key"]]
+        key = running.grant["key"]
+        if self._granted.get(key) is running:
+            del self._granted[key]
+        if running.grant["gpus"] and not running.is_dropped:
+            self._pool.background(self._free_gpus(key, running.process))
+        running.is_dropped = True
+
+    async def _free_gpus(self, key: str, process: Executor | None) -> None:
+        """Say that others may have a call's GPUs: its process has memory there until it ends."""
+        if process is not None:
+            await asyncio.wait([process.ended], timeout=LEAVE_S)
+        dask.tell_scheduler(self._worker, {"op": "raycompat-freed", "key": key})
 
     # --- bodies of Dask's tasks -----------------------------------------------------------------
 
@@ -318,7 +338,7 @@ class NodePlugin(distributed.WorkerPlugin):
             executor = await self._pool.acquire(
                 self._kind(grant), self._jobs[grant["job"]], fresh=bool(grant["gpus"])
             )
-            running.executor = executor
+            running.executor = running.process = executor
             try:
                 outcome = await self._call(executor, running, payload, wires)
                 retry = outcome[0] == "failed" and outcome[3]
@@ -417,7 +437,7 @@ class NodePlugin(distributed.WorkerPlugin):
         What ends it for good has been entered as the actor's error.
         """
         key, executor = running.grant["key"], actor.executor
-        running.executor = executor
+        running.executor = running.process = executor
         self._actors[key] = actor
         try:
             outcome = await self._call(
@@ -502,7 +522,11 @@ class NodePlugin(distributed.WorkerPlugin):
                 self._worker.scheduler.raycompat_function(function=function)
             )
             self._functions[function] = fetching
-        executor.send("function", function, await fetching)
+        try:
+            executor.send("function", function, await fetching)
+        except OSError as error:  # asked for again at the next need
+            self._functions.pop(function, None)
+            executor.send("no-function", function, f"The scheduler did not send it: {error}")
 
     def _on_log(self, job: str, **message: Any) -> None:
         setup = self._jobs.get(job)

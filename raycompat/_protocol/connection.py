@@ -398,8 +398,9 @@ class Pump:
                 self._guarded(self._dirty.popleft().flush)
             while self._unread:
                 self._guarded(self._unread.popleft().receive_rest)
-        self._epoll.close()
-        os.close(self._wake)
+        with self._lock:  # whoever closes us has then written to what is closed here
+            self._epoll.close()
+            os.close(self._wake)
 
     def _guarded(self, function: Callable[..., None], *arguments: Any) -> None:
         try:

@@ -31,6 +31,8 @@ class ActorRow:
     incarnation: int = 0
     #: Why it died: a pickled RayActorError, for everyone who calls it from now on.
     error: bytes | None = None
+    #: The client that has announced it and not submitted it yet.
+    reserved_by: str | None = None
     #: Clients that are told of changes.
     watchers: set[str] = field(default_factory=set)
 

@@ -277,10 +277,10 @@ class Ledger:
         if cpu and not times_lent:
             node.free["CPU"] += cpu
 
-    def take_back_cpu(self, grant: Grant) -> None:
-        """End a `lend_cpu`; the last one takes the CPU, if need be below 0: the call goes on."""
+    def take_back_cpu(self, grant: Grant, *, entirely: bool = False) -> None:
+        """End a `lend_cpu`, or all; the last takes the CPU, if need be below 0: the call goes on."""
         times_lent = self._lent.get(grant, 0)
-        if times_lent > 1:
+        if times_lent > 1 and not entirely:
             self._lent[grant] = times_lent - 1
         elif times_lent:
             del self._lent[grant]

@@ -56,6 +56,11 @@ class Call:
     holding: Holding | None = None
     #: Whether it is about to fail, and must not start again.
     is_doomed: bool = False
+    is_cancelled: bool = False
+    #: Whether the process has ended that had its GPUs.
+    is_freed: bool = False
+    #: The queue that it waits in.
+    queue: deque[str] | None = None
 
 
 @dataclass(slots=True)
@@ -93,6 +98,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self._made: set[str] = set()
         self._awaited: dict[str, asyncio.Event] = {}
         self._graph_came = asyncio.Event()
+        #: What calls still have that have left their nodes: GPUs, by node and key.
+        self._lingering: dict[tuple[str, str], list[Holding]] = {}
 
     def start(self, scheduler: Scheduler) -> None:
         """Register what callers and nodes may ask for."""
@@ -104,6 +111,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         #: Calls whose dependencies are there, by (owner, request, strategy): one shape, one queue.
         self._queues: dict[tuple[str, ResourceSet, str], deque[str]] = {}
         self._dispatch_due = False
+        self._warning_due = False
         self._changed = asyncio.Event()
         scheduler.stream_handlers.update(
             {
@@ -128,6 +136,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat-result": self._result,
                 "raycompat-item": self._item,
                 "raycompat-tried": self._tried,
+                "raycompat-freed": self._freed,
                 "raycompat-blocked": self._blocked,
                 "raycompat-unblocked": self._unblocked,
                 "raycompat-actor-alive": self._actor_alive,
@@ -170,7 +179,9 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         if self.nodes.pop(worker, None) is not None:
             self._relays.lose(worker)
             self._ledger.remove_node(worker)
-            self._notify_change()
+            for gone in [each for each in self._lingering if each[0] == worker]:
+                del self._lingering[gone]
+        self._notify_change()
 
     def add_client(self, scheduler: Scheduler, client: str) -> None:
         """Make a new client's stream quick, once it is there."""
@@ -179,8 +190,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         """End what a caller that is gone has left, and its job if it was a driver."""
         self._relays.lose(client)
-        for row in self._actors.rows.values():
+        for row in list(self._actors.rows.values()):
             row.watchers.discard(client)
+            if row.reserved_by == client:
+                self._free_name(row.key)
         for key, call in list(self.calls.items()):
             actor = call.spec["actor"]
             if call.owner == client and actor is not None and not actor["detached"]:
@@ -190,11 +203,15 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         for key in [key for key, owner in self._promises.items() if owner == client]:
             asyncio.get_running_loop().call_soon(self._break_promise, key, failures.owner_died(key))
         for job in [job for job in self.jobs.values() if job.client == client]:
-            for row in [r for r in self._actors.rows.values() if r.job == job.job]:
-                if row.state == "RESERVED":
-                    self._actors.forget(row.key)
             job.orphaned = True
             self._end_job_if_done(job)
+
+    def _free_name(self, key: str) -> None:
+        """Forget an actor that was announced and does not come."""
+        row = self._actors.rows.get(key)
+        if row is not None and row.state == "RESERVED":
+            self._actors.forget(key)
+            self._notify_change()
 
     def _disown(self, client: str) -> None:
         """Give the actors of a process that leaves of itself to its driver."""
@@ -295,12 +312,14 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 self._submit_one(client, spec, payload)
             except Exception as error:  # a stream must not die of one call
                 logger.exception("raycompat could not submit %s", spec["key"])
+                self._free_name(spec["key"])
                 self._tell_owner(client, spec["key"], failures.internal(repr(error)), unknown=True)
 
     def _submit_one(self, client: str, spec: CallSpec, payload: bytes) -> None:
         key, kind = spec["key"], spec["kind"]
         lost = [dep for dep in spec["deps"] if not dask.known(self._scheduler, dep)]
         if lost:
+            self._free_name(key)
             self._tell_owner(client, key, failures.object_lost(lost[0]), unknown=True)
             return
         self.calls[key] = Call(
@@ -319,6 +338,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             parked=True,
             urgent=kind == "actor",
         )
+        if spec["actor"] is not None and spec["actor"]["detached"]:
+            self._scheduler.client_desires_keys([key], _DETACHED)
 
     def _adopt(self, client: str, key: str, wire: Any, worker: str) -> None:
         if worker in self._scheduler.workers:
@@ -339,9 +360,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self, client: str, key: str, wire: Any, worker: str, error: bytes | None = None
     ) -> None:
         if key not in self._promises:
-            if wire is not None and worker in self._scheduler.workers:
-                message = {"op": "raycompat-discard", "wire": wire}
-                dask.tell_worker(self._scheduler, worker, message)
+            if wire is not None:
+                self._discard(worker, wire)
             return
         if error is None and worker not in self._scheduler.workers:
             error = failures.owner_died(key)
@@ -352,6 +372,11 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             self._given.add(key)
             dask.fulfil(self._scheduler, key, entry.adopt, (wire,), worker)
             self._pins.add(key, wire[-1])
+
+    def _discard(self, worker: str, wire: Any) -> None:
+        """Have a node remove a value that nobody wants any more."""
+        if worker in self._scheduler.workers:
+            dask.tell_worker(self._scheduler, worker, {"op": "raycompat-discard", "wire": wire})
 
     def _break_promise(self, key: str, error: bytes) -> None:
         if self._promises.pop(key, None) is not None:
@@ -401,8 +426,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         call = self.calls.get(key)
         if call is not None:
             self._follow_call(key, call, start, finish)
-        elif start == "memory" and key in self._given:
-            self._given.discard(key)
+        elif key in self._given and start in ("memory", "processing") and finish != "memory":
             asyncio.get_running_loop().call_soon(self._lose, key)
         if finish == "forgotten":
             self.calls.pop(key, None)
@@ -432,20 +456,24 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             return
         call.since = time.monotonic()
         shape = (call.owner, call.request, call.spec["strategy"])
-        self._queues.setdefault(shape, deque()).append(key)
+        call.queue = self._queues.setdefault(shape, deque())
+        call.queue.append(key)
         self._dispatch_soon()
 
     def _no_longer_ready(self, key: str, call: Call) -> None:
-        shape = (call.owner, call.request, call.spec["strategy"])
-        if key in self._queues.get(shape, ()):
-            self._queues[shape].remove(key)
+        if call.queue is not None and key in call.queue:
+            call.queue.remove(key)
+        call.queue = None
 
     def _left_node(self, key: str, call: Call, finish: str) -> None:
         address, call.address = call.address, None
         if call.holding is not None:
-            self._ledger.release(call.holding)
+            if call.holding.gpus and address in self.nodes and not call.is_freed:
+                self._lingering.setdefault((address, key), []).append(call.holding)
+            else:
+                self._ledger.release(call.holding)
+                self._dispatch_soon()
             call.holding = None
-            self._dispatch_soon()
         if finish in ("memory", "erred") or address is None:
             return
         dask.park(self._scheduler, key)
@@ -460,11 +488,14 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         row = self._actors.rows.get(key)
         if row is None or call.spec["actor"] is None:
             error = failures.node_died("The node that ran the task has died.")
-            call.is_doomed = call.retries == 0
+            if call.is_cancelled:
+                error = failures.cancelled(key)
+            call.is_doomed = call.retries == 0 or call.is_cancelled
             call.retries -= call.retries > 0
         else:
             error = failures.actor_died("The actor is dead because its node has died.", key)
-            call.is_doomed = 0 <= call.spec["actor"]["max_restarts"] <= row.incarnation
+            is_last = 0 <= call.spec["actor"]["max_restarts"] <= row.incarnation
+            call.is_doomed = is_last or row.state == "DEAD"
             if not call.is_doomed:
                 self._actor_restarting("", key, error)
         if call.is_doomed:
@@ -564,7 +595,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                     progress = True
                 else:
                     blocked.add(shape[1:])
-        if self._queues:
+        if self._queues and not self._warning_due:
+            self._warning_due = True
             asyncio.get_running_loop().call_later(
                 INFEASIBLE_WARNING_S + 0.1, self._warn_of_the_infeasible
             )
@@ -577,7 +609,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         key, (_, request, strategy) = queue[0], shape
         nearest = dask.dependency_bytes(self._scheduler, key)
         holding = self._ledger.acquire(
-            request, strategy=strategy, prefer=sorted(nearest, key=nearest.__getitem__)[::-1]
+            request,
+            strategy=strategy,
+            prefer=sorted(nearest, key=nearest.__getitem__)[::-1],
+            only=dask.running_workers(self._scheduler),
         )
         if holding is None:
             return False
@@ -585,7 +620,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         if not queue:
             del self._queues[shape]
         call = self.calls[key]
-        call.holding = holding
+        call.holding, call.queue, call.is_freed = holding, None, False
         self._run_on(holding.node_id, key, call)
         return True
 
@@ -611,6 +646,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def _warn_of_the_infeasible(self) -> None:
         """Tell drivers, once a shape, what has waited and can never run."""
+        self._warning_due = False
         now = time.monotonic()
         for (owner, request, _), queue in self._queues.items():
             call = self.calls.get(queue[0]) if queue else None
@@ -633,14 +669,16 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     # --- what nodes say of running calls --------------------------------------------------------
 
     def _result(self, worker: str, key: str, owner: str, **outcome: Any) -> None:
-        if "error" in outcome:
+        if "error" in outcome and key in self.calls:
             self._errors[key] = outcome["error"]
         dask.tell_client(self._scheduler, owner, {"op": "raycompat-done", "key": key, **outcome})
 
     def _item(self, worker: str, key: str, owner: str, item: str, index: int, wire: Any) -> None:
-        if key not in self.calls:
-            return
         large = wire[0] == "segment"
+        if key not in self.calls:
+            if large:
+                self._discard(worker, wire)
+            return
         if large:
             self._adopt(owner, item, wire, worker)
         dask.tell_client(
@@ -649,9 +687,25 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             {"op": "raycompat-item", "key": key, "index": index, "wire": wire, "stored": large},
         )
 
+    def _freed(self, worker: str, key: str) -> None:
+        """Let others have the GPUs of a call: the process that had memory there has ended."""
+        lingering = self._lingering.get((worker, key))
+        call = self.calls.get(key)
+        if lingering:
+            self._ledger.release(lingering.pop(0))
+            if not lingering:
+                del self._lingering[worker, key]
+            self._dispatch_soon()
+        elif call is not None and call.address == worker:
+            call.is_freed = True
+
     def _tried(self, worker: str, key: str, retries: int) -> None:
-        if key in self.calls:
-            self.calls[key].retries = retries
+        call = self.calls.get(key)
+        if call is None:
+            return
+        call.retries = retries
+        if call.holding is not None:  # its process may have died while it waited
+            self._ledger.take_back_cpu(call.holding, entirely=True)
 
     def _blocked(self, worker: str, key: str) -> None:
         call = self.calls.get(key)
@@ -681,6 +735,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             dask.tell_client(self._scheduler, self._promises[key], message)
         if call is None:
             return
+        call.is_cancelled = True
         if call.address is None:
             self._fail(key, failures.cancelled(key))
         else:
@@ -702,16 +757,22 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             row = _new_row(spec["key"], spec["job"], actor)
             self._actors.reserve(row)
         row.state = "PENDING"
-        if row.detached:
-            asyncio.get_running_loop().call_soon(
-                self._scheduler.client_desires_keys, [row.key], _DETACHED
-            )
         self._notify_change()
 
-    async def reserve_actor(self, key: str, job: str, actor: ActorSpec) -> dict[str, Any]:
-        """Take a name for an actor that is about to be submitted, or say who has it."""
+    async def reserve_actor(
+        self, client: str, key: str, job: str, actor: ActorSpec
+    ) -> dict[str, Any]:
+        """Take a name for an actor that `client` is about to submit, or say who has it.
+
+        Raises
+        ------
+        ValueError
+            When the client is gone.
+        """
+        if client not in self._scheduler.clients:
+            raise ValueError(f"{client} has left the cluster")
         row = _new_row(key, job, actor)
-        row.state = "RESERVED"
+        row.state, row.reserved_by = "RESERVED", client
         taken = self._actors.reserve(row)
         if taken is None:
             return {"taken": False}
