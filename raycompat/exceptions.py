@@ -13,7 +13,6 @@ Ray: texts carry no colour codes, and an error that cannot be unpickled is both 
 
 from __future__ import annotations
 
-import copyreg
 import io
 import logging
 import os
@@ -26,7 +25,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict, Unpack, cast
 
-import cloudpickle  # type: ignore[import-untyped, unused-ignore]
+from raycompat._protocol.serialization import Pickler
 
 __all__ = [
     "RAY_EXCEPTION_TYPES",
@@ -446,27 +445,9 @@ def _restore_dual(task_error: RayTaskError, state: dict[str, Any]) -> RayTaskErr
     return dual
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
-    """Pickle exceptions by their own rules.
-
-    Importing distributed makes tblib reduce every exception class of the process: with
-    traceback and context, but without the fields of some built-in ones.
-    """
-
-    def reducer_override(self, obj: Any) -> Any:
-        reducer = copyreg.dispatch_table.get(type(obj))
-        if isinstance(obj, BaseException) and _module_of(reducer).startswith("tblib."):
-            return obj.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
-        return super().reducer_override(obj)
-
-
-def _module_of(function: object) -> str:
-    return getattr(function, "__module__", None) or ""
-
-
 def _dumps(error: BaseException) -> bytes:
     with io.BytesIO() as file:
-        _Pickler(file).dump(error)
+        Pickler(file).dump(error)
         return file.getvalue()
 
 

@@ -83,6 +83,7 @@ class ObjectRef(Generic[T]):
         return self._session.load_in_dask(self._entry)
 
     # To the rest of Dask it is a collection of one value.
+    __dask_optimize__ = None
 
     def __dask_tokenize__(self) -> str:
         return self._key

@@ -129,7 +129,7 @@ def _serialize_arguments(
 ) -> tuple[Block, dict[str, Any]]:
     try:
         return serialize((args, kwargs))
-    except Exception as error:
+    except TypeError as error:  # others pass, as in Ray
         culprit = next(filter(_cannot_be_pickled, [*args, *kwargs.values()]), args)
         raise TypeError(
             f"Could not serialize the argument {_short(culprit)} for a task or actor {name}: "
@@ -182,12 +182,12 @@ def put(session: Session, value: Any) -> ObjectRef[Any]:
 
     Raises
     ------
-    TypeError
+    TypeError, pickle.PicklingError, ...
         When it cannot be pickled.
     """
     try:
         block, found = serialize(value)
-    except Exception as error:
+    except TypeError as error:  # others pass, as in Ray
         text = f"Could not serialize the put value {_short(value)}: {error!r}. {_PICKLING_HINT}"
         raise TypeError(text) from error
     return put_block(session, block, tuple(found.values()))

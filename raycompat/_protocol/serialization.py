@@ -12,6 +12,7 @@ Buffers are aligned to 64 bytes, what vector instructions like. A reader gets re
 
 from __future__ import annotations
 
+import copyreg
 import io
 import mmap
 import pickle
@@ -33,7 +34,7 @@ _SPAN = struct.Struct("<QQ")
 _ALIGNMENT_BYTES = 64
 
 #: Types whose pickle never refers to ``__main__`` nor holds a reference: the plain pickler does.
-_PLAIN_TYPES = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray})
+_PLAIN_TYPES = frozenset({type(None), bool, int, float, str, bytes, bytearray})
 
 
 class Block:
@@ -88,11 +89,27 @@ def report_ref(key: str, holder: Any) -> bool:
     return True
 
 
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
+    """Pickles what cloudpickle can, and exceptions by their own rules.
+
+    Importing distributed makes tblib reduce every exception class of the process: with traceback and
+    context, but without the fields of some built-in ones.
+    """
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Reduce exceptions as Python does."""
+        if isinstance(obj, BaseException):
+            reducer = copyreg.dispatch_table.get(type(obj))
+            if (getattr(reducer, "__module__", None) or "").startswith("tblib."):
+                return obj.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
+        return super().reducer_override(obj)
+
+
 def _pickle(value: Any, buffers: list[pickle.PickleBuffer]) -> bytes:
     if type(value) in _PLAIN_TYPES:
         return pickle.dumps(value, protocol=5)
     with io.BytesIO() as file:
-        cloudpickle.Pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
+        Pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
         return file.getvalue()
 
 

@@ -864,7 +864,9 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         text = "All references to the actor were removed."
         if owner not in self._scheduler.clients:
             text = _OWNER_DIED
-        self._bury(key, failures.actor_died(text, key))
+        error = failures.actor_died(text, key)
+        self._bury(key, error)
+        self._tell_owner(owner, key, error, unknown=True)  # it may never have come to life
         self._actors.forget(key)
 
     def _kill_actor(self, client: str, key: str, no_restart: bool) -> None:

@@ -1134,17 +1134,30 @@ EXCEPTIONS = {
     "of an import": lambda: ImportError("text", name="module", path="path"),
     "a group": lambda: ExceptionGroup("group", [ValueError(1), TypeError(2)]),
     "no Exception": lambda: KeyboardInterrupt("text"),
+    "of a text": lambda: UnicodeDecodeError("utf8", b"a", 0, 1, "reason"),
+    "of an iterator": lambda: StopIteration(3),
+    "of the system": lambda: SystemExit(3),
+    "of the syntax": lambda: SyntaxError("text", ("file", 1, 2, "line")),
 }
 
 
 @pytest.mark.parametrize("name", EXCEPTIONS)
 def test_exceptions_that_are_values_are_not_raised(roads, name):
-    fields = ("errno", "filename", "name", "path", "message")
+    fields = "errno filename name path message encoding start value code lineno".split()
     for original, copy in travel(roads, EXCEPTIONS[name]):
         assert type(copy) is type(original)
         assert repr(copy) == repr(original)
         for field in fields:
             assert getattr(copy, field, _Unset) == getattr(original, field, _Unset)
+
+
+def test_what_a_serializer_raises_is_raised(ray, cluster):
+    class Picky:
+        def __reduce__(self):
+            raise KeyError("no")
+
+    with pytest.raises(KeyError, match="no"):
+        ray.put(Picky())
 
 
 def test_exceptions_keep_their_attributes_and_notes(roads):

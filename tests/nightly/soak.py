@@ -1,0 +1,123 @@
+"""Very many small tasks and objects on one cluster, and whose memory grows: ``make soak``.
+
+The unique set size (what would be free if the process ended) of the driver, the scheduler and the
+node, when a tenth of the work is done and when all is, each time once nothing is left of what was
+done. Ends with 1 if one of them has grown by more than `BOUND`, or if a value was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+import raycompat as ray
+
+TESTS = Path(__file__).resolve().parents[1]
+
+NUM_TASKS = 300_000
+NUM_OBJECTS = 20_000
+#: How many of the objects have 1 MB; the others have 100 bytes.
+NUM_LARGE = 500
+NUM_BATCHES = 100
+#: Bytes that a process may grow by between a tenth and the end of the work, however much that is.
+#: What Dask keeps of the past (log lines, events, durations by name) is bounded, and full early.
+BOUND = 30_000_000
+#: Seconds after which what is still there counts as left over, as in tests/conftest.py.
+LEFT_S = 20.0
+
+
+@ray.remote
+def node_of() -> int:
+    """Return the pid of the node: executors are children of its forkserver."""
+    return psutil.Process().parent().ppid()
+
+
+@ray.remote
+def double(number: int) -> int:
+    return 2 * number
+
+
+@ray.remote
+def size_of(value: object) -> int:
+    return len(value)
+
+
+@ray.remote
+def size_inside(refs: list[Any]) -> int:
+    return sum(map(len, ray.get(refs)))
+
+
+def batch(number: int, num_tasks: int, num_small: int, num_large: int) -> None:
+    """Make some objects and run some tasks, a part of which looks at the objects; check all."""
+    small = [ray.put(bytes([number % 256]) * 100) for _ in range(num_small)]
+    large = [ray.put(np.full(1_000_000, number % 256, dtype=np.uint8)) for _ in range(num_large)]
+    read = [size_of.remote(ref) for ref in small[::10]] + [size_of.remote(ref) for ref in large]
+    inside = size_inside.remote(small[:10] + large)
+    firsts = [double.remote(i) for i in range((num_tasks - len(read) - 1) // 2)]
+    seconds = [double.remote(first) for first in firsts]
+    assert ray.get(seconds) == [4 * i for i in range(len(seconds))]
+    assert ray.get(read) == [100] * len(small[::10]) + [1_000_000] * num_large
+    assert ray.get(inside) == 100 * len(small[:10]) + 1_000_000 * num_large
+    assert all(value == bytes([number % 256]) * 100 for value in ray.get(small))
+    for array in ray.get(large):
+        assert array[0] == array[-1] == number % 256
+
+
+def main(num_tasks: int) -> bool:
+    """Run that many tasks; return whether no process has grown by more than `BOUND`."""
+    left_over = _left_over()
+    threads_before = threading.active_count()
+    with ray.init(num_cpus=2, include_dashboard=False, configure_logging=False):
+        node = psutil.Process(ray.get(node_of.remote()))
+        (scheduler,) = (p for p in psutil.Process().children() if p.pid != node.pid)
+        processes = {"driver": psutil.Process(), "scheduler": scheduler, "node": node}
+        began = time.monotonic()
+        early: dict[str, int] = {}
+        num_objects = NUM_OBJECTS // NUM_BATCHES
+        num_large = NUM_LARGE // NUM_BATCHES
+        for number in range(1, NUM_BATCHES + 1):
+            batch(number, num_tasks // NUM_BATCHES, num_objects - num_large, num_large)
+            if number % (NUM_BATCHES // 10) == 0:
+                _wait_until_nothing_is_left(left_over, threads_before)
+                used = {name: each.memory_full_info().uss for name, each in processes.items()}
+                early = early or used
+                sizes = ", ".join(f"{name} {uss / 1e6:.1f} MB" for name, uss in used.items())
+                seconds = time.monotonic() - began
+                done = number * (num_tasks // NUM_BATCHES)
+                print(f"{done} tasks, {seconds:.0f} s; USS: {sizes}", flush=True)
+    _wait_until_nothing_is_left(left_over, threads_before)
+    grown = {name: used[name] - early[name] for name in used}
+    for name, growth in grown.items():
+        verdict = "within" if growth <= BOUND else "MORE THAN"
+        print(f"{name}: {growth / 1e6:+.1f} MB, {verdict} the bound of {BOUND / 1e6:.0f} MB")
+    return all(growth <= BOUND for growth in grown.values())
+
+
+def _left_over() -> Callable[..., dict[str, Any]]:
+    """Return what the tests look for leftovers with."""
+    spec = importlib.util.spec_from_file_location("tests_conftest", TESTS / "conftest.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.left_over
+
+
+def _wait_until_nothing_is_left(left_over: Callable[..., Any], threads_before: int) -> None:
+    deadline = time.monotonic() + LEFT_S
+    while found := left_over(ray, threads_before):
+        assert time.monotonic() < deadline, f"left over: {found}"
+        time.sleep(0.02)  # polling with a deadline: the clean-up is asynchronous
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("tasks", type=int, nargs="?", default=NUM_TASKS)
+    sys.exit(0 if main(parser.parse_args().tasks) else 1)
