@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from dask._task_spec import Alias, Task, TaskRef
+from distributed.active_memory_manager import ReduceReplicas, SuggestionGenerator
 from distributed.core import Status, connect
 from distributed.diagnostics.task_stream import TaskStreamPlugin
 from distributed.protocol.pickle import loads
@@ -179,6 +180,29 @@ def locate(scheduler: Scheduler, key: str) -> tuple[str, list[str]]:
     if task is None:
         return "forgotten", []
     return task.state, [worker.address for worker in task.who_has or ()]
+
+
+class _ReduceReplicasElsewhere(ReduceReplicas):
+    """Dask's policy that drops surplus copies, but for the copy on the worker that a value is bound to.
+
+    A value that was put lives as long as its owner's node: it must not move to another by and by.
+    """
+
+    def run(self) -> SuggestionGenerator:
+        """Suggest what Dask's own policy does, elsewhere."""
+        for suggestion in super().run():
+            home = suggestion.ts.worker_restrictions or ()
+            others = {each for each in suggestion.ts.who_has or () if each.address not in home}
+            yield suggestion._replace(candidates=others)
+
+
+def keep_values_at_home(scheduler: Scheduler) -> None:
+    """Have Dask's memory manager leave the copies alone on the workers that values are bound to."""
+    manager = scheduler.extensions.get("amm")
+    if manager is not None:
+        for policy in [each for each in manager.policies if type(each) is ReduceReplicas]:
+            manager.policies.remove(policy)
+            manager.add_policy(_ReduceReplicasElsewhere())
 
 
 def running_workers(scheduler: Scheduler) -> set[str]:

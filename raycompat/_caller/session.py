@@ -583,7 +583,10 @@ class Session:
                 continue
             value = from_wire(answer["wire"])
             if isinstance(value, SegmentLink):
-                path = segment.take(value.path, self.setup.place.store)
+                try:
+                    path = segment.take(value.path, self.setup.place.store)
+                except FileNotFoundError:  # we came too late: whoever needs it asks again
+                    continue
                 mine = SegmentLink(path, value.size, value.host, value.refs)
                 self.table.settle(entry, value=mine, own_segment=True)
             else:

@@ -20,7 +20,7 @@ from raycompat._protocol.values import (
 )
 
 #: Seconds that a free segment waits for a writer, and a shared one for its reader.
-_UNTAKEN_FOR_S = 30.0
+_UNTAKEN_FOR_S = 15.0
 
 
 class ObjectStore:

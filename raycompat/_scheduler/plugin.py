@@ -104,6 +104,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def start(self, scheduler: Scheduler) -> None:
         """Register what callers and nodes may ask for."""
         self._scheduler = scheduler
+        dask.keep_values_at_home(scheduler)
         self._ledger = Ledger()
         self._actors = ActorDirectory()
         self._pins = Pins(scheduler)

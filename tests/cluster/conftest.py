@@ -129,9 +129,15 @@ class DaskCluster:
 
 
 @pytest.fixture
-def dask_cluster(tmp_path, no_cluster, monkeypatch):
-    """A Dask scheduler without workers; what a test adds ends with it."""
-    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ACTIVE_MEMORY_MANAGER__START", "false")
+def dask_cluster(tmp_path, no_cluster, monkeypatch, request):
+    """A Dask scheduler without workers; what a test adds ends with it.
+
+    Unless the test has other settings for it, Dask's memory manager is off: it drops copies that
+    nobody needs just then.
+    """
+    for name, value in getattr(request, "param", {"START": "false"}).items():
+        variable = f"DASK_DISTRIBUTED__SCHEDULER__ACTIVE_MEMORY_MANAGER__{name}"
+        monkeypatch.setenv(variable, value)
     cluster = DaskCluster(tmp_path)
     yield cluster
     ray.shutdown()

@@ -63,10 +63,7 @@ def outgoing(client: object, key: str) -> int:
 
 @pytest.fixture
 def two_hosts(dask_cluster):
-    """Two nodes whose addresses say that they are on different hosts.
-
-    Dask's memory manager, which now and then drops copies that nobody needs just then, is off.
-    """
+    """Two nodes whose addresses say that they are on different hosts."""
     for host in ("127.0.0.1", "127.0.0.2"):
         dask_cluster.add_worker(host)
     dask_cluster.connect()
@@ -291,6 +288,23 @@ def test_a_value_that_several_nodes_have_is_not_lost_with_one(two_hosts, wait_un
     wait_until(lambda: len(ray.nodes()) == 1)
     assert int(ray.get(refs[0], timeout=60).sum()) == MEGABYTE
     assert ray.get(total.remote(refs[0]), timeout=60) == MEGABYTE
+
+
+@pytest.mark.parametrize("dask_cluster", [{"INTERVAL": "50ms"}], indirect=True)
+def test_a_put_stays_on_the_node_of_its_driver(two_hosts, wait_until):
+    """Dask's memory manager drops copies, but not this one."""
+    refs = [ray.put(np.ones(MEGABYTE, dtype=np.uint8)) for _ in range(10)]
+    reader = agent_on(two_hosts.others[0])
+    assert ray.get(reader.read.remote(refs)) == 10 * MEGABYTE
+    session = sys.modules["raycompat._caller.session"].current()
+    keys = [ref._key for ref in refs]
+
+    def holders():
+        found = session.rpc("raycompat_locate", keys=keys)["holders"].values()
+        return {tuple(each) for each in found}
+
+    wait_until(lambda: all(len(each) == 1 for each in holders()))
+    assert holders() == {(session.setup.node_address,)}
 
 
 def test_a_segment_that_somebody_has_removed_is_made_again(cluster):

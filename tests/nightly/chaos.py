@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,11 @@ import raycompat as ray
 START_S = 60.0
 #: Seconds after the last death in which everything must come to its end.
 END_S = 120.0
-#: Seconds until what is left counts as left over.
-LEFT_S = 30.0
+#: Seconds until what is left counts as left over: a segment waits 30 for a reader that was killed.
+LEFT_S = 45.0
+#: Seconds between two deaths.
+KILL_EVERY_S = 0.5
+NUM_NODE_KILLS = 2
 #: Elements of an array of 10 MB.
 LENGTH = 1_250_000
 #: Chains under way at once, and tasks in each.
@@ -50,6 +54,8 @@ class Nodes:
         self._directory = directory
         address_file = directory / "scheduler.json"
         self.workers: dict[int, subprocess.Popen[bytes]] = {}
+        #: The pids of all nodes that there ever were.
+        self.pids: set[int] = set()
         self._scheduler = self._process(
             "distributed.cli.dask_scheduler",
             *("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(address_file)),
@@ -75,6 +81,7 @@ class Nodes:
             *("--local-directory", str(self._directory)),
         )
         self.workers[worker.pid] = worker
+        self.pids.add(worker.pid)
 
     def executors(self) -> list[psutil.Process]:
         """Return the processes under the nodes' forkservers."""
@@ -211,23 +218,20 @@ ACTORS: list[Any] = []
 class Reaper(threading.Thread):
     """Kills executors at random, and one node at a time."""
 
-    def __init__(self, nodes: Nodes, home: int, options: argparse.Namespace) -> None:
+    def __init__(self, nodes: Nodes, home: int, seconds: float, seed: int) -> None:
         super().__init__(daemon=True)
         self._nodes, self._home = nodes, home
-        self._rng = random.Random(options.seed)
-        self._every_s = options.kill_every
+        self._rng = random.Random(seed)
         begin = time.monotonic()
         self._node_deaths = [
-            begin + options.seconds * (n + 1) / (options.node_deaths + 1)
-            for n in range(options.node_deaths)
+            begin + seconds * (n + 1) / (NUM_NODE_KILLS + 1) for n in range(NUM_NODE_KILLS)
         ]
         self.num_executors = self.num_nodes = 0
         self.over = threading.Event()
 
     def run(self) -> None:
-        while not self.over.wait(
-            self._every_s
-        ):  # the rhythm of the deaths, not a wait for something
+        # The rhythm of the deaths, not a wait for something.
+        while not self.over.wait(KILL_EVERY_S):
             if self._node_deaths and time.monotonic() > self._node_deaths[0]:
                 self._node_deaths.pop(0)
                 pid = self._rng.choice([pid for pid in self._nodes.workers if pid != self._home])
@@ -258,17 +262,17 @@ def pid_of_home(nodes: Nodes) -> int:
     raise AssertionError(f"no process of ours listens at {address}")
 
 
-def work(options: argparse.Namespace, log: str) -> tuple[int, list[str]]:
+def work(seconds: float, seed: int, log: str) -> tuple[int, list[str]]:
     """Run chains until the time is over; return how many, and what was wrong."""
-    rng = random.Random(options.seed)
+    rng = random.Random(seed)
     begin = last_line = time.monotonic()
     ACTORS[:] = [Scale.remote() for _ in range(NUM_ACTORS)]
     start = ray.put(np.arange(LENGTH))
     wrong: list[str] = []
     chains: dict[Any, Chain] = {}
     number = 0
-    while time.monotonic() < begin + options.seconds or chains:
-        while len(chains) < NUM_CHAINS and time.monotonic() < begin + options.seconds:
+    while time.monotonic() < begin + seconds or chains:
+        while len(chains) < NUM_CHAINS and time.monotonic() < begin + seconds:
             chain = Chain(number, log, start, rng)
             chains[chain.refs[0]] = chain
             number += 1
@@ -276,7 +280,7 @@ def work(options: argparse.Namespace, log: str) -> tuple[int, list[str]]:
         for ref in ready:
             wrong += filter(None, [chains.pop(ref).check(END_S)])
         now = time.monotonic()
-        if now > begin + options.seconds + END_S:
+        if now > begin + seconds + END_S:
             wrong += [f"chain {chain.number} has not ended" for chain in chains.values()]
             break
         if now - last_line > 5:
@@ -287,25 +291,27 @@ def work(options: argparse.Namespace, log: str) -> tuple[int, list[str]]:
     return number, wrong
 
 
-def left_on(pids: list[int]) -> list[str]:
-    """Return the segments of live nodes, but free ones."""
+def left_of(nodes: Nodes) -> list[str]:
+    """Return the segments of the nodes; live ones keep free ones for the next writers."""
     found = []
-    for pid in pids:
-        for path in Path("/dev/shm").glob(f"raycompat-{pid}.*"):
-            if not path.name.endswith("-free"):
-                found.append(path.name)
+    for path in Path("/dev/shm").glob("raycompat-*"):
+        pid = int(path.name.split("-")[1].partition(".")[0])
+        if pid in nodes.pids and not (pid in nodes.workers and path.name.endswith("-free")):
+            found.append(path.name)
     return found
 
 
-def nothing_left(left_over: Any, nodes: Nodes) -> dict[str, Any]:
+def left(left_over: Any, nodes: Nodes, threads_before: int) -> dict[str, Any]:
     """Return what is left when it has had its time to go."""
     deadline = time.monotonic() + LEFT_S
     while True:
         gc.collect()
-        left = dict(left_over(ray, 0))
-        left |= {"on the nodes": found} if (found := left_on(list(nodes.workers))) else {}
-        if not left or time.monotonic() > deadline:
-            return left
+        found = dict(left_over(ray, threads_before))
+        # Segments of our nodes only: it also lists those of others that died on this machine.
+        found["segments"] = left_of(nodes)
+        found = {what: items for what, items in found.items() if items}
+        if not found or time.monotonic() > deadline:
+            return found
         time.sleep(0.05)  # polling with a deadline: the clean-up is asynchronous
 
 
@@ -324,20 +330,35 @@ def counts(log: str) -> str:
     )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=120)
-    parser.add_argument("--kill-every", type=float, default=0.5, help="seconds")
-    parser.add_argument("--node-deaths", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(2)))
-    options = parser.parse_args()
-    faulthandler.register(signal.SIGUSR1, all_threads=True)
-    print(f"chaos: {options}", flush=True)
+@dataclass
+class Report:
+    """What has happened."""
+
+    num_chains: int
+    num_executors_killed: int
+    num_nodes_killed: int
+    counts: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.num_chains} chains while {self.num_executors_killed} executors and "
+            f"{self.num_nodes_killed} nodes were killed: {self.counts}"
+        )
+
+
+def main(seconds: float, seed: int) -> Report:
+    """Run the workload while processes die.
+
+    Raises
+    ------
+    AssertionError
+        When a result is wrong, or does not come, or something is left.
+    """
+    print(f"chaos for {seconds} s, seed {seed}", flush=True)
+    threads_before = threading.active_count()
     # The checks of the tests: what holds after each of them holds here.
     path = Path(__file__).resolve().parents[1] / "conftest.py"
     spec = importlib.util.spec_from_file_location("conftest_of_tests", path)
-    assert spec is not None
-    assert spec.loader is not None
     conftest = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(conftest)
 
@@ -345,46 +366,49 @@ def main() -> int:
         log = str(Path(directory) / "executions")
         nodes = Nodes(Path(directory))
         try:
-            problems = under_way(options, nodes, log, conftest.left_over)
+            report, problems = under_way(seconds, seed, nodes, log, conftest.left_over)
         finally:
             ray.shutdown()
             said = nodes.end()
-        print(counts(log))
-    if found := conftest.left_over(ray, threading.active_count()):
-        problems.append(f"left over after the end: {found}")
-    for problem in problems:
-        print(f"PROBLEM: {problem}")
+        if found := left(conftest.left_over, nodes, threads_before):
+            problems.append(f"left over after the end: {found}")
+    print(report)
     if problems:
         print(f"the processes said at last:\n{said[-3000:]}")
-    return 1 if problems else 0
+    assert not problems, "\n".join([f"{len(problems)} problems with seed {seed}", *problems])
+    return report
 
 
-def under_way(options: argparse.Namespace, nodes: Nodes, log: str, left_over: Any) -> list[str]:
+def under_way(
+    seconds: float, seed: int, nodes: Nodes, log: str, left_over: Any
+) -> tuple[Report, list[str]]:
     ray.init(address=nodes.address, configure_logging=False, log_to_driver=False)
     deadline = time.monotonic() + START_S
     while len(ray.nodes()) < 3:
         assert time.monotonic() < deadline, "the nodes did not start"
         time.sleep(0.02)
-    reaper = Reaper(nodes, pid_of_home(nodes), options)
+    reaper = Reaper(nodes, pid_of_home(nodes), seconds, seed)
     reaper.start()
-    stop = threading.Timer(options.seconds, reaper.over.set)
+    stop = threading.Timer(seconds, reaper.over.set)
     stop.daemon = True
     stop.start()
     try:
-        number, problems = work(options, log)
+        number, problems = work(seconds, seed, log)
     finally:
         reaper.over.set()
         reaper.join()
         stop.cancel()
+        stop.join()
         ACTORS.clear()
-    if left := nothing_left(left_over, nodes):
-        problems.append(f"left over: {left}")
-    print(
-        f"{number} chains with {len(problems)} problems while {reaper.num_executors} executors and "
-        f"{reaper.num_nodes} nodes were killed"
-    )
-    return problems
+    if found := left(left_over, nodes, 0):
+        problems.append(f"left over: {found}")
+    return Report(number, reaper.num_executors, reaper.num_nodes, counts(log)), problems
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(2)))
+    given = parser.parse_args()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    main(given.seconds, given.seed)
