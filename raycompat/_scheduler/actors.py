@@ -1,0 +1,237 @@
+"""What becomes of actors, from their announcement to their end, and who is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as dask
+from raycompat._protocol import failures
+from raycompat._protocol.call_spec import ActorSpec, CallSpec
+from raycompat._protocol.resource_set import ResourceSet
+from raycompat._scheduler.actor_directory import ActorDirectory, ActorRow
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+    from raycompat._scheduler.plugin import SchedulerPlugin
+
+#: Said of an actor whose creator is gone.
+OWNER_DIED = "The actor is dead because its owner has died: the driver or actor that made it."
+
+#: The client of the scheduler that wants detached actors, so that they outlive their drivers.
+DETACHED = "raycompat-detached"
+
+
+class Actors:
+    """See the module. Part of the plugin, whose calls the actors' holds are."""
+
+    def __init__(self, plugin: SchedulerPlugin, scheduler: Scheduler) -> None:
+        self._plugin = plugin
+        self._scheduler = scheduler
+        self._directory = ActorDirectory()
+
+    @property
+    def rows(self) -> dict[str, ActorRow]:
+        """All actors that are known, by key."""
+        return self._directory.rows
+
+    def client_left(self, client: str) -> None:
+        """End the actors of a client that is gone, and forget what it announced and wanted to know.
+
+        Called in the middle of its removal.
+        """
+        for key, call in self._plugin.calls.items():
+            actor = call.spec["actor"]
+            if call.owner == client and actor is not None and not actor["detached"]:
+                error = failures.actor_died(OWNER_DIED, key)
+                asyncio.get_running_loop().call_soon(self.end, key, error)
+        for row in list(self.rows.values()):
+            row.watchers.discard(client)
+            if row.reserved_by == client:
+                self.free_name(row.key)
+
+    def has_detached(self, job: str) -> bool:
+        """Whether living actors of a job outlive its driver."""
+        rows = [row for row in self.rows.values() if row.job == job]
+        return any(row.detached and row.state != "DEAD" for row in rows)
+
+    def job_ended(self, job: str) -> None:
+        """Bury the actors of a job whose code is about to be forgotten."""
+        for row in [row for row in self.rows.values() if row.job == job]:
+            self.bury(row.key, failures.actor_died(OWNER_DIED, row.key))
+
+    def expect(self, client: str, spec: CallSpec) -> None:
+        """Enter an actor that a client has submitted."""
+        actor = spec["actor"]
+        assert actor is not None
+        row = self._directory.rows.get(spec["key"])
+        if row is None:
+            row = _new_row(spec["key"], spec["job"], actor)
+            self._directory.reserve(row)
+        row.state = "PENDING"
+        self._plugin.notify_change()
+
+    async def reserve(self, client: str, key: str, job: str, actor: ActorSpec) -> dict[str, Any]:
+        """Take a name for an actor that `client` is about to submit, or say who has it.
+
+        Raises
+        ------
+        ValueError
+            When the client is gone.
+        """
+        if client not in self._scheduler.clients:
+            raise ValueError(f"{client} has left the cluster")
+        row = _new_row(key, job, actor)
+        row.state, row.reserved_by = "RESERVED", client
+        taken = self._directory.reserve(row)
+        if taken is None:
+            return {"taken": False}
+        return {"taken": True, "key": taken.key, "about": taken.about}
+
+    async def find(self, name: str, namespace: str) -> dict[str, Any] | None:
+        """Return key and description of the actor of that name; None when there is none."""
+        while (row := self._directory.find(name, namespace)) is not None:
+            if row.state != "RESERVED":
+                return {"key": row.key, "about": row.about}
+            await self._plugin.changed.wait()
+        return None
+
+    def named(self, namespace: str | None) -> list[dict[str, Any]]:
+        """List the names of living actors."""
+        return self._directory.named(namespace)
+
+    def free_name(self, key: str) -> None:
+        """Forget an actor that was announced and does not come."""
+        row = self._directory.rows.get(key)
+        if row is not None and row.state == "RESERVED":
+            self._directory.forget(key)
+            self._plugin.notify_change()
+
+    def watch(self, client: str, key: str) -> None:
+        """Tell a client where an actor is, now and whenever that changes."""
+        row = self._directory.rows.get(key)
+        if row is None:
+            error = failures.actor_died("The actor is dead, and all references were removed.", key)
+            row = ActorRow(key=key, job="", state="DEAD", error=error)
+        row.watchers.add(client)
+        self._report(client, row)
+
+    def unwatch(self, client: str, key: str) -> None:
+        """Tell a client no more."""
+        row = self._directory.rows.get(key)
+        if row is not None:
+            row.watchers.discard(client)
+
+    def _report(self, client: str, row: ActorRow) -> None:
+        message = {"op": "raycompat-actor-state", "key": row.key, **row.report()}
+        dask.tell_client(self._scheduler, client, message)
+
+    def _report_to_all(self, row: ActorRow) -> None:
+        for client in row.watchers:
+            self._report(client, row)
+
+    def cancel_method(self, client: str, actor: str, key: str, recursive: bool) -> None:
+        """Have an actor's process end one call."""
+        row = self._directory.rows.get(actor)
+        if row is not None and row.address is not None:
+            message = {
+                "op": "raycompat-cancel-method",
+                "actor": actor,
+                "key": key,
+                "recursive": recursive,
+            }
+            dask.tell_worker(self._scheduler, row.address, message)
+
+    def alive(self, worker: str, key: str, pid: int, socket: str, incarnation: int) -> None:
+        """Hear from a node that an actor's process takes calls."""
+        call, row = self._plugin.calls.get(key), self._directory.rows.get(key)
+        if call is None or row is None or row.state == "DEAD":
+            return
+        row.state, row.address, row.pid, row.socket = "ALIVE", worker, pid, socket
+        row.incarnation, row.host = incarnation, self._plugin.nodes[worker]["place"][2]
+        if call.holding is not None:
+            keep = ResourceSet.from_units(call.spec["keep"])
+            call.holding = self._plugin.ledger.shrink(call.holding, keep)
+        dask.tell_client(self._scheduler, call.owner, {"op": "raycompat-actor-alive", "key": key})
+        self._report_to_all(row)
+        self._plugin.dispatch_soon()
+
+    def restarting(self, worker: str, key: str, error: bytes) -> None:
+        """Hear that an actor's process has ended, and another will come."""
+        row = self._directory.rows.get(key)
+        if row is not None and row.state != "DEAD":
+            row.error = error
+            if row.address is not None:  # else it has never been there: its callers wait on
+                row.state = "RESTARTING"
+            row.incarnation += 1
+            self._report_to_all(row)
+
+    def ended(self, worker: str, key: str, error: bytes) -> None:
+        """Hear from a node that an actor has ended for good."""
+        self.bury(key, error)
+
+    def forget(self, key: str, owner: str) -> None:
+        """Strike out an actor that nobody refers to any more."""
+        text = "All references to the actor were removed."
+        if owner not in self._scheduler.clients:
+            text = OWNER_DIED
+        error = failures.actor_died(text, key)
+        self.bury(key, error)
+        self._plugin.tell_owner(owner, key, error, unknown=True)  # it may never have come to life
+        self._directory.forget(key)
+
+    def kill(self, client: str, key: str, no_restart: bool) -> None:
+        """End an actor, or its process, because a client wants it."""
+        row = self._directory.rows.get(key)
+        if row is None or key not in self._plugin.calls:
+            return
+        if row.state == "DEAD":  # its name may be taken still
+            if no_restart:
+                self._directory.bury(key, row.error or b"", frees_name=True)
+            return
+        if not no_restart:
+            if row.address is not None:
+                again = {"op": "raycompat-restart-actor", "key": key}
+                dask.tell_worker(self._scheduler, row.address, again)
+            return
+        self.end(key, failures.actor_killed(key), frees_name=True)
+
+    def end(self, key: str, error: bytes, *, frees_name: bool = False) -> None:
+        """End an actor for good, from here."""
+        call = self._plugin.calls.get(key)
+        if call is None:
+            return
+        self.bury(key, error, frees_name=frees_name)
+        if call.address is not None:
+            message = {"op": "raycompat-end", "key": key, "error": error}
+            dask.tell_worker(self._scheduler, call.address, message)
+        else:
+            self._plugin.fail(key, error)
+
+    def bury(self, key: str, error: bytes, *, frees_name: bool = False) -> None:
+        """Enter that an actor is dead, and why; tell who wants to know."""
+        row = self._directory.rows.get(key)
+        if row is None or row.state == "DEAD":
+            return
+        self._directory.bury(key, error, frees_name=frees_name or row.detached)
+        self._report_to_all(row)
+        if key in self._plugin.calls:
+            self._plugin.tell_owner(self._plugin.calls[key].owner, key, error)
+        job = self._plugin.jobs.get(row.job)
+        if job is not None and job.orphaned and row.detached:
+            self._plugin.end_job_if_done(job)
+        if row.detached and DETACHED in self._scheduler.clients:
+            self._scheduler.client_releases_keys([key], DETACHED)
+
+
+def _new_row(key: str, job: str, actor: ActorSpec) -> ActorRow:
+    return ActorRow(
+        key=key,
+        job=job,
+        name=actor["name"],
+        namespace=actor["namespace"],
+        detached=actor["detached"],
+        about=actor["about"],
+        class_name=actor["class_name"],
+    )

@@ -1,0 +1,164 @@
+"""Values of the cluster as the scheduler sees them: who keeps each, what it keeps alive, who lost it.
+
+A value that a process has *put* becomes a Dask task that adopts it on the process's node: it cannot be
+made anew. A *promise* is such a task that waits for its value. Results of calls are the calls' own
+tasks, which Dask runs again when all copies are lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as dask
+from raycompat._protocol import entry, failures
+from raycompat._protocol.values import CallFailed
+from raycompat._scheduler.pins import Pins
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+
+class Objects:
+    """See the module."""
+
+    def __init__(self, scheduler: Scheduler, tell_owner: Callable[[str, str, bytes], None]) -> None:
+        self.pins = Pins(scheduler)
+        #: Why values could not be made, by key.
+        self.errors: dict[str, bytes] = {}
+        #: Keys of values that their owners, clients, are still waiting for themselves.
+        self.promises: dict[str, str] = {}
+        self._scheduler = scheduler
+        self._tell_owner = tell_owner
+        #: Keys of values that cannot be made anew.
+        self._given: set[str] = set()
+        self._awaited: dict[str, asyncio.Event] = {}
+        self._graph_came = asyncio.Event()
+
+    def adopt(self, client: str, key: str, wire: Any, worker: str) -> None:
+        """Have a node keep what a process of its host has written."""
+        if worker in self._scheduler.workers:
+            self._given.add(key)
+            dask.add_task(
+                self._scheduler, client, key, entry.adopt, (wire,), (), parked=False, only_on=worker
+            )
+            self.pins.add(key, wire[-1])
+        else:
+            self._tell_owner(client, key, failures.owner_died(key))
+
+    def promise(self, client: str, key: str) -> None:
+        """Make a value known that its owner is waiting for: a task that runs when it has come."""
+        self.promises[key] = client
+        dask.add_task(self._scheduler, client, key, entry.adopt, ((),), (), parked=True)
+
+    def fulfil(
+        self, client: str, key: str, wire: Any, worker: str, error: bytes | None = None
+    ) -> None:
+        """Keep a promise, or break it with an error."""
+        if key not in self.promises:
+            if wire is not None:
+                self.discard(worker, wire)
+            return
+        if error is None and worker not in self._scheduler.workers:
+            error = failures.owner_died(key)
+        if error is not None:
+            self.break_promise(key, error)
+        else:
+            del self.promises[key]
+            self._given.add(key)
+            dask.fulfil(self._scheduler, key, entry.adopt, (wire,), worker)
+            self.pins.add(key, wire[-1])
+
+    def discard(self, worker: str, wire: Any) -> None:
+        """Have a node remove a value that nobody wants any more."""
+        if worker in self._scheduler.workers:
+            dask.tell_worker(self._scheduler, worker, {"op": "raycompat-discard", "wire": wire})
+
+    def break_promises_of(self, client: str) -> None:
+        """Fail what a client that is gone was waiting for; called in the middle of its removal."""
+        loop = asyncio.get_running_loop()
+        for key in [key for key, owner in self.promises.items() if owner == client]:
+            loop.call_soon(self.break_promise, key, failures.owner_died(key))
+
+    def break_promise(self, key: str, error: bytes) -> None:
+        """Fail a value that will not come."""
+        if self.promises.pop(key, None) is not None:
+            self.errors[key] = error
+            dask.fail(self._scheduler, key, CallFailed(error, "the value could not be made"))
+
+    def pick(self, client: str, key: str, call: str, index: int) -> None:
+        """Make one of several results of a call a value of its own."""
+        if dask.known(self._scheduler, call):
+            dask.add_task(self._scheduler, client, key, entry.pick, (index,), (call,), parked=False)
+        else:
+            self._tell_owner(client, key, failures.object_lost(key))
+
+    def load(self, client: str, key: str, source: str) -> None:
+        """Make a task of Dask's own whose value is that of an object, not what is stored for it."""
+        if dask.known(self._scheduler, key):
+            self._scheduler.client_desires_keys([key], client)
+        elif dask.known(self._scheduler, source):
+            dask.add_task(self._scheduler, client, key, entry.load, (), (source,), parked=False)
+
+    async def store(self, client: str, key: str, source: str) -> None:
+        """Make an object of the value of a Dask task, once Dask knows of that."""
+        while not dask.known(self._scheduler, source):
+            await self._graph_came.wait()
+        dask.add_task(self._scheduler, client, key, entry.store, (), (source,), parked=False)
+
+    def graph_came(self) -> None:
+        """Hear that Dask has taken a graph in."""
+        self._graph_came.set()
+        self._graph_came = asyncio.Event()
+
+    def pin(self, client: str, carrier: str, keys: list[str]) -> None:
+        """Keep what a value refers to as long as the value."""
+        if dask.known(self._scheduler, carrier):
+            self.pins.add(carrier, keys)
+
+    def follow(self, key: str, start: str, finish: str) -> None:
+        """Follow Dask: a value came, was lost, or is forgotten. Called in the middle of that."""
+        loop = asyncio.get_running_loop()
+        if finish in ("memory", "erred", "forgotten") and key in self._awaited:
+            self._awaited.pop(key).set()
+        if key in self._given and start in ("memory", "processing") and finish != "memory":
+            loop.call_soon(self._lose, key)
+        if finish == "forgotten":
+            if self.pins.carries(key):
+                loop.call_soon(self.pins.drop, key)
+            self.promises.pop(key, None)
+            self.errors.pop(key, None)
+            self._given.discard(key)
+
+    def _lose(self, key: str) -> None:
+        """Fail what cannot be made anew; it may be that nobody wants it any more."""
+        if dask.locate(self._scheduler, key)[0] not in ("memory", "erred", "forgotten"):
+            self.errors[key] = error = failures.object_lost(key)
+            dask.fail(self._scheduler, key, CallFailed(error, "the value was lost"))
+
+    async def locate(self, keys: list[str]) -> dict[str, dict[str, Any]]:
+        """Return which nodes have values, once all are made, and the errors of those that are not."""
+        holders: dict[str, list[str]] = {}
+        errors: dict[str, bytes] = {}
+        for key in keys:
+            state, who = dask.locate(self._scheduler, key)
+            while state not in ("memory", "erred", "forgotten"):
+                await self._awaited.setdefault(key, asyncio.Event()).wait()
+                state, who = dask.locate(self._scheduler, key)
+            if state == "memory":
+                holders[key] = who
+            elif state == "forgotten":
+                errors[key] = failures.object_lost(key)
+            else:
+                blamed = dask.blamed_key(self._scheduler, key) or key
+                known = self.errors.get(blamed)
+                text = dask.error_text(self._scheduler, key)
+                errors[key] = known or failures.internal(f"It failed in Dask: {text}")
+        return {"holders": holders, "errors": errors}
+
+    async def missing(self, lost_by: dict[str, list[str]]) -> None:
+        """Hear that nodes did not give values that they should have."""
+        for key, holders in lost_by.items():
+            for holder in holders:
+                dask.release_replica(self._scheduler, key, holder)
