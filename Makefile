@@ -7,7 +7,8 @@ PYTHON := $(shell for p in python3.13 python3.12 python3.11 python3; do \
 RUN := .venv/bin/python -m
 STAMP := .venv/.set-up
 
-.PHONY: help setup run test test-fast lint format conformance-ray bench clean
+.PHONY: help setup run test test-fast lint format conformance-ray nightly chaos soak bench \
+	clean
 
 help:  ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
@@ -58,6 +59,15 @@ conformance-ray: .venv-ray/.set-up  ## run the conformance tests on the real Ray
 	.venv-ray/bin/python -m pip install --disable-pip-version-check --quiet \
 		"ray==2.60.0" pytest pytest-timeout pandas psutil numpy
 	@touch $@
+
+nightly: setup  ## run 2,000 random programs, new ones each time
+	RAYCOMPAT_PROGRAMS=2000 $(RUN) pytest -s tests/cluster/test_random_programs.py
+
+chaos: setup  ## kill processes and nodes for two minutes and see that every value is right
+	.venv/bin/python tests/nightly/chaos.py
+
+soak: setup  ## run 300,000 tasks and see that no process grows
+	.venv/bin/python tests/nightly/soak.py
 
 bench: setup  ## measure calls, objects and actors
 	.venv/bin/python benchmarks/microbenchmark.py

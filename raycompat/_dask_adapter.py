@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import pickle
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,6 +39,9 @@ NO_REPLY = Status.dont_reply
 _NOWHERE = frozenset({"raycompat-parked"})
 
 _order = itertools.count()
+
+#: The span of our tasks, by scheduler.
+_spans: weakref.WeakKeyDictionary[Scheduler, Any] = weakref.WeakKeyDictionary()
 
 # --- in the scheduler ---------------------------------------------------------------------------
 
@@ -68,9 +72,7 @@ def add_task(
     dependencies = list(dependencies)
     spec = Task(key, body, key, *arguments, *map(TaskRef, dependencies))
     task = scheduler.new_task(key, spec, "released")
-    spans = scheduler.extensions.get("spans")
-    if spans is not None and task.group.span_id is None:
-        spans.observe_tasks([task], code=(), span_metadata={"collections": []})
+    _put_into_span(scheduler, task)
     task.priority = (-int(urgent), 0, next(_order))
     if parked:
         task.worker_restrictions = set(_NOWHERE)
@@ -84,6 +86,19 @@ def add_task(
     scheduler.client_desires_keys(keys=[key], client=client)
     task.exception_blame = failed
     scheduler.transitions({key: "erred" if failed else "waiting"}, f"raycompat-submit-{key}")
+
+
+def _put_into_span(scheduler: Scheduler, task: Any) -> None:
+    """Have all our tasks be in one span. Dask would make one for each time that a first task comes."""
+    spans = scheduler.extensions.get("spans")
+    if spans is None or task.group.span_id is not None:
+        return
+    span = _spans.get(scheduler)
+    if span is None:
+        spans.observe_tasks([task], code=(), span_metadata={"collections": []})
+        _spans[scheduler] = task.group.span_id
+    else:
+        task.group.span_id = span
 
 
 def release_to(scheduler: Scheduler, key: str, worker: str) -> None:

@@ -234,7 +234,12 @@ def wait(
     """Split `refs` into at most `num_returns` that are settled and the rest, in their order."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     entries = [ref._entry for ref in refs]
-    while not _wait_for(session, entries, deadline, enough=num_returns):
+    session.flush()
+    while True:
+        pending = [entry for entry in entries if entry.state is State.PENDING]
+        missing = num_returns - (len(entries) - len(pending))
+        if missing <= 0 or _wait_for(session, pending, deadline, enough=missing):
+            break
         if deadline is not None and deadline <= time.monotonic():
             break
     ready: list[Any] = []

@@ -39,8 +39,8 @@ class Agent:
         return sum(int(each.sum()) for each in ray.get(refs))
 
 
-def agent_on(pid: int) -> object:
-    """Return an agent that lives on one node."""
+def resource_of(pid: int) -> str:
+    """Return the resource that only this node has."""
     address = next(
         node["address"]
         for node in sys.modules["raycompat._caller.session"]
@@ -48,8 +48,12 @@ def agent_on(pid: int) -> object:
         .rpc("raycompat_state")["nodes"]
         if node["pid"] == pid
     )
-    ip = address.split("://")[1].rpartition(":")[0]
-    return Agent.options(num_cpus=0, resources={f"node:{ip}": 0.001}).remote()
+    return "node:" + address.split("://")[1].rpartition(":")[0]
+
+
+def agent_on(pid: int) -> object:
+    """Return an agent that lives on one node."""
+    return Agent.options(num_cpus=0, resources={resource_of(pid): 0.001}).remote()
 
 
 def outgoing(client: object, key: str) -> int:
@@ -277,6 +281,42 @@ def test_a_put_that_is_lost_is_an_error_for_whoever_asks(two_hosts, wait_until):
     with pytest.raises(ray.exceptions.ObjectLostError):
         ray.get(total.remote(second), timeout=60)
     assert ray.wait([first], timeout=10)[0] == [first]
+
+
+def test_what_is_made_of_a_put_that_is_lost_is_an_error_for_all_that_wait(
+    two_hosts, wait_until, tmp_path
+):
+    @ray.remote(num_cpus=0)
+    def gate(path):
+        import time
+
+        while not os.path.exists(path):
+            time.sleep(0.01)
+
+    @ray.remote
+    def link(array, *_):
+        return np.ones(MEGABYTE) * array[0]
+
+    @ray.remote(num_cpus=0)
+    class Link:
+        def link(self, array):
+            return np.ones(MEGABYTE) * array[0]
+
+    here, there = resource_of(two_hosts.home), resource_of(two_hosts.others[0])
+    owner = agent_on(two_hosts.others[0])
+    (put,) = ray.get(owner.put.remote(MEGABYTE))
+    first = link.options(resources={there: 0.001}).remote(put)
+    ray.wait([first])
+    gate_is_open = gate.options(resources={here: 0.001}).remote(str(tmp_path / "go"))
+    second = link.remote(first, gate_is_open)
+    third = Link.options(resources={here: 0.001}).remote().link.remote(second)
+    fourth = link.remote(third)
+    two_hosts.workers[two_hosts.others[0]].kill()
+    wait_until(lambda: len(ray.nodes()) == 1)
+    (tmp_path / "go").touch()
+    for ref in (fourth, third, second):
+        with pytest.raises(ray.exceptions.ObjectLostError):
+            ray.get(ref, timeout=60)
 
 
 def test_a_value_that_several_nodes_have_is_not_lost_with_one(two_hosts, wait_until):

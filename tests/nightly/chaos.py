@@ -1,28 +1,28 @@
-"""Processes die at random under a workload; all results are right, and nothing is left.
+"""Tasks, actors and large objects, while processes and nodes are killed: ``make chaos``.
 
-``make chaos``; or ``python tests/nightly/chaos.py --seconds 20 --seed 3``. Chained tasks of 10 MB
-each, tasks that call tasks, and actors run on three Dask workers while executors are killed one after
-the other and a node dies now and then, never the driver's own: that would take what the driver has
-put with it. What was killed, begun and ended is counted with a log to which every execution appends.
+A Dask scheduler and three Dask workers, which are the nodes. Every half second an executor, chosen
+at random, is killed; twice a node, never the driver's own, is killed and another one added. Every
+value must be what plain Python says, every call must have run, and nothing may be left.
+
+``python tests/nightly/chaos.py --seconds 120 --seed 7`` makes the same calls and the same
+choices again; which process is hit at which moment is up to the machine.
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
-import faulthandler
-import gc
 import importlib.util
-import json
 import os
 import random
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
+import types
+import zlib
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,384 +31,409 @@ import psutil
 
 import raycompat as ray
 
-#: Seconds until a process that was started here must be there.
-START_S = 60.0
-#: Seconds after the last death in which everything must come to its end.
-END_S = 120.0
-#: Seconds until what is left counts as left over: a segment waits 30 for a reader that was killed.
-LEFT_S = 45.0
-#: Seconds between two deaths.
-KILL_EVERY_S = 0.5
+TESTS = Path(__file__).resolve().parents[1]
+
+#: Where the workers say that they are.
+HOSTS = ("127.0.0.1", "127.0.0.1", "127.0.0.2")
 NUM_NODE_KILLS = 2
-#: Elements of an array of 10 MB.
-LENGTH = 1_250_000
-#: Chains under way at once, and tasks in each.
-NUM_CHAINS, NUM_LINKS = 4, 4
-NUM_ACTORS = 2
+#: Seconds between two executors that are killed.
+PERIOD_S = 0.5
+#: Rounds that are under way at once.
+NUM_ROUNDS_AHEAD = 4
+NUM_ACTORS = 3
+#: Seconds after which a value that has not come counts as never coming.
+GET_S = 120.0
+#: Seconds after which what is still there counts as left over. More than the 30 s for which a node
+#: keeps what it has set aside for a reader, as that may have been killed.
+LEFT_S = 60.0
+#: Bytes of a large object.
+LARGE = 10_000_000
 
 
-class Nodes:
-    """A scheduler and three nodes, processes of ours."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        address_file = directory / "scheduler.json"
-        self.workers: dict[int, subprocess.Popen[bytes]] = {}
-        #: The pids of all nodes that there ever were.
-        self.pids: set[int] = set()
-        self._scheduler = self._process(
-            "distributed.cli.dask_scheduler",
-            *("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(address_file)),
-            "--no-dashboard",
-        )
-        deadline = time.monotonic() + START_S
-        while not (address_file.exists() and address_file.read_text().endswith("}")):
-            assert time.monotonic() < deadline, "the scheduler did not start"
-            time.sleep(0.02)
-        self.address = json.loads(address_file.read_text())["address"]
-        for _ in range(3):
-            self.start()
-
-    def _process(self, *arguments: str) -> subprocess.Popen[bytes]:
-        # Appended to: a node that dies on its own says why.
-        with (self._directory / "processes.log").open("ab") as log:
-            return subprocess.Popen([sys.executable, "-m", *arguments], stdout=log, stderr=log)
-
-    def start(self) -> None:
-        worker = self._process(
-            "distributed.cli.dask_worker",
-            *(self.address, "--nthreads", "2", "--no-nanny", "--no-dashboard"),
-            *("--local-directory", str(self._directory)),
-        )
-        self.workers[worker.pid] = worker
-        self.pids.add(worker.pid)
-
-    def executors(self) -> list[psutil.Process]:
-        """Return the processes under the nodes' forkservers."""
-        found = []
-        for pid in self.workers:
-            try:
-                for child in psutil.Process(pid).children():
-                    if "raycompat._node.forkserver" in child.cmdline():
-                        found += child.children()
-            except psutil.NoSuchProcess:
-                continue
-        return found
-
-    def kill(self, pid: int) -> None:
-        worker = self.workers.pop(pid)
-        worker.kill()
-        worker.wait()
-
-    def end(self) -> str:
-        for process in (*self.workers.values(), self._scheduler):
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-            process.wait(START_S)
-        return (self._directory / "processes.log").read_text(errors="replace")
+# --- what is computed ---------------------------------------------------------------------------
 
 
-# --- the workload -------------------------------------------------------------------------------
-
-
-def append(log: str, what: str, call: str) -> None:
-    """Note that an execution has begun or ended, in one write: many processes do."""
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(descriptor, f"{what} {call}\n".encode())
-    os.close(descriptor)
-
-
-@ray.remote(max_retries=-1)
-def link(log: str, call: str, array: np.ndarray, factor: int) -> np.ndarray:
-    append(log, "begin", call)
-    result = array * factor + 1
-    append(log, "end", call)
-    return result
-
-
-@ray.remote(max_retries=-1)
-def total(log: str, call: str, array: np.ndarray) -> int:
-    append(log, "begin", call)
-    result = int(array.sum())
-    append(log, "end", call)
-    return result
-
-
-@ray.remote(max_retries=-1)
-def tree(log: str, call: str, box: dict[str, Any], depth: int) -> int:
-    """Call tasks that call tasks; the array goes along inside of something."""
-    append(log, "begin", call)
-    if depth:
-        parts = [tree.remote(log, f"{call}.{n}", box, depth - 1) for n in range(2)]
-        result = sum(ray.get(parts))
-    else:
-        result = int(ray.get(box["array"])[-1])
-    append(log, "end", call)
-    return result
-
-
-@ray.remote(max_restarts=-1, max_task_retries=-1)
-class Scale:
-    """Knows nothing that is lost when it is restarted, but keeps what it was given."""
+class Python:
+    """Calls functions at once: what everything must be equal to."""
 
     def __init__(self) -> None:
-        self.kept: list[Any] = []
+        self.labels: set[str] = set()
 
-    def scale(self, log: str, call: str, array: np.ndarray, factor: int) -> np.ndarray:
-        append(log, "begin", call)
-        result = array * factor
-        append(log, "end", call)
-        return result
+    def executed(self, label: str) -> None:
+        self.labels.add(label)
 
-    def keep(self, log: str, call: str, box: dict[str, Any]) -> int:
-        append(log, "begin", call)
-        self.kept = [*self.kept[-2:], box]
-        result = int(ray.get(box["array"])[0])
-        append(log, "end", call)
-        return result
+    def call(self, function: Callable[..., Any], label: str, *args: Any) -> Any:
+        return function(self, label, *args)
+
+    def actor(self, label: str, *args: Any) -> Any:
+        return Scale(self, label, *args)
+
+    def method(self, actor: Any, name: str, label: str, *args: Any) -> Any:
+        return getattr(actor, name)(label, *args)
+
+    def get(self, value: Any) -> Any:
+        return value
 
 
-class Chain:
-    """Tasks and an actor's methods on one array, and what they must give."""
+class Cluster:
+    """Calls them as tasks that are retried for ever."""
 
-    def __init__(self, number: int, log: str, start: Any, rng: random.Random) -> None:
-        self.number = number
-        actor = ACTORS[number % NUM_ACTORS]
-        offset, step = 0, 1  # the array is offset + step * start
-        array = start
-        for n in range(NUM_LINKS):
-            factor = rng.randint(-2, 3)
-            if n == NUM_LINKS // 2:
-                array = actor.scale.remote(log, f"{number}-scale", array, factor)
-                offset, step = offset * factor, step * factor
-            else:
-                array = link.remote(log, f"{number}-link{n}", array, factor)
-                offset, step = offset * factor + 1, step * factor
-        self.expected = [
-            offset * LENGTH + step * (LENGTH * (LENGTH - 1) // 2),
-            4 * (offset + step * (LENGTH - 1)),
-            offset,
-            offset,
-        ]
-        self.refs = [
-            total.remote(log, f"{number}-total", array),
-            tree.remote(log, f"{number}-tree", {"array": array}, 2),
-            actor.keep.remote(log, f"{number}-keep", {"array": array}),
-            link.remote(log, f"{number}-last", array, 1),
-        ]
+    def __init__(self, log: str) -> None:
+        self._log = log
 
-    def check(self, timeout_s: float) -> str | None:
-        """Return what is wrong with the results."""
+    def executed(self, label: str) -> None:
+        """One line for each execution; one write, so that no kill leaves half of it."""
+        number = os.open(self._log, os.O_WRONLY | os.O_APPEND)
         try:
-            values = ray.get(self.refs, timeout=timeout_s)
-        except Exception as error:
-            return f"chain {self.number}: {error!r}"
-        values[-1] = int(values[-1][0]) - 1
-        if values != self.expected:
-            return f"chain {self.number}: {values}, not {self.expected}"
-        return None
+            os.write(number, f"{label}\n".encode())
+        finally:
+            os.close(number)
+
+    def call(self, function: Callable[..., Any], label: str, *args: Any) -> Any:
+        return REMOTE[function.__name__].remote(self, label, *args)
+
+    def actor(self, label: str, *args: Any) -> Any:
+        return RemoteScale.remote(self, label, *args)
+
+    def method(self, actor: Any, name: str, label: str, *args: Any) -> Any:
+        return getattr(actor, name).remote(label, *args)
+
+    def get(self, value: Any) -> Any:
+        return ray.get(value, timeout=GET_S)
 
 
-ACTORS: list[Any] = []
+def checksum(array: np.ndarray) -> int:
+    return zlib.crc32(memoryview(array))
 
 
-# --- deaths -------------------------------------------------------------------------------------
+def make(at: Any, label: str, number: int) -> np.ndarray:
+    """Return a large object."""
+    at.executed(label)
+    return np.frombuffer(random.Random(number).randbytes(LARGE), dtype=np.uint8)
 
 
-class Reaper(threading.Thread):
-    """Kills executors at random, and one node at a time."""
+def mix(at: Any, label: str, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return a large object made of two."""
+    at.executed(label)
+    return first ^ np.roll(second, 1)
 
-    def __init__(self, nodes: Nodes, home: int, seconds: float, seed: int) -> None:
-        super().__init__(daemon=True)
-        self._nodes, self._home = nodes, home
-        self._rng = random.Random(seed)
-        begin = time.monotonic()
-        self._node_deaths = [
-            begin + seconds * (n + 1) / (NUM_NODE_KILLS + 1) for n in range(NUM_NODE_KILLS)
-        ]
-        self.num_executors = self.num_nodes = 0
-        self.over = threading.Event()
 
-    def run(self) -> None:
-        # The rhythm of the deaths, not a wait for something.
-        while not self.over.wait(KILL_EVERY_S):
-            if self._node_deaths and time.monotonic() > self._node_deaths[0]:
-                self._node_deaths.pop(0)
-                pid = self._rng.choice([pid for pid in self._nodes.workers if pid != self._home])
-                self._nodes.kill(pid)
-                self._nodes.start()
-                self.num_nodes += 1
+def weigh(at: Any, label: str, array: np.ndarray) -> int:
+    at.executed(label)
+    return checksum(array)
+
+
+def add(at: Any, label: str, *numbers: int) -> int:
+    at.executed(label)
+    return sum(numbers) % 1_000_003
+
+
+def first_of(at: Any, label: str, numbers: list[int]) -> int:
+    at.executed(label)
+    return numbers[0]
+
+
+def weigh_inside(at: Any, label: str, nested: dict[str, list[Any]]) -> list[int]:
+    """Look at large objects that are given as references inside of something."""
+    at.executed(label)
+    return [checksum(at.get(each)) for each in nested["inside"]]
+
+
+def fan_out(at: Any, label: str, number: int, width: int) -> int:
+    """Call tasks and wait for them."""
+    at.executed(label)
+    made = [at.call(make, f"{label}.make{i}", number + i) for i in range(width)]
+    weights = [at.call(weigh, f"{label}.weigh{i}", each) for i, each in enumerate(made)]
+    return at.get(at.call(add, f"{label}.add", *weights))
+
+
+def pass_up(at: Any, label: str, number: int) -> dict[str, list[Any]]:
+    """Return references to what this task has only just asked for."""
+    at.executed(label)
+    first = at.call(make, f"{label}.make", number)
+    return {"inside": [first, at.call(mix, f"{label}.mix", first, first)]}
+
+
+def ask(at: Any, label: str, actor: Any, array: np.ndarray) -> int:
+    """Call an actor's method with a large argument and wait for it."""
+    at.executed(label)
+    return at.get(at.method(actor, "weigh", f"{label}.weigh", array[: LARGE // 2].copy()))
+
+
+REMOTE = {
+    function.__name__: ray.remote(max_retries=-1)(function)
+    for function in (make, mix, weigh, add, first_of, weigh_inside, fan_out, pass_up, ask)
+}
+
+
+class Scale:
+    """Its state is what it was made of, as whatever else it had is gone after a restart."""
+
+    def __init__(self, at: Any, label: str, tare: np.ndarray) -> None:
+        at.executed(label)
+        self.at = at
+        self.tare = tare
+
+    def weigh(self, label: str, array: np.ndarray) -> int:
+        self.at.executed(label)
+        return checksum(array) ^ checksum(self.tare)
+
+    def weigh_inside(self, label: str, nested: dict[str, list[Any]]) -> list[int]:
+        return weigh_inside(self.at, label, nested)
+
+    def add(self, label: str, *numbers: int) -> int:
+        return add(self.at, label, *numbers)
+
+
+# Tasks wait for actors, so these must not wait for the tasks' CPUs.
+RemoteScale = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Scale)
+
+
+@dataclass
+class Round:
+    """Some calls, each of which may use what those before it give."""
+
+    label: str
+    seed: int
+
+    def run(self, at: Any, actors: list[Any], given: Any) -> list[Any]:
+        """Make the calls; return what they give, or references to that."""
+        choose = random.Random(self.seed)
+        numbers: list[Any] = []
+        arrays = [given, at.call(make, f"{self.label}.first", choose.randrange(1000))]
+        nested: list[Any] = []
+        for i in range(choose.randint(4, 16)):
+            self._one(at, choose, f"{self.label}.{i}", actors, numbers, arrays, nested)
+        shown = [at.call(weigh_inside, f"{self.label}.up{i}", up) for i, up in enumerate(nested)]
+        return [*numbers, *shown, arrays[-1]]
+
+    @staticmethod
+    def _one(
+        at: Any,
+        choose: random.Random,
+        label: str,
+        actors: list[Any],
+        numbers: list[Any],
+        arrays: list[Any],
+        nested: list[Any],
+    ) -> None:
+        kind = choose.randrange(10)
+        actor, array, other = choose.choice(actors), choose.choice(arrays), choose.choice(arrays)
+        inside = {"inside": [choose.choice(arrays) for _ in range(choose.randint(1, 3))]}
+        few = choose.sample(numbers, min(len(numbers), 3))
+        number, width = choose.randrange(1000), choose.randint(1, 3)
+        if kind <= 1:
+            arrays.append(at.call(mix, label, array, other))
+        elif kind == 2:
+            numbers.append(at.call(weigh, label, array))
+        elif kind == 3:
+            numbers.append(at.call(add, label, number, *few))
+        elif kind == 4:
+            weights = at.call(weigh_inside, label, inside)
+            numbers.append(at.call(first_of, f"{label}.one", weights))
+        elif kind == 5:
+            numbers.append(at.call(fan_out, label, number, width))
+        elif kind == 6:
+            nested.append(at.call(pass_up, label, number))
+        elif kind == 7:
+            numbers.append(at.call(ask, label, actor, array))
+        elif kind == 8:
+            numbers.append(at.method(actor, "weigh", label, array))
+        else:
+            weights = at.method(actor, "weigh_inside", label, inside)
+            one = at.call(first_of, f"{label}.one", weights)
+            numbers.append(at.method(actor, "add", f"{label}.add", one, *few))
+
+
+# --- what is killed -----------------------------------------------------------------------------
+
+
+@dataclass
+class Killer:
+    """Kills executors all the time, and nodes now and then, until it is closed."""
+
+    cluster: Any
+    seed: int
+    #: Seconds after the start at which a node dies.
+    node_times: list[float]
+    num_executors: int = 0
+    num_nodes: int = 0
+    error: BaseException | None = None
+    _closed: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Killer:
+        self._home = self.cluster.home
+        self._thread = threading.Thread(target=self._run, name="killer")
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        choose = random.Random(self.seed)
+        began = time.monotonic()
+        try:
+            while not self._closed.wait(PERIOD_S):
+                is_time = time.monotonic() - began >= [*self.node_times, np.inf][self.num_nodes]
+                if is_time:
+                    self._kill_node(choose)
+                else:
+                    self._kill_executor(choose)
+        except BaseException as error:
+            self.error = error
+
+    def _alive(self) -> list[int]:
+        return [pid for pid, each in self.cluster.workers.items() if each.poll() is None]
+
+    def _kill_node(self, choose: random.Random) -> None:
+        victim = choose.choice([pid for pid in self._alive() if pid != self._home])
+        process = self.cluster.workers[victim]
+        host = process.args[process.args.index("--host") + 1]
+        process.kill()
+        process.wait()
+        self.cluster.add_worker(host)
+        self.num_nodes += 1
+
+    def _kill_executor(self, choose: random.Random) -> None:
+        """Kill a child of a node's forkserver; psutil sees to it that it is still the same process."""
+        executors: list[psutil.Process] = []
+        for node in self._alive():
+            try:
+                for forkserver in psutil.Process(node).children():
+                    executors.extend(forkserver.children())
+            except psutil.NoSuchProcess:
                 continue
-            executors = self._nodes.executors()
-            if executors:
-                try:
-                    self._rng.choice(executors).kill()
-                    self.num_executors += 1
-                except psutil.NoSuchProcess:
-                    continue
+        if executors:
+            try:
+                choose.choice(executors).kill()
+            except psutil.NoSuchProcess:
+                return
+            self.num_executors += 1
 
 
-# --- the run ------------------------------------------------------------------------------------
-
-
-def pid_of_home(nodes: Nodes) -> int:
-    """Return the pid of the node that the driver calls home."""
-    address = sys.modules["raycompat._caller.session"].current().setup.node_address
-    port = int(address.rpartition(":")[2])
-    for pid in nodes.workers:
-        for connection in psutil.Process(pid).net_connections(kind="tcp"):
-            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
-                return pid
-    raise AssertionError(f"no process of ours listens at {address}")
-
-
-def work(seconds: float, seed: int, log: str) -> tuple[int, list[str]]:
-    """Run chains until the time is over; return how many, and what was wrong."""
-    rng = random.Random(seed)
-    begin = last_line = time.monotonic()
-    ACTORS[:] = [Scale.remote() for _ in range(NUM_ACTORS)]
-    start = ray.put(np.arange(LENGTH))
-    wrong: list[str] = []
-    chains: dict[Any, Chain] = {}
-    number = 0
-    while time.monotonic() < begin + seconds or chains:
-        while len(chains) < NUM_CHAINS and time.monotonic() < begin + seconds:
-            chain = Chain(number, log, start, rng)
-            chains[chain.refs[0]] = chain
-            number += 1
-        ready, _ = ray.wait(list(chains), timeout=1.0)
-        for ref in ready:
-            wrong += filter(None, [chains.pop(ref).check(END_S)])
-        now = time.monotonic()
-        if now > begin + seconds + END_S:
-            wrong += [f"chain {chain.number} has not ended" for chain in chains.values()]
-            break
-        if now - last_line > 5:
-            last_line = now
-            print(f"{now - begin:.0f} s: {number} chains, {len(wrong)} wrong", flush=True)
-        if len(wrong) > 10:
-            break
-    return number, wrong
-
-
-def left_of(nodes: Nodes) -> list[str]:
-    """Return the segments of the nodes; live ones keep free ones for the next writers."""
-    found = []
-    for path in Path("/dev/shm").glob("raycompat-*"):
-        pid = int(path.name.split("-")[1].partition(".")[0])
-        if pid in nodes.pids and not (pid in nodes.workers and path.name.endswith("-free")):
-            found.append(path.name)
-    return found
-
-
-def left(left_over: Any, nodes: Nodes, threads_before: int) -> dict[str, Any]:
-    """Return what is left when it has had its time to go."""
-    deadline = time.monotonic() + LEFT_S
-    while True:
-        gc.collect()
-        found = dict(left_over(ray, threads_before))
-        # Segments of our nodes only: it also lists those of others that died on this machine.
-        found["segments"] = left_of(nodes)
-        found = {what: items for what, items in found.items() if items}
-        if not found or time.monotonic() > deadline:
-            return found
-        time.sleep(0.05)  # polling with a deadline: the clean-up is asynchronous
-
-
-def counts(log: str) -> str:
-    """Return what the log of the executions says."""
-    begun: collections.Counter[str] = collections.Counter()
-    ended: collections.Counter[str] = collections.Counter()
-    for line in Path(log).read_text().splitlines():
-        what, call = line.split(" ", 1)
-        (begun if what == "begin" else ended)[call] += 1
-    executions = sum(begun.values())
-    return (
-        f"{len(begun)} calls in {executions} executions: "
-        f"{executions - sum(ended.values())} interrupted and retried, "
-        f"{sum(ended.values()) - len(ended)} done again (recomputed)"
-    )
+# --- together -----------------------------------------------------------------------------------
 
 
 @dataclass
 class Report:
-    """What has happened."""
-
-    num_chains: int
-    num_executors_killed: int
-    num_nodes_killed: int
-    counts: str
+    seed: int
+    seconds: float = 0.0
+    num_rounds: int = 0
+    num_calls: int = 0
+    num_executors_killed: int = 0
+    num_nodes_killed: int = 0
+    num_executions_again: int = 0
 
     def __str__(self) -> str:
         return (
-            f"{self.num_chains} chains while {self.num_executors_killed} executors and "
-            f"{self.num_nodes_killed} nodes were killed: {self.counts}"
+            f"seed {self.seed}: {self.num_calls} calls in {self.num_rounds} rounds and "
+            f"{self.seconds:.0f} s; {self.num_executors_killed} executors and "
+            f"{self.num_nodes_killed} nodes killed; "
+            f"{self.num_executions_again} executions beyond the first"
         )
 
 
 def main(seconds: float, seed: int) -> Report:
-    """Run the workload while processes die.
-
-    Raises
-    ------
-    AssertionError
-        When a result is wrong, or does not come, or something is left.
-    """
-    print(f"chaos for {seconds} s, seed {seed}", flush=True)
+    """Run for that long and until all values are there; raise if anything is wrong."""
+    _say(f"chaos for {seconds:.0f} s, seed {seed}")
+    left_over = _load(TESTS / "conftest.py", "tests_conftest").left_over
+    dask_cluster = _load(TESTS / "cluster/conftest.py", "cluster_conftest").DaskCluster
     threads_before = threading.active_count()
-    # The checks of the tests: what holds after each of them holds here.
-    path = Path(__file__).resolve().parents[1] / "conftest.py"
-    spec = importlib.util.spec_from_file_location("conftest_of_tests", path)
-    conftest = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(conftest)
-
-    with tempfile.TemporaryDirectory(prefix="chaos-") as directory:
-        log = str(Path(directory) / "executions")
-        nodes = Nodes(Path(directory))
+    report = Report(seed)
+    with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as directory:
+        cluster = dask_cluster(Path(directory))
         try:
-            report, problems = under_way(seconds, seed, nodes, log, conftest.left_over)
+            for host in HOSTS:
+                cluster.add_worker(host)
+            cluster.connect()
+            log = Path(directory) / "executions"
+            log.touch()
+            _run(cluster, seconds, report, log)
+            _wait_until_nothing_is_left(left_over, threads_before)
         finally:
             ray.shutdown()
-            said = nodes.end()
-        if found := left(conftest.left_over, nodes, threads_before):
-            problems.append(f"left over after the end: {found}")
-    print(report)
-    if problems:
-        print(f"the processes said at last:\n{said[-3000:]}")
-    assert not problems, "\n".join([f"{len(problems)} problems with seed {seed}", *problems])
+            cluster.close()
+        _wait_until_nothing_is_left(left_over, threads_before)
     return report
 
 
-def under_way(
-    seconds: float, seed: int, nodes: Nodes, log: str, left_over: Any
-) -> tuple[Report, list[str]]:
-    ray.init(address=nodes.address, configure_logging=False, log_to_driver=False)
-    deadline = time.monotonic() + START_S
-    while len(ray.nodes()) < 3:
-        assert time.monotonic() < deadline, "the nodes did not start"
-        time.sleep(0.02)
-    reaper = Reaper(nodes, pid_of_home(nodes), seconds, seed)
-    reaper.start()
-    stop = threading.Timer(seconds, reaper.over.set)
-    stop.daemon = True
-    stop.start()
+def _run(cluster: Any, seconds: float, report: Report, log: Path) -> None:
+    began = said = time.monotonic()
+    at, python = Cluster(str(log)), Python()
+    given = np.frombuffer(random.Random(report.seed).randbytes(LARGE), dtype=np.uint8)
+    # A value that was put is lost with its node, so this one alone is, at home.
+    put = ray.put(given)
+    there, here = _actors(at), _actors(python)
+    seeds = random.Random(report.seed)
+    under_way: deque[tuple[Round, list[Any]]] = deque()
+    node_times = [seconds * (i + 1) / (NUM_NODE_KILLS + 1) for i in range(NUM_NODE_KILLS)]
+    with Killer(cluster, report.seed, node_times) as killer:
+        while time.monotonic() < began + seconds or killer.num_nodes < NUM_NODE_KILLS:
+            assert killer.error is None, f"the killer has died: {killer.error!r}"
+            if len(under_way) == NUM_ROUNDS_AHEAD:
+                _check(*under_way.popleft(), python, here, given)
+            this = Round(f"round{report.num_rounds}", seeds.randrange(2**32))
+            under_way.append((this, this.run(at, there, put)))
+            report.num_rounds += 1
+            if time.monotonic() >= said + 10:
+                said = time.monotonic()
+                _say(
+                    f"{said - began:.0f} s: {report.num_rounds} rounds, {killer.num_executors} "
+                    f"executors and {killer.num_nodes} nodes killed"
+                )
+        while under_way:
+            _check(*under_way.popleft(), python, here, given)
+    assert killer.error is None, f"the killer has died: {killer.error!r}"
+    executed = Counter(log.read_text().split())
+    differing = sorted(set(executed) ^ python.labels)
+    assert not differing, f"executed here and not there, or there and not here: {differing}"
+    report.seconds = time.monotonic() - began
+    report.num_calls = len(executed)
+    report.num_executors_killed = killer.num_executors
+    report.num_nodes_killed = killer.num_nodes
+    report.num_executions_again = executed.total() - len(executed)
+
+
+def _actors(at: Any) -> list[Any]:
+    tares = [at.call(make, f"tare{i}", i) for i in range(NUM_ACTORS)]
+    return [at.actor(f"actor{i}", tare) for i, tare in enumerate(tares)]
+
+
+def _check(this: Round, refs: list[Any], python: Python, actors: list[Any], given: Any) -> None:
+    expected = this.run(python, actors, given)
     try:
-        number, problems = work(seconds, seed, log)
-    finally:
-        reaper.over.set()
-        reaper.join()
-        stop.cancel()
-        stop.join()
-        ACTORS.clear()
-    if found := left(left_over, nodes, 0):
-        problems.append(f"left over: {found}")
-    return Report(number, reaper.num_executors, reaper.num_nodes, counts(log)), problems
+        values = ray.get(refs, timeout=GET_S)
+    except ray.exceptions.GetTimeoutError:
+        there = [bool(ray.wait([ref], timeout=0)[0]) for ref in refs]
+        raise AssertionError(f"{this} hangs; which of its values are there: {there}") from None
+    for i, (value, wanted) in enumerate(zip(values, expected, strict=True)):
+        assert np.array_equal(value, wanted), f"value {i} of {this}: {value}, not {wanted}"
+
+
+def _wait_until_nothing_is_left(left_over: Callable[..., Any], threads_before: int) -> None:
+    deadline = time.monotonic() + LEFT_S
+    while found := left_over(ray, threads_before):
+        assert time.monotonic() < deadline, f"left over: {found}"
+        time.sleep(0.02)  # polling with a deadline: the clean-up is asynchronous
+
+
+def _load(path: Path, name: str) -> types.ModuleType:
+    """Import a file whose own name is that of another one, too."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--seconds", type=float, default=120)
-    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(2)))
-    given = parser.parse_args()
-    faulthandler.register(signal.SIGUSR1, all_threads=True)
-    main(given.seconds, given.seed)
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
+    options = parser.parse_args()
+    print(main(options.seconds, options.seed))
