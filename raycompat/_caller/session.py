@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -271,8 +272,8 @@ class Session:
         self._tell_who_waits()
         if self._callbacks is not None:
             self._callbacks.shutdown(wait=False, cancel_futures=True)
-        if not self.setup.is_near:
-            segment.remove_all(self.setup.place.directories, self.setup.place.store)
+        place = self.setup.place
+        segment.remove_all(place.directories, place.store, writer_pid=os.getpid())
         if self._client is not None:
             self._client.close(timeout=5)
 

@@ -115,8 +115,11 @@ class ObjectStore:
                     path.unlink(missing_ok=True)
 
     def tidy(self) -> None:
-        """Give memory back that nobody has wanted for a while."""
-        segment.drop_untaken(self.place.directories[0], self.place.store, _UNTAKEN_FOR_S)
+        """Give memory back that nobody has wanted for a while, and what nodes left that have died."""
+        segment.sweep(self.place.directories[:1])
+        directory, store = self.place.directories[0], self.place.store
+        segment.drop_free(directory, store, _UNTAKEN_FOR_S)
+        segment.drop_shared(directory, store, _UNTAKEN_FOR_S)
 
     def close(self) -> None:
         """Remove all segments of this node."""

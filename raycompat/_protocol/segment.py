@@ -260,13 +260,21 @@ def keep_free_segments(directory: str, store: str) -> None:
     os.makedirs(os.path.join(directory, store + _FREE), mode=0o700, exist_ok=True)
 
 
-def drop_untaken(directory: str, store: str, older_than_s: float) -> None:
-    """Remove the free and the shared segments that nobody has taken for that long."""
-    shared = Path(directory).glob(f"{store}-{os.getpid()}{_SHARED}*")
+def drop_free(directory: str, store: str, older_than_s: float = 0.0) -> None:
+    """Remove the free segments that nobody has taken for that long."""
+    _drop_old(Path(directory).glob(f"{store}{_FREE}/*"), older_than_s)
+
+
+def drop_shared(directory: str, store: str, older_than_s: float) -> None:
+    """Remove what this process has shared and nobody has taken for that long."""
+    _drop_old(Path(directory).glob(f"{store}-{os.getpid()}{_SHARED}*"), older_than_s)
+
+
+def _drop_old(paths: Iterable[Path], older_than_s: float) -> None:
     before = time.time() - older_than_s
-    for path in [*Path(directory, store + _FREE).iterdir(), *shared]:
-        with contextlib.suppress(FileNotFoundError):  # just now it was
-            if path.stat().st_ctime < before:
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):  # it was taken just now
+            if path.stat().st_ctime <= before:
                 path.unlink()
 
 
@@ -279,12 +287,14 @@ def remove_all(directories: Iterable[str], store: str, writer_pid: int | None = 
 
 
 def sweep(directories: Iterable[str]) -> None:
-    """Remove what nodes that are no more have left in `directories`."""
+    """Remove what nodes that are no more have left in `directories`, but not a living writer's."""
     for directory in directories:
         for path in Path(directory).glob(f"{PREFIX}*"):
-            owner = path.name[len(PREFIX) :].split("-")[0]
+            owner, _, rest = path.name[len(PREFIX) :].partition("-")
             pid, _, start = owner.partition(".")
-            if pid.isdigit() and str(process_start(int(pid))) != start:
+            writer = rest.partition("-")[0]
+            writer_lives = writer.isdigit() and process_start(int(writer)) is not None
+            if pid.isdigit() and str(process_start(int(pid))) != start and not writer_lives:
                 _remove_path(path)
 
 
@@ -296,7 +306,7 @@ def _remove_path(path: Path) -> None:
 
 
 class Gauge:
-    """How many bytes the segments of a store have in one directory, as this process last saw it.
+    """How much of a directory the segments of a store take, as this process last saw it.
 
     Looking costs a microsecond a segment, so it looks again only when a share of the limit has been
     written since, or when what it knows speaks against writing.
@@ -304,14 +314,18 @@ class Gauge:
 
     def __init__(self, directory: str, store: str, limit_bytes: int) -> None:
         self._directory = directory
-        self._start = f"{store}-"
+        self._store = store
         self._limit = limit_bytes
-        self._used = 0
+        #: Bytes in use and in free segments when it looked, and written since.
+        self._used = self._free = 0
         self._written = limit_bytes
         self._looked = 0.0
 
     def has_room(self, size: int) -> bool:
-        """Whether a segment of `size` bytes may be written; if so, it is counted."""
+        """Whether a segment of `size` bytes may be written; if so, it is counted.
+
+        Free segments that would then be too many are removed.
+        """
         self._written += size
         if self._written > self._limit // 16 or self._used + self._written > self._limit:
             if time.monotonic() - self._looked > _LOOK_AGAIN_S:
@@ -319,14 +333,18 @@ class Gauge:
             if self._used + self._written > self._limit:
                 self._written -= size
                 return False
+        if self._used + self._written + max(0, self._free - size) > self._limit:
+            drop_free(self._directory, self._store)
+            self._free = 0
         return True
 
     def _look(self, size: int) -> None:
         used = 0
         with os.scandir(self._directory) as items:
             for item in items:
-                if item.name.startswith(self._start) and not item.name.endswith(_FREE):
+                if item.name.startswith(f"{self._store}-") and not item.name.endswith(_FREE):
                     with contextlib.suppress(FileNotFoundError):  # removed meanwhile
                         status = item.stat()
                         used += status.st_size // max(1, status.st_nlink)
+        self._free = _free_bytes(os.path.join(self._directory, self._store + _FREE))
         self._used, self._written, self._looked = used, size, time.monotonic()

@@ -113,7 +113,7 @@ class StorePlace:
     """Where the segments of one node go.
 
     Its name, the directories in order (shared memory first, then its disk), the host, and how many
-    bytes of shared memory it may have. An eighth of that is for segments that wait to be used again.
+    bytes of shared memory it may have. Segments that wait to be used again have half of that at most.
     """
 
     store: str
@@ -124,13 +124,7 @@ class StorePlace:
 
     def __post_init__(self) -> None:
         self.directories = tuple(self.directories)
-        self._gauge = segment.Gauge(
-            self.directories[0], self.store, self.limit_bytes - self._free_bytes
-        )
-
-    @property
-    def _free_bytes(self) -> int:
-        return self.limit_bytes // 8
+        self._gauge = segment.Gauge(self.directories[0], self.store, self.limit_bytes)
 
     def describe(self) -> tuple[Any, ...]:
         """Return what another process makes this place of."""
@@ -152,4 +146,4 @@ class StorePlace:
 
     def remove(self, path: str) -> None:
         """Remove a segment, or keep it for the next writer."""
-        segment.remove(path, self._free_bytes)
+        segment.remove(path, self.limit_bytes // 2)

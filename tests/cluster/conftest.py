@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import raycompat as ray
+from raycompat._protocol import segment
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +127,7 @@ class DaskCluster:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
             process.wait(PROCESS_S)
+        segment.sweep(["/dev/shm"])  # as the node does that starts next: some were killed
 
 
 @pytest.fixture

@@ -74,9 +74,9 @@ def test_one_writer_s_segments_can_be_removed_alone(tmp_path, block):
 
 
 def test_a_sweep_removes_what_dead_nodes_left_and_nothing_else(tmp_path):
-    alive = tmp_path / f"{segment.store_name()}-5-0"
-    dead = tmp_path / f"{segment.PREFIX}4194305.77-5-0"
-    recycled_pid = tmp_path / f"{segment.PREFIX}{os.getpid()}.1-5-0"
+    alive = tmp_path / f"{segment.store_name()}-4194306-0"
+    dead = tmp_path / f"{segment.PREFIX}4194305.77-4194306-0"
+    recycled_pid = tmp_path / f"{segment.PREFIX}{os.getpid()}.1-4194306-0"
     foreign = tmp_path / "somebody-else"
     for path in (alive, dead, recycled_pid, foreign):
         path.touch()
@@ -85,6 +85,16 @@ def test_a_sweep_removes_what_dead_nodes_left_and_nothing_else(tmp_path):
     assert foreign.exists()
     assert not dead.exists()
     assert not recycled_pid.exists()
+
+
+def test_a_sweep_spares_what_a_living_process_has_written(tmp_path):
+    mine = tmp_path / f"{segment.PREFIX}4194305.77-{os.getpid()}-0"
+    free = tmp_path / f"{segment.PREFIX}4194305.77-free"
+    mine.touch()
+    free.mkdir()
+    segment.sweep([str(tmp_path)])
+    assert mine.exists()
+    assert not free.exists()
 
 
 def test_the_start_of_a_process_is_known_while_it_runs():
@@ -241,10 +251,11 @@ def test_what_nobody_takes_is_dropped(store):
     segment.remove(path, FREE_BYTES)
     kept = segment.write(*store, numbers(20_000))
     shared = segment.share(kept)
-    segment.drop_untaken(store[0][0], store[1], 3600)
-    assert free_segments(store)
-    assert os.path.exists(shared)
-    segment.drop_untaken(store[0][0], store[1], 0)
+    for seconds in (3600, 0):
+        assert free_segments(store)
+        assert os.path.exists(shared)
+        segment.drop_free(store[0][0], store[1], seconds)
+        segment.drop_shared(store[0][0], store[1], seconds)
     assert not free_segments(store)
     assert not os.path.exists(shared)
     assert os.path.exists(kept)
@@ -254,10 +265,24 @@ def test_a_store_without_room_writes_to_the_disk(tmp_path):
     shared, disk = tmp_path / "shared", tmp_path / "disk"
     shared.mkdir()
     disk.mkdir()
-    place = StorePlace("store", (str(shared), str(disk)), "host", 8_000_000)
+    place = StorePlace("store", (str(shared), str(disk)), "host", 7_000_000)
     links = [place.save(numbers(250_000)) for _ in range(5)]
     assert [os.path.dirname(link.path) for link in links] == [str(shared)] * 3 + [str(disk)] * 2
     place.remove(links[0].path)
     gauge = segment.Gauge(str(shared), "store", 7_000_000)
     assert gauge.has_room(2_900_000)
     assert not gauge.has_room(2_900_000)
+
+
+def test_free_segments_make_room_for_what_is_written(tmp_path):
+    place = StorePlace("raycompat-1.1", (str(tmp_path), str(tmp_path / "disk")), "host", 10_000_000)
+    segment.keep_free_segments(str(tmp_path), place.store)
+    store = (place.directories, place.store)
+    for link in [place.save(numbers(250_000)), place.save(numbers(250_000))]:
+        place.remove(link.path)
+    assert len(free_segments(store)) == 2
+    gauge = segment.Gauge(str(tmp_path), place.store, 10_000_000)
+    assert gauge.has_room(8_000_000)  # in the place of one of them
+    assert len(free_segments(store)) == 2
+    assert gauge.has_room(1_500_000)
+    assert free_segments(store) == []
