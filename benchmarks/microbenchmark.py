@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,6 +38,12 @@ def rate(work: Callable[[], object], at_least_s: float = 1.5) -> float:
 
 #: Calls in one go: of one caller, and of each of several callers.
 MANY, MANY_OF_EACH = 1000, 5000
+
+#: References in one object.
+MANY_REFS = 10_000
+
+#: Measured first and once, so that no memory has been used before: more rounds tell more.
+COLD_PUT = "single client put gigabytes cold (GB)"
 
 #: Callers in the lines of n to n.
 NUM_CALLERS = 4
@@ -85,6 +92,25 @@ def define(ray: Any) -> SimpleNamespace:
     return SimpleNamespace(**{k: v for k, v in locals().items() if k != "ray"})
 
 
+def define_about_objects(ray: Any) -> SimpleNamespace:
+    """Return the remote functions that are measured for the objects they make or read."""
+    import numpy as np
+
+    @ray.remote
+    def create_object_containing_ref() -> list[Any]:
+        return [ray.put(1) for _ in range(MANY_REFS)]
+
+    @ray.remote
+    def make_large() -> Any:
+        return np.ones(ARRAY_BYTES, dtype=np.uint8)
+
+    @ray.remote
+    def read_large(array: Any) -> int:
+        return int(array[0]) + int(array.nbytes)
+
+    return SimpleNamespace(**{k: v for k, v in locals().items() if k not in ("ray", "np")})
+
+
 def lines(ray: Any) -> Iterator[tuple[str, Callable[[], object], int]]:
     """Yield each line: its name (Ray's, where Ray has it), the work, and how many units that is."""
     import numpy as np
@@ -125,14 +151,54 @@ def lines(ray: Any) -> Iterator[tuple[str, Callable[[], object], int]]:
     yield "actor made and called", lambda: ray.get(make().small_value.remote()), 1
     yield "16 actors made and called at once", lambda: _make_and_call(ray, make, 16), 16
 
-    small, large = ray.put(0), np.ones(ARRAY_BYTES, dtype=np.uint8)
+    yield from lines_about_objects(ray, small_value)
+
+
+def lines_about_objects(
+    ray: Any, small_value: Any
+) -> Iterator[tuple[str, Callable[[], object], int]]:
+    """Yield the lines about values stored, passed and read."""
+    remote = define_about_objects(ray)
+    small, large = ray.put(0), large_array()
     yield "single client get calls", lambda: [ray.get(small) for _ in range(100)], 100
     yield "single client put calls", lambda: [ray.put(0) for _ in range(100)], 100
     yield "single client put gigabytes (GB)", lambda: ray.put(large), 1
+    make, read = remote.make_large, remote.read_large
+    yield "100 MB task to task (GB)", lambda: ray.get(read.remote(make.remote())), 1
+    put = ray.put(large)
+    yield "tasks reading 100 MB", lambda: ray.get(read.remote(put)), 1
+
+    containing_refs = "single client get object containing 10k refs"
+    # Held by nobody else, so that it is gone before the next line.
+    yield containing_refs, partial(ray.get, remote.create_object_containing_ref.remote()), 1
+    yield "single client wait 1k refs", lambda: _wait_one_by_one(ray, small_value), 1
+
+
+def large_array() -> Any:
+    """Return what is put, its memory in use."""
+    import numpy as np
+
+    return np.ones(ARRAY_BYTES, dtype=np.uint8)
+
+
+def cold_put(ray: Any) -> float:
+    """Return how many GB/s the first large `put` of this driver reaches."""
+    large = large_array()
+    ray.get(ray.remote(lambda: None).remote())  # no process is still starting
+    start = time.perf_counter()
+    ray.put(large)
+    return ARRAY_BYTES / 1e9 / (time.perf_counter() - start)
 
 
 def _refs(function: Any, number: int, *arguments: Any) -> list[Any]:
     return [function.remote(*arguments) for _ in range(number)]
+
+
+def _wait_one_by_one(ray: Any, function: Any) -> None:
+    refs = _refs(function, MANY)
+    for number in range(MANY):
+        # As Ray's: the first call asks for all of them to be fetched.
+        _, refs = ray.wait(refs, fetch_local=number == 0)
 
 
 def _work(work: Any, actors: list[Any]) -> list[Any]:
@@ -150,6 +216,8 @@ def measure(name: str, only: str) -> dict[str, float]:
     start = time.perf_counter()
     ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
     figures = {"init (s)": time.perf_counter() - start}
+    if only in COLD_PUT:
+        figures[COLD_PUT] = cold_put(ray)
     for line, work, units in lines(ray):
         if only in line:
             figures[line] = rate(work) * (ARRAY_BYTES / 1e9 if "(GB)" in line else units)
@@ -160,18 +228,21 @@ def measure(name: str, only: str) -> dict[str, float]:
     return figures
 
 
-def run(python: str, implementation: str, only: str) -> dict[str, float]:
-    """Measure in a fresh process of the interpreter that has `implementation`."""
+def in_turn(
+    script: str, pythons: dict[str, str], num_rounds: int, *options: str
+) -> dict[str, list[Any]]:
+    """Run `script` with ``--measure`` once a round for each implementation, in a fresh process."""
     environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
-    done = subprocess.run(
-        [python, __file__, "--measure", implementation, "--only", only],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    figures: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return figures
+    rounds: dict[str, list[Any]] = {name: [] for name in pythons}
+    for number in range(num_rounds):
+        for name, python in pythons.items():
+            print(f"round {number + 1} of {num_rounds}: {name}", file=sys.stderr)
+            command = [python, script, "--measure", name, *options]
+            done = subprocess.run(
+                command, env=environment, stdout=subprocess.PIPE, text=True, check=True
+            )
+            rounds[name].append(json.loads(done.stdout.strip().splitlines()[-1]))
+    return rounds
 
 
 def main() -> None:
@@ -190,22 +261,18 @@ def main() -> None:
     pythons = {"raycompat": sys.executable}
     if given.vs:
         pythons["ray"] = given.ray_python
-    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in pythons}
-    for number in range(given.rounds):
-        for name, python in pythons.items():
-            print(f"round {number + 1} of {given.rounds}: {name}", file=sys.stderr)
-            rounds[name].append(run(python, name, given.only))
+    rounds = in_turn(__file__, pythons, given.rounds, "--only", given.only)
     if given.json:
         with open(given.json, "w") as file:
             json.dump(rounds, file, indent=1)
-    print(f"{'':40}" + "".join(f"{name:>12}" for name in pythons))
+    print(f"{'':46}" + "".join(f"{name:>12}" for name in pythons))
     for line in rounds["raycompat"][0]:
         medians = [statistics.median(r[line] for r in rounds[name]) for name in pythons]
         ratio = ""
         if len(medians) == 2:
             ours, theirs = medians
             ratio = f"{theirs / ours if '(s)' in line else ours / theirs:8.2f}x"
-        print(f"{line:40}" + "".join(f"{median:12,.2f}" for median in medians) + ratio)
+        print(f"{line:46}" + "".join(f"{median:12,.2f}" for median in medians) + ratio)
 
 
 if __name__ == "__main__":

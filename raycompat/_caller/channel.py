@@ -52,6 +52,7 @@ class MethodCall:
         "dependencies",
         "group",
         "holds",
+        "is_cancelled",
         "key",
         "method",
         "name",
@@ -88,6 +89,7 @@ class MethodCall:
         self.holds: tuple[Any, ...] = ()
         #: Task id of the call that made this one, for recursive cancellation.
         self.parent: str | None = None
+        self.is_cancelled = False
         #: How often it was sent.
         self.attempt = 0
         #: What must happen before it can be sent: arguments made, references registered.
@@ -295,6 +297,7 @@ class Channel:
     def cancel(self, call: MethodCall, *, recursive: bool) -> None:
         """End a call that was not sent; have the actor's process end one that was."""
         with self._locked():
+            call.is_cancelled = True
             if call in self._queue:
                 self._queue.remove(call)
                 self._fail(call, failures.cancelled(call.key))
@@ -435,7 +438,10 @@ class Channel:
             self._discard(operation, key, rest)
             return
         try:
-            if operation == "done":
+            if operation == "done" and call.is_cancelled:  # its result is lost, as in Ray
+                self._discard(operation, key, rest)
+                self._fail(call, failures.cancelled(key))
+            elif operation == "done":
                 self._succeed(call, rest[0])
             elif operation == "item":
                 self._add_item(call, *rest)

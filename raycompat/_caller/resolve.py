@@ -260,19 +260,19 @@ def as_future(ref: ObjectRef[Any]) -> Future[Any]:
 
     def finish(entry: Entry) -> None:
         if not session.closed:
-            session.callbacks.submit(_finish, session, entry, future)
+            session.callbacks.submit(_finish, ref, entry, future)
         else:
-            _finish(session, entry, future)
+            _finish(ref, entry, future)
 
     _when_settled(ref, finish)
     return future
 
 
-def _finish(session: Session, entry: Entry, future: Future[Any]) -> None:
+def _finish(ref: ObjectRef[Any], entry: Entry, future: Future[Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
-        value = _value_here(session, entry)
+        value = _value_here(ref._session, entry)
     except Exception as error:
         future.set_exception(error)
     else:
@@ -287,9 +287,9 @@ def as_asyncio_future(ref: ObjectRef[Any]) -> asyncio.Future[Any]:
 
     def settled(entry: Entry) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody awaits any more
-            loop.call_soon_threadsafe(look, entry)
+            loop.call_soon_threadsafe(look, entry, ref)
 
-    def look(entry: Entry) -> None:
+    def look(entry: Entry, ref: ObjectRef[Any]) -> None:  # the reference keeps the value
         if future.done():
             return
         if entry.state is State.READY and not entry.is_here:
@@ -301,7 +301,7 @@ def as_asyncio_future(ref: ObjectRef[Any]) -> asyncio.Future[Any]:
             future.set_result(read(entry))
         except FileNotFoundError:
             entry.value = None  # its node spilled or lost it; Dask knows
-            look(entry)
+            look(entry, ref)
         except Exception as error:
             future.set_exception(error)
 
