@@ -14,7 +14,7 @@ from distributed.protocol.serialize import dask_deserialize, dask_serialize
 
 from raycompat._protocol import segment
 from raycompat._protocol.serialization import Block
-from raycompat._protocol.values import InlineValue, SegmentLink, SegmentValue
+from raycompat._protocol.values import InlineValue, SegmentLink, SegmentValue, SeveralValues
 
 
 class Store(Protocol):
@@ -64,6 +64,34 @@ def _deserialize_segment(header: dict[str, Any], frames: list[Any]) -> Any:
     if _store is None:
         return InlineValue(b"".join(parts), refs)
     return _store.receive(Block(list(parts), header["size"], refs))
+
+
+@dask_serialize.register(SeveralValues)
+def _serialize_several(
+    several: SeveralValues, context: dict[str, Any] | None = None
+) -> tuple[dict[str, Any], list[memoryview]]:
+    headers, frames = [], []
+    for value in several.values:
+        if isinstance(value, SegmentValue):
+            header, parts = _serialize_segment(value, context)
+        else:
+            header, parts = {"pickle": pickle.dumps(value)}, []
+        headers.append({**header, "num_frames": len(parts)})
+        frames += parts
+    return {"values": headers}, frames
+
+
+@dask_deserialize.register(SeveralValues)
+def _deserialize_several(header: dict[str, Any], frames: list[Any]) -> SeveralValues:
+    values, position = [], 0
+    for each in header["values"]:
+        end = position + each["num_frames"]
+        if "pickle" in each:
+            values.append(pickle.loads(each["pickle"]))
+        else:
+            values.append(_deserialize_segment(each, frames[position:end]))
+        position = end
+    return SeveralValues(tuple(values))
 
 
 @dask_serialize.register(SegmentLink)

@@ -123,11 +123,12 @@ class ObjectRef(Generic[T]):
         """Enter the value that came along into the session's table."""
         table = self._session.table
         with table.lock:
-            block, self._carried = self._carried, None
+            block = self._carried
             if block is None:
-                return  # another thread does it
+                return  # another thread was quicker
             entry = table.get(self._key) or table.add(self._key)
             entry.count += 1
+            self._carried = None
         table.settle(entry, value=InlineValue(block))
 
     def hex(self) -> str:
@@ -185,8 +186,9 @@ class ObjectRef(Generic[T]):
     def __reduce__(self) -> tuple[Any, ...]:
         from raycompat._caller import refs
 
-        if self._carried is not None:
-            return _restore_small, (self._key, self._carried)
+        block = self._carried
+        if block is not None:
+            return _restore_small, (self._key, block)
         carried = refs.export(self)
         if carried[0] == "value" and not carried[3]:
             return _restore_small, carried[1:3]

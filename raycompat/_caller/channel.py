@@ -241,8 +241,8 @@ class Channel:
         if isinstance(value, InlineValue):
             return to_wire(value)
         if isinstance(value, SegmentLink) and value.host == here == self._host:
-            # What a node keeps may be on disk by the time at which the actor looks.
-            return to_wire(value) if entry.own_segment else ("key", entry.key, value.path)
+            # By the time at which the actor looks a node may keep it, and have it on disk.
+            return ("key", entry.key, value.path)
         return ("key", self._session.publish(entry), None)
 
     def _advance(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dask import is_dask_collection
 from distributed import Future
 
 from raycompat import _dask_adapter as dask
@@ -15,9 +16,15 @@ if TYPE_CHECKING:
     from raycompat._caller.session import Session
 
 
+#: Seconds between two looks whether Dask has refused what it was given.
+_LOOK_S = 0.5
+
+
 def is_dask_value(value: Any) -> bool:
     """Whether Dask is computing `value`, or can: a future, or a collection such as a Dask array."""
-    return isinstance(value, Future) or hasattr(type(value), "__dask_graph__")
+    if not hasattr(type(value), "__dask_graph__"):
+        return isinstance(value, Future)
+    return bool(is_dask_collection(value))  # of some classes only some objects are
 
 
 def graph(ref: ObjectRef[Any], key: str) -> dict[str, Any]:
@@ -64,5 +71,16 @@ def as_ref(session: Session, value: Any) -> ObjectRef[Any]:
     key = ids.call_key("store", ids.new_task_id())
     session.table.add(key, wanted=True).escaped = True
     ref: ObjectRef[Any] = ObjectRef._from_key(key, session)
-    session.rpc("raycompat_store", client=session.client.id, key=key, source=future.key)
-    return ref
+    known = session.run(
+        session.client.scheduler.raycompat_store(
+            client=session.client.id, key=key, source=future.key
+        )
+    )
+    while True:
+        try:
+            known.result(_LOOK_S)
+            return ref
+        except TimeoutError:
+            if future.status in ("error", "cancelled", "lost"):  # Dask may have refused its graph
+                known.cancel()
+                raise ValueError(f"{value!r} has failed: {future.exception()!r}") from None

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
+from raycompat._protocol import failures
 from raycompat._protocol.values import InlineValue, SegmentLink
 
 if TYPE_CHECKING:
@@ -153,8 +154,8 @@ class ObjectTable:
                     entry.count -= 1
                     if not entry.count:
                         self._remove(entry, released)
-        if released:
-            self._release(released)
+            if released:
+                self._release(released)  # before anybody can want one of them again
         for channel in channels:
             channel.drop_handle()
 
@@ -210,8 +211,8 @@ class ObjectTable:
                 if own_segment:
                     self._own_segment(entry)
             callbacks = entry.callbacks
-        if released:
-            self._release(released)
+            if released:
+                self._release(released)
         if callbacks:
             self._call_back(entry, callbacks)
 
@@ -224,6 +225,17 @@ class ObjectTable:
             entry.own_segment = True
             self.own[entry.key] = entry
             self.own_bytes += entry.value.size
+
+    def lose_value(self, entry: Entry, path: str) -> None:
+        """Forget a segment that is gone: a node has the value, or nobody has."""
+        with self.lock:
+            if not isinstance(entry.value, SegmentLink) or entry.value.path != path:
+                return  # another thread has found out, and has it again
+            self.disown(entry)
+            entry.value = None
+            if not entry.wanted:
+                entry.state, entry.error = State.FAILED, failures.object_lost(entry.key)
+                self.num_failed += 1
 
     def disown(self, entry: Entry) -> None:
         """Leave the removal of a segment to somebody else."""
@@ -246,8 +258,7 @@ class ObjectTable:
             release = entry.wanted and entry.is_ours_alone
             if release:
                 entry.wanted = False
-        if release:
-            self._release([entry.key])
+                self._release([entry.key])
 
     def when_settled(self, entry: Entry, callback: Callable[[Entry], None]) -> bool:
         """Have `callback` called once `entry` is no longer pending; False if it is not already."""

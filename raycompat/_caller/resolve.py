@@ -11,6 +11,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
@@ -222,8 +223,8 @@ def _read_all(session: Session, entries: Iterable[Entry]) -> list[Any] | None:
             return None
         try:
             values.append(read(entry))
-        except FileNotFoundError:
-            entry.value = None  # its node spilled or lost it; Dask knows
+        except FileNotFoundError as error:  # its node spilled or lost it
+            session.table.lose_value(entry, error.filename)
             return None
     return values
 
@@ -281,32 +282,52 @@ def _finish(ref: ObjectRef[Any], entry: Entry, future: Future[Any]) -> None:
 
 def as_asyncio_future(ref: ObjectRef[Any]) -> asyncio.Future[Any]:
     """Return a future of the running event loop that gets the value, or the error, of `ref`."""
-    session = ref._session
-    loop = asyncio.get_running_loop()
-    future = loop.create_future()
+    awaited = _Awaited(ref)
+    _when_settled(ref, awaited.look_soon)
+    return awaited.future
 
-    def settled(entry: Entry) -> None:
+
+class _Awaited:
+    """A reference that an event loop awaits. It is kept as long: it keeps the value."""
+
+    def __init__(self, ref: ObjectRef[Any]) -> None:
+        self._ref = ref
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self._loop.create_future()
+
+    def look_soon(self, entry: Entry) -> None:
+        """Look at a settled object, in the loop. Called from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody awaits any more
-            loop.call_soon_threadsafe(look, entry, ref)
+            self._loop.call_soon_threadsafe(self._look, entry)
 
-    def look(entry: Entry, ref: ObjectRef[Any]) -> None:  # the reference keeps the value
-        if future.done():
-            return
-        if entry.state is State.READY and not entry.is_here:
-            session.run(session.fetch([entry])).add_done_callback(lambda _: settled(entry))
+    def _look(self, entry: Entry) -> None:
+        session = self._ref._session
+        if self.future.done():
             return
         try:
             if entry.state is State.FAILED:
                 raise error_of(entry)
-            future.set_result(read(entry))
-        except FileNotFoundError:
-            entry.value = None  # its node spilled or lost it; Dask knows
-            look(entry, ref)
+            if not entry.is_here:
+                session.run(session.fetch([entry])).add_done_callback(partial(self._fetched, entry))
+                return
+            self.future.set_result(read(entry))
+        except FileNotFoundError as error:  # its node spilled or lost it
+            session.table.lose_value(entry, error.filename)
+            self._look(entry)
         except Exception as error:
-            future.set_exception(error)
+            self._fail(error)
 
-    _when_settled(ref, settled)
-    return future
+    def _fetched(self, entry: Entry, fetch: Future[None]) -> None:
+        error = fetch.exception()
+        if error is None:
+            self.look_soon(entry)
+            return
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._fail, error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 def _when_settled(ref: ObjectRef[Any], callback: Callable[[Entry], None]) -> None:

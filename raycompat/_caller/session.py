@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Seconds that a node which has a value is tried, and between two tries.
+_UNREACHABLE_S, _RETRY_S = 30.0, 0.1
+
 #: Seconds between two collections of references to small values.
 _TICK_S = 0.5
 
@@ -315,8 +318,11 @@ class Session:
         """Have the node keep our oldest segments, when ours are many: then it may spill them."""
         table = self.table
         with table.lock:
-            while table.own_bytes > self._own_limit and len(table.own) > 1:
-                entry = next(iter(table.own.values()))
+            for entry in list(table.own.values())[:-1]:
+                if table.own_bytes <= self._own_limit:
+                    return
+                if entry.promised:
+                    continue  # it is about to be given
                 if entry.wanted:  # a node has it too
                     table.disown(entry)
                     link, entry.value = entry.value, None
@@ -412,6 +418,9 @@ class Session:
             elif entry.state is State.PENDING:
                 entry.promised = True
                 self.send("raycompat-promise", key=entry.key)
+            elif entry.state is State.FAILED:
+                self.send("raycompat-promise", key=entry.key)
+                self.fulfil(entry)
             else:
                 self._give(entry, "raycompat-adopt")
             self._note_said()
@@ -590,6 +599,8 @@ class Session:
                     continue
                 mine = SegmentLink(path, value.size, value.host, value.refs)
                 self.table.settle(entry, value=mine, own_segment=True)
+                if entry.value is not mine:  # another thread had asked too
+                    self._remove_segment(mine)
             else:
                 self._settle(entry, value)
 
@@ -608,6 +619,7 @@ class Session:
 
     async def _ask_a_holder(self, key: str, host: str) -> dict[str, Any]:
         scheduler = self.client.scheduler
+        deadline = asyncio.get_running_loop().time() + _UNREACHABLE_S
         while True:
             located = await scheduler.raycompat_locate(keys=[key])
             if key in located["errors"]:
@@ -615,8 +627,12 @@ class Session:
             for holder in located["holders"][key]:
                 try:
                     return (await self._ask_node(holder, [key], host))[0]
-                except OSError:
-                    await scheduler.raycompat_missing(lost_by={key: [holder]})
+                except (
+                    OSError
+                ):  # it has died, which the scheduler hears soon; or it is out of reach
+                    if asyncio.get_running_loop().time() > deadline:
+                        raise
+                    await asyncio.sleep(_RETRY_S)
 
     def wait_until_idle(self) -> None:
         """Wait until every call of ours has ended."""

@@ -37,7 +37,7 @@ from raycompat._protocol import entry, failures, ids
 from raycompat._protocol.call_spec import Grant
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.serialization import serialize
-from raycompat._protocol.values import CallFailed, SegmentValue, to_wire
+from raycompat._protocol.values import CallFailed, SegmentValue, SeveralValues, to_wire
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -193,8 +193,11 @@ class NodePlugin(distributed.WorkerPlugin):
     def _end_job(self, job: str, for_good: bool) -> None:
         """Forget a job; when it has detached actors its driver only is gone, and what Dask ends."""
         setup = self._jobs.get(job)
-        if setup is not None and setup["driver_host"] == self.store.place.host:
-            self.store.clean_up_after(setup["driver_pid"])
+        driver = (setup["driver_host"], setup["driver_pid"]) if setup is not None else None
+        others = [each for name, each in self._jobs.items() if name != job]
+        is_there = any((each["driver_host"], each["driver_pid"]) == driver for each in others)
+        if driver is not None and driver[0] == self.store.place.host and not is_there:
+            self.store.clean_up_after(driver[1])
         if for_good:
             self._functions.clear()  # what others need is asked for again
             self._pool.end_job(job)
@@ -323,7 +326,7 @@ class NodePlugin(distributed.WorkerPlugin):
             raise CallFailed(error, text)
         stored = [self.store.adopt(wire) for wire in outcome[1]]
         dask.tell_scheduler(self._worker, {**report, "values": outcome[1]})
-        return stored[0] if len(stored) == 1 else tuple(stored)
+        return stored[0] if len(stored) == 1 else SeveralValues(tuple(stored))
 
     async def _run_task(
         self, running: Running, payload: bytes, wires: list[Any]

@@ -5,7 +5,10 @@ The scheduler unpickles them by name, so it has the package too, in the same ver
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+if TYPE_CHECKING:
+    from raycompat._protocol.values import SeveralValues
 
 #: The name under which Dask knows the plugins of raycompat.
 PLUGIN_NAME = "raycompat"
@@ -61,6 +64,6 @@ def store(key: str, value: Any) -> Any:
     return _node().store_value(value)
 
 
-async def pick(key: str, index: int, results: tuple[Any, ...]) -> Any:
+async def pick(key: str, index: int, results: SeveralValues) -> Any:
     """Body of one of several results: element `index` of what the call returned."""
-    return results[index]
+    return results.values[index]

@@ -4,7 +4,7 @@ A segment is written once, by whoever makes the value, then belongs to that proc
 removes it when nobody needs the value any more. Its name says whose it is, so that a crash leaves
 nothing for good::
 
-    raycompat-<node pid>.<node start>-<writer pid>-<count>
+    raycompat-<node pid>.<node start>-<writer pid>-<time>.<count>
 
 Filling memory that was used before is twice as fast as filling fresh pages. So a large segment that
 nobody maps is not removed but renamed into its store's folder of *free* segments, from where the next
@@ -45,6 +45,20 @@ _MANY_FILES = 65536
 _LOOK_AGAIN_S = 0.05
 
 _counter = itertools.count()
+_began = f"{time.time_ns():x}"
+
+
+def _begin_anew() -> None:
+    """Give a forked process names of its own: pids come back."""
+    global _began
+    _began = f"{time.time_ns():x}"
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
+def _number() -> str:
+    return f"{_began}.{next(_counter)}"
 
 
 def host_id(directory: str) -> str:
@@ -84,12 +98,12 @@ def write(directories: Iterable[str], store: str, block: Block) -> str:
     """
     full: OSError | None = None
     for directory in directories:
-        path = os.path.join(directory, f"{store}-{os.getpid()}-{next(_counter)}")
+        path = os.path.join(directory, f"{store}-{os.getpid()}-{_number()}")
         try:
             _write_file(path, block, os.path.join(directory, store + _FREE))
-        except OSError as error:
+        except BaseException as error:
             Path(path).unlink(missing_ok=True)
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             full = error
         else:
@@ -165,12 +179,14 @@ def read(path: str) -> mmap.mmap:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        if os.stat(path).st_ino != os.fstat(descriptor).st_ino:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        is_locked = False
+        while not is_locked:  # whoever has it alone renames it at once, or lets go
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                is_locked = True
+            if os.stat(path).st_ino != os.fstat(descriptor).st_ino:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)  # has a duplicate of it: the lock
-    except BlockingIOError:  # it is being removed
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
     finally:
         os.close(descriptor)
 
@@ -187,7 +203,7 @@ def share(path: str) -> str:
     """
     directory, name = os.path.split(path)
     store = "-".join(name.split("-")[:2])
-    shared = os.path.join(directory, f"{store}-{os.getpid()}{_SHARED}{next(_counter)}")
+    shared = os.path.join(directory, f"{store}-{os.getpid()}{_SHARED}{_number()}")
     os.link(path, shared)
     return shared
 
@@ -228,16 +244,17 @@ def remove(path: str, free_bytes: int = 0) -> None:
 
 def _recycle(path: str, free_bytes: int) -> bool:
     directory, name = os.path.split(path)
-    size = os.stat(path).st_size
+    status = os.stat(path)
+    size = status.st_size
     free = os.path.join(directory, "-".join(name.split("-")[:2]) + _FREE)
-    if not RECYCLED_BYTES <= size <= free_bytes - _free_bytes(free):
+    if status.st_nlink > 1 or not RECYCLED_BYTES <= size <= free_bytes - _free_bytes(free):
         return False
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(descriptor).st_nlink > 1:
             return False
-        os.rename(path, os.path.join(free, f"{size}-{os.getpid()}-{next(_counter)}"))
+        os.rename(path, os.path.join(free, f"{size}-{os.getpid()}-{_number()}"))
     except (BlockingIOError, FileNotFoundError):  # it is mapped; or the store keeps no free ones
         return False
     finally:

@@ -60,9 +60,25 @@ class SegmentValue:
         self.link = link
         weakref.finalize(self, remove, link.path)
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "A SegmentValue is its segment's owner: it crosses by way of _transfer alone."
+        )
+
     def __sizeof__(self) -> int:
         """Tell Dask the size of what it keeps, so that it schedules by it."""
         return self.link.size
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralValues:
+    """The results of a call that has several."""
+
+    values: tuple[InlineValue | SegmentValue | ErrorValue, ...]
+
+    def __sizeof__(self) -> int:
+        """Tell Dask the real size."""
+        return sum(value.__sizeof__() for value in self.values)
 
 
 class CallFailed(Exception):

@@ -31,15 +31,18 @@ class Objects:
         self.promises: dict[str, str] = {}
         self._scheduler = scheduler
         self._tell_owner = tell_owner
-        #: Keys of values that cannot be made anew.
-        self._given: set[str] = set()
+        #: Values that cannot be made anew; until a node has one, which is to have it, and its wire.
+        self._given: dict[str, tuple[str, Any] | None] = {}
         self._awaited: dict[str, asyncio.Event] = {}
         self._graph_came = asyncio.Event()
 
     def adopt(self, client: str, key: str, wire: Any, worker: str) -> None:
         """Have a node keep what a process of its host has written."""
-        if worker in self._scheduler.workers:
-            self._given.add(key)
+        if dask.known(self._scheduler, key):  # made again by a generator that was run again
+            self._scheduler.client_desires_keys([key], client)
+            self.discard(worker, wire)
+        elif worker in self._scheduler.workers:
+            self._given[key] = (worker, wire)
             dask.add_task(
                 self._scheduler, client, key, entry.adopt, (wire,), (), parked=False, only_on=worker
             )
@@ -66,7 +69,7 @@ class Objects:
             self.break_promise(key, error)
         else:
             del self.promises[key]
-            self._given.add(key)
+            self._given[key] = (worker, wire)
             dask.fulfil(self._scheduler, key, entry.adopt, (wire,), worker)
             self.pins.add(key, wire[-1])
 
@@ -122,14 +125,18 @@ class Objects:
         loop = asyncio.get_running_loop()
         if finish in ("memory", "erred", "forgotten") and key in self._awaited:
             self._awaited.pop(key).set()
-        if key in self._given and start in ("memory", "processing") and finish != "memory":
+        if key in self._given and finish == "memory":
+            self._given[key] = None
+        elif key in self._given and start in ("memory", "processing"):
             loop.call_soon(self._lose, key)
         if finish == "forgotten":
             if self.pins.carries(key):
                 loop.call_soon(self.pins.drop, key)
             self.promises.pop(key, None)
             self.errors.pop(key, None)
-            self._given.discard(key)
+            given = self._given.pop(key, None)
+            if given is not None:
+                loop.call_soon(self.discard, *given)
 
     def _lose(self, key: str) -> None:
         """Fail what cannot be made anew; it may be that nobody wants it any more."""
