@@ -29,7 +29,8 @@ NUM_OBJECTS = 20_000
 NUM_LARGE = 500
 NUM_BATCHES = 100
 #: Bytes that a process may grow by between a tenth and the end of the work, however much that is.
-#: What Dask keeps of the past (log lines, events, durations by name) is bounded, and full early.
+#: What Dask keeps of the past is bounded: log lines, events, and what it has split of the last 100,000
+#: keys (`dask.utils.key_split`), which is some 20 MB in the scheduler and in each node.
 BOUND = 30_000_000
 #: Seconds after which what is still there counts as left over, as in tests/conftest.py.
 LEFT_S = 20.0
