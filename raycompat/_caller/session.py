@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -275,8 +274,11 @@ class Session:
         self._tell_who_waits()
         if self._callbacks is not None:
             self._callbacks.shutdown(wait=False, cancel_futures=True)
-        place = self.setup.place
-        segment.remove_all(place.directories, place.store, writer_pid=os.getpid())
+        for entry in list(self.table.own.values()):  # what a node keeps stays
+            if isinstance(entry.value, SegmentLink):
+                segment.remove(entry.value.path)
+        if not self.setup.is_near:
+            segment.remove_all(self.setup.place.directories, self.setup.place.store)
         if self._client is not None:
             self._client.close(timeout=5)
 

@@ -359,6 +359,20 @@ def ref_path(ref: object) -> str:
     return ref._entry.value.path
 
 
+def test_values_outlive_the_process_that_made_them(cluster, wait_until):
+    @ray.remote(max_calls=1)
+    def make_here(value):
+        return os.getpid(), np.full(MEGABYTE, value), [ray.put(np.full(MEGABYTE, value))]
+
+    refs = [make_here.remote(value) for value in range(3)]
+    pids, arrays, inner = zip(*ray.get(refs), strict=True)
+    wait_until(lambda: not any(is_running(pid) for pid in pids))
+    assert [array[0] for array in arrays] == [0, 1, 2]
+    del arrays
+    assert ray.get([total.remote(ref) for (ref,) in inner]) == [0, MEGABYTE, 2 * MEGABYTE]
+    assert [ray.get(ref)[1][-1] for ref in refs] == [0, 1, 2]
+
+
 # --- crashes ------------------------------------------------------------------------------------
 
 DRIVER = """
