@@ -25,8 +25,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict, Unpack, cast
 
-from raycompat._protocol.serialization import Pickler
-
 __all__ = [
     "RAY_EXCEPTION_TYPES",
     "ActorAlreadyExistsError",
@@ -446,6 +444,9 @@ def _restore_dual(task_error: RayTaskError, state: dict[str, Any]) -> RayTaskErr
 
 
 def _dumps(error: BaseException) -> bytes:
+    # Here and not above: the errors stand alone, so that whoever catches them takes in no Dask.
+    from raycompat._protocol.serialization import Pickler
+
     with io.BytesIO() as file:
         Pickler(file).dump(error)
         return file.getvalue()
