@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar, overload
 
 from raycompat import _driver
 from raycompat._caller import resolve, submit
+from raycompat._caller.channel import Channel
 from raycompat._protocol.options import actor_options, task_options
 from raycompat.actor import ActorClass, ActorHandle
 from raycompat.object_ref import ObjectRef, ObjectRefGenerator
@@ -260,7 +261,7 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
     session = ref._session
     entry = ref._entry
     key = entry.parent.key if entry.parent is not None else ref._key
-    if force and entry.channel is not None:
+    if force and isinstance(entry.channel, Channel):
         raise ValueError("force=True is not supported for actor tasks. Use ray.kill(actor).")
     session.cancel(key, force=force, recursive=recursive)
 

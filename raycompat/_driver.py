@@ -38,6 +38,9 @@ _OBJECT_SHARE = 0.3
 #: Seconds that a cluster without workers has to get one.
 _FIRST_NODE_S = 60
 
+#: Set to 0, it has every call go by the scheduler, as ``init(_leases=False)`` does.
+_LEASES_VARIABLE = "RAYCOMPAT_LEASES"
+
 #: Bytes. Ray's own lower limit.
 _MIN_OBJECT_STORE_BYTES = 75 * 1024 * 1024
 
@@ -172,6 +175,10 @@ def init(
         Where names of actors are looked up; by default one of this driver's own.
     runtime_env : dict, optional
         Only ``{"env_vars": {name: value}}``: environment variables of all executors of this driver.
+    _leases : bool, default True
+        Whether calls that need only CPUs go straight to executors that the scheduler lends for many
+        calls; False has the scheduler see every call. The environment variable ``RAYCOMPAT_LEASES``
+        (0 or 1) says so too.
 
     Returns
     -------
@@ -196,6 +203,7 @@ def init(
     given.update(given.pop("kwargs"))
     _adopt_old_names(given)
     temp_dir = given.pop("_temp_dir", None)
+    uses_leases = given.pop("_leases", os.environ.get(_LEASES_VARIABLE, "1") != "0")
     _check_unknown(given)
     _refuse(given)
     with _init_lock:
@@ -208,7 +216,7 @@ def init(
                 "passing in 'ignore_reinit_error=True' or by calling 'ray.shutdown()' prior to "
                 "'ray.init()'."
             )
-        return _init(given, temp_dir)
+        return _init(given, temp_dir, uses_leases=uses_leases)
 
 
 _NOT_HONOURED = (
@@ -272,7 +280,7 @@ def _refuse(given: dict[str, Any]) -> None:
         )
 
 
-def _init(given: dict[str, Any], temp_dir: str | None) -> RayContext:
+def _init(given: dict[str, Any], temp_dir: str | None, *, uses_leases: bool) -> RayContext:
     global _cluster
     from distributed import Client
 
@@ -290,7 +298,7 @@ def _init(given: dict[str, Any], temp_dir: str | None) -> RayContext:
         address = address if "://" in address else f"tcp://{address}"
     try:
         client = Client(address, set_as_default=False)
-        _open_session(client, given)
+        _open_session(client, given, uses_leases=uses_leases)
     except BaseException:
         _end_cluster()
         raise
@@ -378,7 +386,7 @@ def _check_gpus_are_visible(num_gpus: float) -> None:
         )
 
 
-def _open_session(client: Any, given: dict[str, Any]) -> None:
+def _open_session(client: Any, given: dict[str, Any], *, uses_leases: bool) -> None:
     global num_started
     from raycompat._node.plugin import NodePlugin
     from raycompat._scheduler.plugin import SchedulerPlugin
@@ -407,6 +415,7 @@ def _open_session(client: Any, given: dict[str, Any]) -> None:
         scheduler=client.scheduler.address,
         is_driver=True,
         host=here,
+        uses_leases=uses_leases,
         extra={"ip": home["ip"]},
     )
     session = sessions.Session(setup, client)
@@ -426,6 +435,7 @@ def _open_session(client: Any, given: dict[str, Any]) -> None:
             "env_vars": environment,
             "driver_pid": os.getpid(),
             "driver_host": here,
+            "uses_leases": uses_leases,
             "log_to_driver": True if log_to_driver is None else log_to_driver,
         },
     )

@@ -29,7 +29,7 @@ from typing import (
 
 from raycompat import _driver, exceptions
 from raycompat._caller import submit
-from raycompat._caller.channel import MethodCall
+from raycompat._caller.direct_call import DirectCall
 from raycompat._protocol import ids
 from raycompat._protocol.actor_about import (
     About,
@@ -225,6 +225,7 @@ class ActorClass(Generic[T]):
             max_calls=0,
             env_vars=dict((options.runtime_env or {}).get("env_vars", {})),
             actor=actor,
+            promised=False,
         )
         function = self._export(session)
         payload = {"function": function, "is_actor": True}
@@ -347,7 +348,7 @@ class ActorMethod:
                 f"{about.class_name}.{method.name} is none: it has no yield."
             )
         name = options.name or f"{about.class_name.rpartition('.')[2]}.{method.name}"
-        call = MethodCall(channel, ids.call_key(method.name, ids.new_task_id()), method.name, name)
+        call = DirectCall(channel, ids.call_key(method.name, ids.new_task_id()), method.name, name)
         retries = options.max_task_retries
         call.retries = about.max_task_retries if retries is None else retries
         if call.retries:
@@ -361,7 +362,7 @@ class ActorMethod:
             session, args, kwargs, name, inline_limit_bytes=submit.CHANNEL_LIMIT_BYTES
         )
         call.holds = (handle, *arguments.holds)
-        return submit.call_method(session, call, arguments, num_returns)
+        return submit.call_directly(session, call, arguments, num_returns)
 
 
 def _unknown_group(name: str, about: About) -> str:

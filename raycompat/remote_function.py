@@ -13,6 +13,7 @@ import cloudpickle
 
 from raycompat import _driver
 from raycompat._caller import submit
+from raycompat._caller.direct_call import DirectCall
 from raycompat._caller.session import Session
 from raycompat._protocol import ids
 from raycompat._protocol.call_spec import CallSpec
@@ -93,8 +94,24 @@ class RemoteFunction:
         num_returns = options.num_returns
         if num_returns is None:
             num_returns = "streaming" if self._is_generator else 1
+        key = ids.call_key(name, ids.new_task_id())
+        retry_exceptions = pickled_exceptions(options.retry_exceptions)
+        arguments = submit.Arguments(session, args, kwargs, self._function_name)
+        held = session.exported.get(function, ())
+        if (
+            session.setup.uses_leases
+            and options.may_go_by_lease
+            and num_returns != "streaming"
+            and submit.may_go_by_lease(session, arguments)
+        ):
+            pool = session.lease_pool(options.request())
+            direct = DirectCall(pool, key, function, options.name or name)
+            direct.options, direct.retries = options, options.max_retries
+            direct.retry_exceptions = retry_exceptions
+            direct.holds = (*arguments.holds, *held)
+            return submit.call_directly(session, direct, arguments, num_returns)
         spec = CallSpec(
-            key=ids.call_key(name, ids.new_task_id()),
+            key=key,
             kind="task",
             name=options.name or name,
             job=session.setup.job,
@@ -107,13 +124,9 @@ class RemoteFunction:
             max_calls=options.max_calls,
             env_vars=dict((options.runtime_env or {}).get("env_vars", {})),
             actor=None,
+            promised=False,
         )
-        payload = {
-            "function": function,
-            "retry_exceptions": pickled_exceptions(options.retry_exceptions),
-        }
-        arguments = submit.Arguments(session, args, kwargs, self._function_name)
-        held = session.exported.get(function, ())
+        payload = {"function": function, "retry_exceptions": retry_exceptions}
         return submit.call(session, spec, arguments, payload, num_returns, holds=held)
 
     def _export(self, session: Session) -> str:

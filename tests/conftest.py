@@ -56,6 +56,7 @@ def left_over(raycompat: object, threads_before: int) -> dict[str, object]:
     gc.collect()
     session = sys.modules["raycompat._caller.session"].current()
     if session is not None:
+        session.return_leases()
         session.leaked.clear()  # pickled by the test's own hand: kept as long as the driver lives
         found = dict(session.rpc("raycompat_inventory"))
         found["segments"] = _segments(session.setup.place.store)

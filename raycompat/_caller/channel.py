@@ -4,116 +4,41 @@ A channel follows its actor through the scheduler, which says where the actor's 
 sends each call once everything before it has been sent and its arguments are there. Calls that were
 sent and not answered are this process's to account for: when the actor's process dies, they are sent
 again if they may be retried, and else they fail.
-
-Lock order: a channel's lock before the table's. Answers are handled in whatever thread reads. A call is
-failed with no channel locked, for whoever waits for it may act at once.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
 from raycompat._caller import roads
+from raycompat._caller.direct_call import LARGE_BYTES, LAST_WORDS_S, DirectCall, Sender
 from raycompat._caller.object_table import Entry, State
-from raycompat._protocol import failures, segment
+from raycompat._protocol import failures
 from raycompat._protocol.ids import return_key
-from raycompat._protocol.values import InlineValue, SegmentLink, Wire, from_wire, to_wire
+from raycompat._protocol.values import Wire
 
 if TYPE_CHECKING:
-    from raycompat._caller.generator import Stream
     from raycompat._caller.session import Session
 
 logger = logging.getLogger(__name__)
 
-#: A call that has failed: its error, and its own name if the error is that of an argument.
-_Failure: TypeAlias = tuple["MethodCall", bytes, str | None]
 
-#: Bytes of arguments from which on a call leaves by itself.
-_LARGE_BYTES = 16 * 1024
-
-#: Seconds that a process which is said to be dead has for its last answers to be read.
-_LAST_WORDS_S = 5.0
-
-
-class MethodCall:
-    """A call of an actor's method that has not ended. It keeps its arguments alive, and its actor."""
-
-    __slots__ = (
-        "arguments",
-        "attempt",
-        "carries_references",
-        "channel",
-        "dependencies",
-        "group",
-        "holds",
-        "is_cancelled",
-        "key",
-        "method",
-        "name",
-        "num_returns",
-        "num_waits",
-        "parent",
-        "retries",
-        "retry_exceptions",
-        "returns",
-        "stream",
-        "waits_for_restart",
-        "wires",
-    )
-
-    def __init__(self, channel: Channel, key: str, method: str, name: str) -> None:
-        self.channel = channel
-        self.key = key
-        self.method = method
-        self.name = name
-        self.num_returns: int | str = 1
-        #: The block of the arguments; empty when there are none, None when it is the last dependency.
-        self.arguments: bytes | None = b""
-        self.dependencies: list[Entry] = []
-        #: Whether there are references inside the arguments.
-        self.carries_references = False
-        self.group: str | None = None
-        #: How often it may be sent again after its actor's process died; -1 for ever.
-        self.retries = 0
-        #: Whether it was given retries at all: others fail while the actor restarts.
-        self.waits_for_restart = False
-        self.retry_exceptions: bool | bytes = False
-        self.returns: list[Entry] = []
-        self.stream: Stream | None = None
-        self.holds: tuple[Any, ...] = ()
-        #: Task id of the call that made this one, for recursive cancellation.
-        self.parent: str | None = None
-        self.is_cancelled = False
-        #: How often it was sent.
-        self.attempt = 0
-        #: What must happen before it can be sent: arguments made, references registered.
-        self.num_waits = 0
-        #: The values of the dependencies, as they are sent.
-        self.wires: tuple[Wire, ...] | None = None
-
-
-class Channel:
+class Channel(Sender):
     """See the module. One per actor and session, shared by all handles."""
 
     def __init__(self, session: Session, actor: str, *, in_order: bool) -> None:
-        self.actor = actor
-        self._session = session
+        super().__init__(session)
+        #: The actor's.
+        self.key = actor
         self._in_order = in_order
         self._num_handles = 0
-        self._lock = threading.RLock()
         #: Calls that were not sent yet, in order.
-        self._queue: deque[MethodCall] = deque()
+        self._queue: deque[DirectCall] = deque()
         #: Calls that were sent and not answered, in order.
-        self._unanswered: dict[str, MethodCall] = {}
-        #: Calls that have failed while the lock is held, and how often the thread holds it.
-        self._failed: list[_Failure] = []
-        self._depth = 0
+        self._unanswered: dict[str, DirectCall] = {}
         #: What the scheduler said last, and which incarnation of the process we were connected to.
         self._report: dict[str, Any] = {"state": "PENDING"}
         self._incarnation = -1
@@ -140,9 +65,9 @@ class Channel:
             self._num_handles -= 1
             if self._num_handles:
                 return
-            if session.channels.get(self.actor) is self:
-                del session.channels[self.actor]
-                session.send("raycompat-unwatch-actor", key=self.actor)
+            if session.channels.get(self.key) is self:
+                del session.channels[self.key]
+                session.send("raycompat-unwatch-actor", key=self.key)
         # Not before the scheduler knows what we hold of the last results: until then the actor does.
         if not session.when_synced(self.close):
             self.close()
@@ -161,7 +86,7 @@ class Channel:
 
     # --- calls on their way out -----------------------------------------------------------------
 
-    def submit(self, call: MethodCall) -> None:
+    def submit(self, call: DirectCall) -> None:
         """Send a call when its turn has come. Never waits."""
         self._session.calls[call.key] = call
         try:
@@ -183,67 +108,25 @@ class Channel:
             self._session.calls.pop(call.key, None)
             raise
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the lock; at the end, without it, conclude the calls that have failed meanwhile."""
-        failed: list[_Failure] = []
-        with self._lock:
-            self._depth += 1
-            try:
-                yield
-            finally:
-                self._depth -= 1
-                if not self._depth:
-                    failed, self._failed = self._failed, failed
-        for call, error, victim in failed:
-            self._conclude(call, error, victim)
-
-    def _await_arguments(self, call: MethodCall) -> None:
-        """Have a call wait until its arguments are made."""
-        when_settled = self._session.table.when_settled
-
-        def settled(_: Entry) -> None:
-            self._wait_is_over(call)
-
-        call.num_waits = 1
-        for entry in call.dependencies:
-            call.num_waits += 1
-            if not when_settled(entry, settled):
-                call.num_waits -= 1
-        self._wait_is_over(call)
-
-    def _wait_is_over(self, call: MethodCall) -> None:
+    def _wait_is_over(self, call: DirectCall) -> None:
         with self._locked():
             call.num_waits -= 1
             if not call.num_waits:
                 self._fail_if_an_argument_failed(call)
             self._advance()
 
-    def _fail_if_an_argument_failed(self, call: MethodCall) -> None:
+    def _fail_if_an_argument_failed(self, call: DirectCall) -> None:
         for entry in call.dependencies:
             if entry.state is State.FAILED and call in self._queue:
                 self._queue.remove(call)
                 self._fail(call, entry.error or b"", victim=call.name)
 
-    def _resolve(self, call: MethodCall) -> bool:
-        """Enter the values of the arguments that were references; False when there is more to wait for.
-
-        The actor's process may ask for the references that it gets: the scheduler must know them.
-        """
+    def _resolve(self, call: DirectCall) -> bool:
+        """Enter the values of arguments that were references; False if there is more to wait for."""
         if call.wires is None:
-            call.wires = tuple(map(self._wire_of, call.dependencies))
-            if call.carries_references or any(wire[0] == "key" for wire in call.wires):
-                call.num_waits += self._session.when_synced(lambda: self._wait_is_over(call))
+            call.wires = tuple(self._wire_of(entry, self._host) for entry in call.dependencies)
+            self._when_synced(call)
         return not call.num_waits
-
-    def _wire_of(self, entry: Entry) -> Wire:
-        value, here = entry.value, self._session.setup.host
-        if isinstance(value, InlineValue):
-            return to_wire(value)
-        if isinstance(value, SegmentLink) and value.host == here == self._host:
-            # By the time at which the actor looks a node may keep it, and have it on disk.
-            return ("key", entry.key, value.path)
-        return ("key", self._session.publish(entry), None)
 
     def _advance(self) -> None:
         """Send what may be sent: in order, or whatever is ready. The caller holds the lock."""
@@ -259,27 +142,15 @@ class Channel:
             self._post(call, connection)
         self.flush()
 
-    def _post(self, call: MethodCall, connection: roads.Road) -> None:
+    def _post(self, call: DirectCall, connection: roads.Road) -> None:
         is_first = not self._unanswered
         call.attempt += 1
         for entry in call.returns:
             entry.is_on_wire = True
         self._unanswered[call.key] = call
-        message = (
-            "call",
-            call.key,
-            call.method,
-            call.name,
-            call.num_returns,
-            call.group,
-            call.arguments,
-            call.wires or (),
-            call.retry_exceptions if call.retries else False,
-            call.attempt,
-        )
         # The first one leaves at once; while its answer is awaited, small ones may gather behind it.
-        now = is_first or len(call.arguments or b"") > _LARGE_BYTES
-        connection.post(message, now=now)
+        now = is_first or len(call.arguments or b"") > LARGE_BYTES
+        connection.post(call.message(), now=now)
         if not now:
             self._session.unflushed.add(self)
 
@@ -294,7 +165,7 @@ class Channel:
         connection = self._connection
         return connection is not None and connection.receive_until(is_over, timeout_s)
 
-    def cancel(self, call: MethodCall, *, recursive: bool) -> None:
+    def cancel(self, call: DirectCall, *, force: bool, recursive: bool) -> None:
         """End a call that was not sent; have the actor's process end one that was."""
         with self._locked():
             call.is_cancelled = True
@@ -304,7 +175,7 @@ class Channel:
                 self._advance()
                 return
         self._session.send(
-            "raycompat-cancel-method", actor=self.actor, key=call.key, recursive=recursive
+            "raycompat-cancel-method", actor=self.key, key=call.key, recursive=recursive
         )
 
     # --- where the actor is ---------------------------------------------------------------------
@@ -319,7 +190,7 @@ class Channel:
             if self._connection is None:
                 self._follow()
             elif report["state"] != "ALIVE" or report["incarnation"] != self._incarnation:
-                self._session.call_later(_LAST_WORDS_S, self._end, self._connection)
+                self._session.call_later(LAST_WORDS_S, self._end, self._connection)
 
     def _end(self, connection: roads.Road) -> None:
         if connection is self._connection:
@@ -341,7 +212,7 @@ class Channel:
             self._interrupt()
             self._refuse_while_restarting()
         elif state == "DEAD":
-            self._bury(error or failures.actor_died("The actor is dead.", self.actor))
+            self._bury(error or failures.actor_died("The actor is dead.", self.key))
 
     def connected(self, connection: roads.Road, incarnation: int) -> None:
         """Send what has waited for a connection."""
@@ -359,7 +230,7 @@ class Channel:
         """Take the actor for dead from now on: this process has asked for its end."""
         with self._locked():
             if self._error is None:
-                self._bury(failures.actor_killed(self.actor))
+                self._bury(failures.actor_killed(self.key))
 
     def disconnected(self, connection: roads.Road) -> None:
         """Follow what the scheduler has said meanwhile, or will: nothing more comes this way."""
@@ -374,7 +245,7 @@ class Channel:
         if self._error is None and not self._session.closed:
             incarnation = self._incarnation
             self._session.call_soon(
-                self._session.call_later, _LAST_WORDS_S, self._go_another_way, incarnation
+                self._session.call_later, LAST_WORDS_S, self._go_another_way, incarnation
             )
 
     def _go_another_way(self, incarnation: int) -> None:
@@ -418,7 +289,7 @@ class Channel:
             self._fail(call, self._unavailable("The actor is restarting"))
 
     def _unavailable(self, why: str) -> bytes:
-        return failures.actor_unavailable(why, self.actor)
+        return failures.actor_unavailable(why, self.key)
 
     def _bury(self, error: bytes) -> None:
         self._error = error
@@ -435,14 +306,14 @@ class Channel:
         operation, key, *rest = message
         call = self._unanswered.get(key)
         if call is None:
-            self._discard(operation, key, rest)
+            self._discard(message, self._connection)
             return
         try:
             if operation == "done" and call.is_cancelled:  # its result is lost, as in Ray
-                self._discard(operation, key, rest)
+                self._discard(message, self._connection)
                 self._fail(call, failures.cancelled(key))
             elif operation == "done":
-                self._succeed(call, rest[0])
+                self._succeed(call, rest[0], self._connection, self._settle)
             elif operation == "item":
                 self._add_item(call, *rest)
             elif operation == "failed":
@@ -455,35 +326,7 @@ class Channel:
             logger.exception("raycompat could not take the answer to %s", call.name)
             self._fail(call, failures.internal(f"The answer could not be taken: {error!r}"))
 
-    def _succeed(self, call: MethodCall, wires: Sequence[Wire]) -> None:
-        for entry, wire in zip(call.returns, wires, strict=True):
-            self._settle(entry, wire)
-        if call.stream is not None:
-            call.stream.end(None, None)
-        if any(wire[-1] for wire in wires):
-            self._acknowledge(call.key)
-        self._end_call(call)
-
-    def _discard(self, operation: str, key: str, rest: Sequence[Any]) -> None:
-        """Let go of an answer that nobody waits for any more."""
-        if operation == "failed":
-            return
-        index, wires = ("", rest[0]) if operation == "done" else (f":{rest[0]}", rest[1:])
-        for wire in wires:
-            if wire[0] == "segment" and wire[3] == self._session.setup.host:
-                self._session.setup.place.remove(wire[1])
-        if any(wire[-1] for wire in wires):
-            self._acknowledge(key + index)
-
-    def _acknowledge(self, key: str) -> None:
-        """Tell the actor's process, once it is so, that the references in a result are held here."""
-        connection = self._connection
-        if connection is None:
-            return
-        if not self._session.when_synced(lambda: connection.post(("held", key), now=True)):
-            connection.post(("held", key), now=True)
-
-    def _try_again(self, call: MethodCall) -> None:
+    def _try_again(self, call: DirectCall) -> None:
         with self._locked():
             self._unanswered.pop(call.key, None)
             call.retries -= call.retries > 0
@@ -495,67 +338,27 @@ class Channel:
                     entry.is_on_wire = False
                 self._queue.append(call)
 
-    def _add_item(self, call: MethodCall, index: int, wire: Wire) -> None:
+    def _add_item(self, call: DirectCall, index: int, wire: Wire) -> None:
         stream = call.stream
         if stream is None or index < stream.num_items:
-            self._discard("item", call.key, (index, wire))
+            self._discard(("item", call.key, index, wire), self._connection)
             return
         entry = self._session.table.add(return_key(call.key, index))
         self._settle(entry, wire)
         stream.add(entry)
         if wire[-1]:
-            self._acknowledge(f"{call.key}:{index}")
+            self._acknowledge(f"{call.key}:{index}", self._connection)
 
     def _settle(self, entry: Entry, wire: Wire) -> None:
         session = self._session
-        value = from_wire(wire)
-        if isinstance(value, InlineValue):
-            session.table.settle(entry, value=value, holds=session.hold(value.refs))
-        elif not isinstance(value, SegmentLink):
-            session.table.settle(entry, error=value.error)
-        elif value.host == session.setup.host:
-            self._take_segment(entry, value)
-        else:
+        if not self._settle_here(entry, wire):
             session.adopt(entry, wire, self._node_address)
             session.table.settle(entry)  # it is in the cluster
-            return
-        if entry.promised:
+        elif entry.promised:
             session.fulfil(entry)
 
-    def _take_segment(self, entry: Entry, link: SegmentLink) -> None:
-        """Take a segment over from its writer: it is removed when this process ends, not the actor."""
-        session = self._session
-        try:
-            path = segment.take(link.path, session.setup.place.store)
-        except OSError as error:
-            logger.warning("a result of %d bytes is lost: %r", link.size, error)
-            if entry.state is State.PENDING:
-                session.table.settle(entry, error=failures.object_lost(entry.key))
-            return
-        mine = SegmentLink(path, link.size, link.host, link.refs)
-        held = session.hold(link.refs)
-        session.table.settle(entry, value=mine, holds=held, own_segment=True)
-        session.share_segments()
-        session.wake()
-
-    def _fail(self, call: MethodCall, error: bytes, victim: str | None = None) -> None:
-        """Fail a call: now, or when the lock that this thread holds is free."""
+    def _forget(self, call: DirectCall) -> None:
         self._unanswered.pop(call.key, None)
-        with self._locked():
-            self._failed.append((call, error, victim))
-
-    def _conclude(self, call: MethodCall, error: bytes, victim: str | None) -> None:
-        if call.stream is not None:
-            call.stream.end(error, victim)
-        for entry in call.returns:
-            self._session.table.settle(entry, error=error, victim=victim)
-            if entry.promised:
-                self._session.fulfil(entry)
-        self._end_call(call)
-
-    def _end_call(self, call: MethodCall) -> None:
-        self._unanswered.pop(call.key, None)
-        self._session.call_ended(call)
 
     def check_room(self, limit: int, method: str) -> None:
         """Refuse a call of `method` when `limit` calls are under way.
@@ -566,7 +369,7 @@ class Channel:
         """
         if self.num_pending >= limit:
             raise exceptions.PendingCallsLimitExceeded(
-                f"The task {method} could not be submitted to {self.actor} because more than {limit} "
+                f"The task {method} could not be submitted to {self.key} because more than {limit} "
                 f"tasks are queued on the actor: {self.num_pending} calls of this process have not "
                 f"ended, and max_pending_calls={limit}. Get results first, or allow more."
             )

@@ -23,6 +23,8 @@ from raycompat._protocol.values import InlineValue, SegmentLink
 
 if TYPE_CHECKING:
     from raycompat._caller.channel import Channel
+    from raycompat._caller.direct_call import DirectCall
+    from raycompat._caller.leases import Lease
 
 logger = logging.getLogger(__name__)
 
@@ -64,8 +66,10 @@ class Entry:
     #: One of several results of a call: the call's entry, and which result.
     parent: Entry | None = None
     pick_index = 0
-    #: The channel on which the value will arrive.
-    channel: Channel | None = None
+    #: The call that makes it by a lease; a large value keeps it, so that it can be made anew.
+    origin: DirectCall | None = None
+    #: The channel or lease by which the value will arrive.
+    channel: Channel | Lease | None = None
     #: Whether its call has been sent: then the end comes by the channel, or the channel closes.
     is_on_wire = False
     callbacks: Sequence[Callable[[Entry], None]] = ()
@@ -79,6 +83,11 @@ class Entry:
     def is_here(self) -> bool:
         """Whether the value needs no fetching."""
         return self.state is State.READY and self.value is not None
+
+    @property
+    def is_made_by_call(self) -> bool:
+        """Whether others get the value from the call that makes it: it is not there yet, or large."""
+        return self.state is State.PENDING or isinstance(self.value, SegmentLink)
 
     @property
     def is_ours_alone(self) -> bool:
@@ -135,7 +144,7 @@ class ObjectTable:
             or entry.wanted
             or entry.own_segment
             or bool(entry.holds)
-            or (entry.state is State.PENDING and entry.channel is None)
+            or (entry.state is State.PENDING and entry.channel is None and entry.origin is None)
             or len(self.dropped) > _MANY_DROPPED
         )
 

@@ -22,6 +22,7 @@ from raycompat._protocol.values import InlineValue, SegmentLink
 
 if TYPE_CHECKING:
     from raycompat._caller.channel import Channel
+    from raycompat._caller.leases import Lease
     from raycompat._caller.session import Session
     from raycompat.object_ref import ObjectRef
 
@@ -125,9 +126,9 @@ def _wait_for(
         countdown.close()
 
 
-def _common_channel(entries: Sequence[Entry]) -> Channel | None:
+def _common_channel(entries: Sequence[Entry]) -> Channel | Lease | None:
     """Return the channel by which all that is pending will come, if it is one."""
-    channel = None
+    channel: Channel | Lease | None = None
     for entry in entries:
         if entry.state is State.PENDING:
             if not entry.is_on_wire or channel not in (None, entry.channel):

@@ -1,4 +1,4 @@
-"""The roads from a caller to an actor's process, all with the same messages.
+"""The roads from a caller to the process that runs its calls, all with the same messages.
 
 On one host a Unix socket, straight into the process. Else a connection to the actor's node, which
 passes the frames on: it goes where Dask's own traffic goes, with the same TLS. Where the node cannot be
@@ -19,7 +19,6 @@ from raycompat import _dask_adapter as dask
 from raycompat._protocol.connection import Connection, encode, split_frames
 
 if TYPE_CHECKING:
-    from raycompat._caller.channel import Channel
     from raycompat._caller.session import Session
 
 logger = logging.getLogger(__name__)
@@ -36,7 +35,7 @@ _BUSY_S = 0.05
 
 
 class Road(Protocol):
-    """What a channel asks of its connection; see `Connection`."""
+    """What a `Party` asks of its connection; see `Connection`."""
 
     def post(self, message: tuple[Any, ...], *, now: bool) -> None:
         """Write a message behind the earlier ones, at once or soon."""
@@ -51,26 +50,47 @@ class Road(Protocol):
         """Close this end."""
 
 
+class Party(Protocol):
+    """Who is connected: a channel to an actor, or a lease."""
+
+    key: str
+
+    def connected(self, connection: Road, incarnation: int) -> None:
+        """Take a connection. Called in the session's event loop."""
+
+    def on_message(self, message: tuple[Any, ...]) -> None:
+        """Handle one message of the process at the other end."""
+
+    def disconnected(self, connection: Road) -> None:
+        """Hear that nothing more will come this way."""
+
+    def broken(self, connection: Road) -> None:
+        """Hear that the way is lost, while the process at its end may live."""
+
+    def expect_news(self) -> None:
+        """Hear that there is no connection: the process has ended, or it will be heard of again."""
+
+
 def _allowed() -> list[str]:
     return os.environ.get(ROADS_VARIABLE, "unix,node,scheduler").split(",")
 
 
-async def connect(session: Session, place: dict[str, Any], channel: Channel) -> None:
-    """Connect `channel` to the actor at `place`, by the best road that there is."""
+async def connect(session: Session, place: dict[str, Any], party: Party) -> None:
+    """Connect `party` to the actor at `place`, by the best road that there is."""
     allowed = _allowed()
     same_host = place["host"] == session.setup.host
     try:
-        if "unix" in allowed and same_host and await _by_socket(session, place, channel):
+        if "unix" in allowed and same_host and await _by_socket(session, place, party):
             return
-        if "node" in allowed and await _by_node(session, place, channel):
+        if "node" in allowed and await _by_node(session, place, party):
             return
-        await through_the_scheduler(session, place, channel)
+        await through_the_scheduler(session, place, party)
     except Exception:
-        logger.exception("raycompat could not connect to %s", channel.actor)
-        channel.expect_news()
+        logger.exception("raycompat could not connect to %s", party.key)
+        party.expect_news()
 
 
-async def _by_socket(session: Session, place: dict[str, Any], channel: Channel) -> bool:
+async def _by_socket(session: Session, place: dict[str, Any], party: Party) -> bool:
     stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     stream.setblocking(False)
     while True:
@@ -80,14 +100,14 @@ async def _by_socket(session: Session, place: dict[str, Any], channel: Channel) 
         except BlockingIOError:  # more callers than it has accepted: it is busy in a method
             await asyncio.sleep(_BUSY_S)
         except OSError as error:  # it has just died, or it is in another network namespace
-            logger.debug("no Unix socket to %s: %r", channel.actor, error)
+            logger.debug("no Unix socket to %s: %r", party.key, error)
             stream.close()
             return False
     connection = Connection(
-        stream, session.pump, channel.on_message, lambda: channel.disconnected(connection)
+        stream, session.pump, party.on_message, lambda: party.disconnected(connection)
     )
     session.pump.add(connection, listen=True)
-    channel.connected(connection, place["incarnation"])
+    party.connected(connection, place["incarnation"])
     return True
 
 
@@ -97,12 +117,12 @@ class RelayedRoad:
     def __init__(
         self,
         session: Session,
-        channel: Channel,
+        party: Party,
         send: Callable[[bytes], None],
         end: Callable[[], None],
     ) -> None:
         self._session = session
-        self._channel = channel
+        self._party = party
         self._send = send
         self._end = end
         self._posted: list[tuple[Any, ...]] = []
@@ -134,13 +154,13 @@ class RelayedRoad:
         """Handle what has arrived; None is the end."""
         if data is None:
             self.close()
-            self._channel.disconnected(self)
+            self._party.disconnected(self)
             return
         messages, position = split_frames(self._rest + data)
         self._rest = (self._rest + data)[position:]
         for message in messages:
             try:
-                self._channel.on_message(message)
+                self._party.on_message(message)
             except Exception:  # a channel must not die of one message
                 logger.exception("raycompat could not handle a message")
 
@@ -151,29 +171,29 @@ class RelayedRoad:
             self._end()
 
 
-async def _by_node(session: Session, place: dict[str, Any], channel: Channel) -> bool:
+async def _by_node(session: Session, place: dict[str, Any], party: Party) -> bool:
     try:
         comm = await dask.open_comm(session.client, place["address"], _CONNECT_S)
-        await comm.write({"op": "raycompat_channel", "actor": channel.actor, "reply": False})
+        await comm.write({"op": "raycompat_channel", "actor": party.key, "reply": False})
         greeting = await asyncio.wait_for(comm.read(), _CONNECT_S)
     except (OSError, TimeoutError) as error:
         logger.debug("no connection to the node %s: %r", place["address"], error)
         return False
     if greeting != b"open":
         comm.abort()
-        channel.expect_news()  # the process has ended: the scheduler will say so
+        party.expect_news()  # the process has ended: the scheduler will say so
         return True
     outgoing: asyncio.Queue[bytes] = asyncio.Queue()
-    road = RelayedRoad(session, channel, outgoing.put_nowait, comm.abort)
+    road = RelayedRoad(session, party, outgoing.put_nowait, comm.abort)
     writing = asyncio.ensure_future(_write_all(comm, outgoing))
-    channel.connected(road, place["incarnation"])
+    party.connected(road, place["incarnation"])
     try:
         while (data := await comm.read()) != b"end":
             road.on_data(data)
         road.on_data(None)
     except OSError:  # Dask's CommClosedError is one
         if not road.closed:
-            channel.broken(road)
+            party.broken(road)
     finally:
         writing.cancel()
         comm.abort()
@@ -188,8 +208,8 @@ async def _write_all(comm: Any, outgoing: asyncio.Queue[bytes]) -> None:
         logger.debug("a channel through a node has ended: %r", error)
 
 
-async def through_the_scheduler(session: Session, place: dict[str, Any], channel: Channel) -> None:
-    """Connect `channel` by way of the scheduler: the node's stream and ours carry the frames."""
+async def through_the_scheduler(session: Session, place: dict[str, Any], party: Party) -> None:
+    """Connect `party` by way of the scheduler: the node's stream and ours carry the frames."""
     name = uuid.uuid4().hex
 
     def send(data: bytes) -> None:
@@ -199,7 +219,7 @@ async def through_the_scheduler(session: Session, place: dict[str, Any], channel
         session.relays.pop(name, None)
         session.send("raycompat-relay-close", relay=name)
 
-    road = RelayedRoad(session, channel, send, end)
+    road = RelayedRoad(session, party, send, end)
     session.relays[name] = road
-    session.send("raycompat-relay-open", relay=name, actor=channel.actor)
-    channel.connected(road, place["incarnation"])
+    session.send("raycompat-relay-open", relay=name, actor=party.key)
+    party.connected(road, place["incarnation"])

@@ -21,7 +21,8 @@ from distributed import Client
 
 from raycompat import _dask_adapter as dask
 from raycompat import _transfer  # noqa: F401  (registers how values cross)
-from raycompat._caller.channel import Channel, MethodCall
+from raycompat._caller.channel import Channel
+from raycompat._caller.direct_call import DirectCall
 from raycompat._caller.object_table import Entry, ObjectTable, State
 from raycompat._protocol import failures, segment
 from raycompat._protocol.connection import Pump
@@ -38,7 +39,9 @@ from raycompat._protocol.values import (
 
 if TYPE_CHECKING:
     from raycompat._caller.generator import Stream
+    from raycompat._caller.leases import Lease, LeasePool
     from raycompat._caller.roads import RelayedRoad
+    from raycompat._protocol.resource_set import ResourceSet
     from raycompat.object_ref import ObjectRef
 
 logger = logging.getLogger(__name__)
@@ -78,6 +81,8 @@ class Setup:
     is_driver: bool
     #: Identifies the host that this process runs on; its `place` may be on another one.
     host: str
+    #: Whether calls go by leases where they can.
+    uses_leases: bool
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -92,11 +97,14 @@ class Session:
     def __init__(self, setup: Setup, client: Client | None = None) -> None:
         self.setup = setup
         self.table = ObjectTable(self._release, self._remove_segment)
-        self.calls: dict[str, PendingCall | MethodCall] = {}
+        self.calls: dict[str, PendingCall | DirectCall] = {}
         #: The ways to the actors that we have called, by their keys.
         self.channels: dict[str, Channel] = {}
-        #: Channels on which calls have gathered that were not written yet.
-        self.unflushed: set[Channel] = set()
+        #: The leases that we have or have asked for, by key, and their pools by what they hold.
+        self.leases: dict[str, Lease] = {}
+        self._pools: dict[ResourceSet, LeasePool] = {}
+        #: Channels and leases on which calls have gathered that were not written yet.
+        self.unflushed: set[Channel | Lease] = set()
         #: Channels that go through the scheduler, by name.
         self.relays: dict[str, RelayedRoad] = {}
         self.pump = Pump()
@@ -160,6 +168,8 @@ class Session:
         handlers = {
             "raycompat-done": self._on_done,
             "raycompat-actor-alive": self._on_actor_alive,
+            "raycompat-lease-alive": self._on_lease_alive,
+            "raycompat-lease-ended": self._on_lease_ended,
             "raycompat-actor-state": self._on_actor_state,
             "raycompat-relay-data": self._on_relay_data,
             "raycompat-cancel-promised": self._on_cancel_promised,
@@ -256,6 +266,21 @@ class Session:
             channel.add_handle()
             return channel
 
+    def lease_pool(self, request: ResourceSet) -> LeasePool:
+        """Return what sends calls to leases that hold `request`."""
+        pool = self._pools.get(request)
+        if pool is None:
+            from raycompat._caller.leases import LeasePool
+
+            with self.table.lock:
+                pool = self._pools.setdefault(request, LeasePool(self, request))
+        return pool
+
+    def return_leases(self) -> None:
+        """Give back the CPUs of leases that have nothing to do."""
+        for pool in list(self._pools.values()):
+            pool.return_idle()
+
     def flush(self) -> None:
         """Write the calls that have gathered: somebody is about to wait."""
         while self.unflushed:
@@ -302,8 +327,8 @@ class Session:
     def cancel(self, key: str, *, force: bool, recursive: bool) -> None:
         """Ask for the end of a call, ours or another's."""
         call = self.calls.get(key)
-        if isinstance(call, MethodCall):
-            call.channel.cancel(call, recursive=recursive)
+        if isinstance(call, DirectCall):
+            call.sender.cancel(call, force=force, recursive=recursive)
             return
         self.send("raycompat-cancel", key=key, force=force, recursive=recursive)
 
@@ -409,6 +434,10 @@ class Session:
             entry.escaped = True
             if entry.wanted:
                 return entry.key
+            if entry.origin is not None and entry.is_made_by_call:
+                self._announce_origin(entry, entry.origin)
+                if entry.parent is None:
+                    return entry.key
             entry.wanted = True
             if entry.parent is not None:
                 self.send(
@@ -427,6 +456,15 @@ class Session:
                 self._give(entry, "raycompat-adopt")
             self._note_said()
             return entry.key
+
+    def _announce_origin(self, entry: Entry, origin: DirectCall) -> None:
+        """Have Dask know the call that a lease runs for an object, or has run."""
+        from raycompat._caller import lineage
+
+        lineage.announce(self, origin)
+        if entry.state is State.READY:
+            lineage.tell_made(self, origin)
+            entry.origin = None
 
     def load_in_dask(self, entry: Entry) -> str:
         """Return the key of a Dask task whose value is the object's; Dask knows it by then."""
@@ -460,6 +498,11 @@ class Session:
 
     def _give(self, entry: Entry, operation: str) -> None:
         """Have Dask keep a value that is here."""
+        wire = self.give(entry)
+        self.send(operation, key=entry.key, wire=wire, worker=self.setup.node_address)
+
+    def give(self, entry: Entry) -> Wire:
+        """Return a value that is here as our node is to keep it."""
         assert entry.value is not None
         wire = to_wire(entry.value)
         if isinstance(entry.value, SegmentLink) and not self.setup.is_near:
@@ -467,7 +510,7 @@ class Session:
         elif entry.own_segment:
             self.table.disown(entry)
             self.on_hand_over(wire)
-        self.send(operation, key=entry.key, wire=wire, worker=self.setup.node_address)
+        return wire
 
     # --- how calls end --------------------------------------------------------------------------
 
@@ -480,6 +523,9 @@ class Session:
         unknown: bool = False,
     ) -> None:
         """Enter the end of a call. `unknown`: Dask does not know it, and will say no more of it."""
+        if key in self.leases:
+            self._on_lease_ended(key, error=error, unknown=unknown)
+            return
         call = self.calls.get(key)
         if not isinstance(call, PendingCall):
             return
@@ -504,7 +550,21 @@ class Session:
             self.call_ended(call)
             self.wake()
 
-    def call_ended(self, call: PendingCall | MethodCall) -> None:
+    def _on_lease_alive(self, key: str, **place: Any) -> None:
+        lease = self.leases.get(key)
+        if lease is not None:
+            lease.granted(place)
+
+    def _on_lease_ended(
+        self, key: str, error: bytes | None = None, how: str = "", unknown: bool = False
+    ) -> None:
+        lease = self.leases.get(key)
+        if lease is not None:
+            if not unknown and lease.ref is not None:
+                self._ending[key] = lease.ref
+            lease.ended(error, how)
+
+    def call_ended(self, call: PendingCall | DirectCall) -> None:
         """Let go of what a call has kept alive."""
         call.holds = ()
         self.calls.pop(call.key, None)
@@ -524,8 +584,9 @@ class Session:
 
     def _on_cancel_promised(self, key: str, recursive: bool) -> None:
         for call in list(self.calls.values()):
-            if isinstance(call, MethodCall) and any(entry.key == key for entry in call.returns):
-                call.channel.cancel(call, recursive=recursive)
+            keys = (call.key, *(entry.key for entry in call.returns))
+            if isinstance(call, DirectCall) and key in keys:
+                call.sender.cancel(call, force=False, recursive=recursive)
 
     def _settle(self, entry: Entry, value: InlineValue | SegmentLink | ErrorValue) -> None:
         if isinstance(value, ErrorValue):

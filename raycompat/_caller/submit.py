@@ -10,14 +10,15 @@ import pickle
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import cloudpickle
 
 from raycompat import exceptions
-from raycompat._caller.channel import MethodCall
 from raycompat._caller.dask_values import as_ref, is_dask_value
+from raycompat._caller.direct_call import DirectCall
 from raycompat._caller.generator import Stream
+from raycompat._caller.leases import is_near
 from raycompat._caller.object_table import Entry, State
 from raycompat._caller.session import PendingCall
 from raycompat._protocol import failures, ids
@@ -32,6 +33,7 @@ from raycompat._protocol.values import InlineValue
 from raycompat.object_ref import ObjectRef, ObjectRefGenerator
 
 if TYPE_CHECKING:
+    from raycompat._caller.channel import Channel
     from raycompat._caller.session import Session
 
 
@@ -290,10 +292,10 @@ def call(
     return refs
 
 
-def call_method(
-    session: Session, call: MethodCall, arguments: Arguments, num_returns: int | str
+def call_directly(
+    session: Session, call: DirectCall, arguments: Arguments, num_returns: int | str
 ) -> Any:
-    """Send one call of an actor's method by its channel; return as `call` does."""
+    """Send one call straight to the process that runs it; return as `call` does."""
     call.num_returns = num_returns
     call.arguments = arguments.block
     call.dependencies = arguments.dependencies
@@ -302,27 +304,41 @@ def call_method(
     table = session.table
     if table.dropped and not session.is_connected:
         table.collect_dropped()
+    refs: Any
     if num_returns == 1:
-        entry = table.add(call.key)
-        entry.channel = call.channel
-        call.returns.append(entry)
-        ref = ObjectRef._of_new(entry, session)
-        call.channel.submit(call)
-        return ref
-    if num_returns == "streaming":
-        entry = table.add(call.key)
-        entry.channel = call.channel
-        call.returns.append(entry)
-        call.stream = Stream(session, call.key, ObjectRef._of_new(entry, session))
-        call.channel.submit(call)
-        return ObjectRefGenerator(call.stream)
-    for index in range(int(num_returns)):
-        entry = table.add(ids.return_key(call.key, index))
-        entry.channel = call.channel
-        call.returns.append(entry)
-    refs = [ObjectRef._of_new(entry, session) for entry in call.returns]
-    call.channel.submit(call)
-    return refs or None
+        refs = ObjectRef._of_new(_expect(session, call, call.key), session)
+    elif num_returns == "streaming":
+        refs = ObjectRef._of_new(_expect(session, call, call.key), session)
+        call.stream = Stream(session, call.key, refs)
+        refs = ObjectRefGenerator(call.stream)
+    else:
+        keys = [ids.return_key(call.key, index) for index in range(int(num_returns))]
+        refs = [ObjectRef._of_new(_expect(session, call, key), session) for key in keys] or None
+    call.sender.submit(call)
+    return refs
+
+
+def _expect(session: Session, call: DirectCall, key: str) -> Entry:
+    """Make the entry of one result."""
+    entry = session.table.add(key)
+    if call.options is not None:
+        entry.origin = call
+    else:
+        entry.channel = cast("Channel", call.sender)
+    call.returns.append(entry)
+    return entry
+
+
+def may_go_by_lease(session: Session, arguments: Arguments) -> bool:
+    """Whether a call's arguments are here, or are being made for this process."""
+    for entry in arguments.dependencies:
+        if entry.state is State.PENDING:
+            is_ours = entry.origin is not None or entry.channel is not None
+            if not is_ours and (entry.parent or entry).key not in session.calls:
+                return False
+        elif entry.state is State.FAILED or not is_near(entry, session.setup.host):
+            return False
+    return True
 
 
 def _fail_at_once(

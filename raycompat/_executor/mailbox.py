@@ -11,6 +11,7 @@ import os
 import select
 import socket
 import struct
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -73,6 +74,8 @@ class Caller(Connection):
             self._mailbox.calls.append((self, message))
         elif operation == "held":
             self.holds.pop(message[1], None)
+        elif operation == "return":
+            self._mailbox.is_returned = True
         elif operation == "hello":
             self.host = message[1]
         else:
@@ -97,6 +100,25 @@ class Mailbox:
         self._epoll.register(self._listener, select.EPOLLIN)
         self._epoll.register(self._wake, select.EPOLLIN)
         self._looked = 0.0
+        self._wake_lock = threading.Lock()
+        self._had_callers = False
+        #: Whether a caller has said that it will send no more.
+        self.is_returned = False
+
+    @property
+    def callers(self) -> list[Caller]:
+        """The callers that are connected."""
+        return list(self._callers.values())
+
+    @property
+    def has_callers(self) -> bool:
+        """Whether somebody is connected, or may still come."""
+        return bool(self._callers) or not self._had_callers
+
+    def tell_all(self, message: tuple[Any, ...]) -> None:
+        """Send a message to every caller, at once."""
+        for caller in self.callers:
+            caller.post(message, now=True)
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when `look` would find something."""
@@ -104,7 +126,9 @@ class Mailbox:
 
     def wake(self) -> None:
         """End the `wait` of the main thread, from any thread."""
-        os.eventfd_write(self._wake, 1)
+        with self._wake_lock:
+            if self._wake >= 0:
+                os.eventfd_write(self._wake, 1)
 
     def wait(self) -> None:
         """Wait until something arrives or somebody calls `wake`; write all answers first."""
@@ -147,6 +171,7 @@ class Mailbox:
                 continue
             caller = Caller(stream, self._pump, self)
             self._callers[stream.fileno()] = caller
+            self._had_callers = True
             self._pump.add(caller, listen=False)
             self._epoll.register(stream, select.EPOLLIN)
 
@@ -171,5 +196,21 @@ class Mailbox:
     def close(self) -> None:
         """Let the callers take the last answers, and leave."""
         self._listener.close()
-        for caller in list(self._callers.values()):
+        for caller in self.callers:
             caller.drain(_DRAIN_S)
+
+    def part(self) -> None:
+        """Leave the callers, once they have what was made for them: then they close."""
+        self.tell_all(("bye",))
+        deadline = time.monotonic() + _DRAIN_S
+        while self._callers and (left := deadline - time.monotonic()) > 0:
+            self.flush()
+            self._look(left)
+        self._listener.close()
+        for caller in self.callers:  # they may still come to take what is theirs
+            self._callers.pop(caller.socket.fileno())
+            caller.close()
+        self._epoll.close()
+        with self._wake_lock:
+            os.close(self._wake)
+            self._wake = -1

@@ -23,6 +23,7 @@ from raycompat._caller import session as sessions
 from raycompat._executor import context
 from raycompat._executor.run_actor import Actor
 from raycompat._executor.run_call import Call, Outcome, Sink, run
+from raycompat._executor.run_leased import Lease
 from raycompat._protocol import frames
 from raycompat._protocol.values import StorePlace, Wire
 
@@ -38,11 +39,12 @@ class Executor:
     def __init__(self, connection: socket.socket, setup: dict[str, Any]) -> None:
         self.setup = setup
         self.actor: Actor | None = None
+        self.lease: Lease | None = None
         #: Told of calls that somebody wants to end, by key.
         self.on_cancel: Callable[[str], None] = lambda key: None
         self._channel = frames.BlockingChannel(connection)
         self._send_lock = threading.Lock()
-        self._calls: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Any, ...] | Lease | None] = queue.SimpleQueue()
         self._functions: dict[str, Future[bytes]] = {}
         self._loaded: dict[str, Any] = {}
         self._cancelled: dict[str, None] = {}
@@ -62,6 +64,7 @@ class Executor:
                 scheduler=setup["scheduler"],
                 is_driver=False,
                 host=setup["place"][2],
+                uses_leases=setup["uses_leases"],
                 extra=setup,
             )
         )
@@ -78,7 +81,9 @@ class Executor:
         if call is None or call.actor is not None:
             return
         if threading.current_thread() is threading.main_thread():
-            self.send(operation, call.key)
+            if self.lease is not None and operation == "blocked":
+                self.lease.block()
+            self.send(operation, self.lease.key if self.lease is not None else call.key)
 
     def send(self, *message: Any) -> None:
         """Send one message to the node, from any thread. A cancellation waits until it is whole."""
@@ -106,11 +111,29 @@ class Executor:
                 self._functions.pop(rest[0]).set_exception(exceptions.RaySystemError(rest[1]))
             elif operation == "cancel":
                 self._cancel(*rest)
+            elif operation == "lease":
+                self._begin_lease(*rest)
+            elif operation in ("revoke", "abandon", "kill-if-running"):
+                self._tell_lease(operation, *rest)
             elif operation == "exit":
                 if self.actor is not None:
                     self.actor.leave()
                 self._calls.put(None)
         os._exit(1)
+
+    def _begin_lease(self, key: str, about: dict[str, Any]) -> None:
+        self.lease = Lease(self, key, about)
+        self.send("leased", key)
+        self._calls.put(self.lease)
+
+    def _tell_lease(self, operation: str, lease: str, *rest: Any) -> None:
+        if operation == "kill-if-running":
+            call, question = rest
+            if self.lease is not None and self.lease.key == lease:
+                self.lease.kill_if_running(call)
+            self.send("done", question, [])
+        elif self.lease is not None and self.lease.key == lease:
+            self.lease.revoke() if operation == "revoke" else self.lease.abandon()
 
     def _cancel(self, key: str, recursive: bool) -> None:
         self._cancelled[key] = None
@@ -137,6 +160,9 @@ class Executor:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=self.read, name="raycompat-reader", daemon=True).start()
         while (work := self._calls.get()) is not None:
+            if isinstance(work, Lease):
+                self._serve_lease(work)
+                continue
             key, payload, wires, about = work
             self._run_one(Call(context.describe(key, about), pickle.loads(payload), wires), about)
             del work, payload, wires
@@ -148,6 +174,13 @@ class Executor:
             self.session.send("raycompat-disown")
         self.session.close()
         return 0
+
+    def _serve_lease(self, lease: Lease) -> None:
+        lease.serve()
+        self.lease = None
+        self.session.table.collect_dropped()
+        self.session.hand_over()
+        self.send("done", lease.key, [])
 
     def _run_one(self, call: Call, about: dict[str, Any]) -> None:
         key, name = call.running.key, call.running.name
@@ -229,6 +262,14 @@ class Executor:
         self.flush_output()
         code = exit_.code
         os._exit(code if isinstance(code, int) else int(code is not None))
+
+    def announce_name(self, name: str) -> None:
+        """Say in whose name all is printed from now on: the node hears it in order with the output."""
+        for descriptor in (1, 2):
+            try:
+                os.write(descriptor, frames.NAME_MARK + name.encode() + b"\n")
+            except OSError:  # user code has closed it
+                continue
 
     def flush_output(self) -> None:
         """Write what user code has printed."""

@@ -7,11 +7,11 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from raycompat._executor import context, lanes
+from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, Sink, run, run_async
 from raycompat._executor.timeline import Timeline
 from raycompat._protocol import failures
-from raycompat._protocol.values import Wire
 
 if TYPE_CHECKING:
     from raycompat._executor.main import Executor
@@ -20,48 +20,13 @@ if TYPE_CHECKING:
 _ASYNC_CONCURRENCY = 1000
 
 
+def _attempt(message: tuple[Any, ...]) -> int:
+    attempt: int = message[9]
+    return attempt
+
+
 class ActorExit(SystemExit):
     """Leaves the method that runs, when the actor is to end."""
-
-
-class _Answers(Sink):
-    """Answers to a call, down its caller's connection."""
-
-    def __init__(self, actor: Actor, caller: Caller, key: str, attempt: int) -> None:
-        self._attempt = attempt
-        self._actor = actor
-        self._caller = caller
-        self._key = key
-
-    def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
-        """Send an item of a generator."""
-        self._keep(f"{self._key}:{index}", (wire,), outcome)
-        self._actor.post(self._caller, ("item", self._key, index, wire))
-
-    def end(self, outcome: Outcome) -> None:
-        """Send how the call ended."""
-        message: tuple[Any, ...]
-        if outcome.values is None:
-            self._actor.executor.session.hand_over()  # what the call has kept, it may keep on
-            message = ("failed", self._key, outcome.error, outcome.retry, self._attempt)
-        else:
-            self._keep(self._key, outcome.values, outcome)
-            message = ("done", self._key, outcome.values)
-        self._actor.post(self._caller, message)
-
-    def _keep(self, key: str, wires: Any, outcome: Outcome) -> None:
-        """Keep what a value refers to until the caller does, who has to find it."""
-        executor = self._actor.executor
-        if outcome.refs:
-            self._caller.holds[key] = outcome.holds
-            executor.session.note_hold()
-        shares_memory = self._caller.host == executor.setup["place"][2]
-        for wire in wires:
-            if wire[0] == "segment" and shares_memory:
-                self._caller.note_segment(wire[1])
-            elif wire[0] == "segment":
-                executor.send("hand-over", "", wire)
-        executor.session.hand_over()
 
 
 class Actor:
@@ -147,7 +112,7 @@ class Actor:
         self.mailbox.flush()
 
     def _begin(self, message: tuple[Any, ...]) -> Call:
-        _, key, method, name, num_returns, _, arguments, wires, retry, _ = message
+        _, key, method, name, num_returns, _, arguments, wires, retry, _, _ = message
         running = context.RunningCall.of_method(key, name, self.key)
         return Call(
             running,
@@ -164,7 +129,7 @@ class Actor:
         call = self._begin(message)
         context.enter(call.running)
         try:
-            self._run_here(caller, call, message[-1])
+            self._run_here(caller, call, _attempt(message))
         except SystemExit:
             self.mailbox.close()  # what has been answered arrives
             raise
@@ -175,12 +140,12 @@ class Actor:
         call = self._begin(message)
         with context.in_this_thread(call.running):
             try:
-                self._run_here(caller, call, message[-1])
+                self._run_here(caller, call, _attempt(message))
             except SystemExit as exit_:
                 self.executor.die(exit_)
 
     def _run_here(self, caller: Caller, call: Call, attempt: int) -> None:
-        answers = _Answers(self, caller, call.running.key, attempt)
+        answers = Answers(self.executor, caller, call.running.key, self.post)
         start = time.time()
         if self.executor.is_cancelled(call.running.key):
             outcome = Outcome.cancelled(call.running.key, call.running.name)
@@ -189,11 +154,11 @@ class Actor:
             if self.executor.is_cancelled(call.running.key):  # nobody interrupts it, as in Ray
                 outcome.discard(self.executor)
                 outcome = Outcome.cancelled(call.running.key, call.running.name)
-        self._conclude(answers, outcome, call.running, start)
+        self._conclude(answers, outcome, call.running, start, attempt)
 
     async def _run_async(self, caller: Caller, message: tuple[Any, ...]) -> None:
         call = self._begin(message)
-        answers = _Answers(self, caller, call.running.key, message[-1])
+        answers = Answers(self.executor, caller, call.running.key, self.post)
         start = time.time()
         with context.in_this_thread(call.running):
             try:
@@ -206,10 +171,15 @@ class Actor:
             if self.executor.is_cancelled(call.running.key):  # though it may have caught that
                 outcome.discard(self.executor)
                 outcome = Outcome.cancelled(call.running.key, call.running.name)
-            self._conclude(answers, outcome, call.running, start)
+            self._conclude(answers, outcome, call.running, start, _attempt(message))
 
     def _conclude(
-        self, answers: _Answers, outcome: Outcome, running: context.RunningCall, start: float
+        self,
+        answers: Answers,
+        outcome: Outcome,
+        running: context.RunningCall,
+        start: float,
+        attempt: int,
     ) -> None:
         executor = self.executor
         executor.forget_cancelled(running.key)
@@ -219,6 +189,6 @@ class Actor:
         executor.flush_output()
         if self.exit_error is not None:
             executor.send("exiting", self.key, self.exit_error)
-        answers.end(outcome)
+        answers.end(outcome, attempt)
         if self.exit_error is not None:
             self.leave()

@@ -6,6 +6,8 @@ import asyncio
 import os
 from collections.abc import Callable
 
+from raycompat._protocol.frames import NAME_MARK
+
 _CHUNK_BYTES = 1 << 16
 
 #: Chunks that a pipe holds, and one for what comes meanwhile.
@@ -13,7 +15,10 @@ _CHUNKS_IN_PIPE = 2
 
 
 class LogPump:
-    """Reads the two pipes of one executor. `name` says whose call it runs just now."""
+    """Reads the two pipes of one executor. `name` says whose call it runs just now.
+
+    A leased executor says itself whose calls it runs, in its output (see `frames.NAME_MARK`).
+    """
 
     def __init__(
         self, streams: dict[int, str], job: str, pid: int, on_lines: Callable[..., None]
@@ -39,11 +44,25 @@ class LogPump:
             self._finish(descriptor)
             return False
         *lines, self._rest[descriptor] = (self._rest[descriptor] + data).split(b"\n")
+        if NAME_MARK in data or NAME_MARK in self._rest[descriptor]:
+            lines = self._take_names(descriptor, lines)
         if len(self._rest[descriptor]) >= _CHUNK_BYTES:
             lines.append(self._rest[descriptor])
             self._rest[descriptor] = b""
         self._pass_on(descriptor, lines)
         return True
+
+    def _take_names(self, descriptor: int, lines: list[bytes]) -> list[bytes]:
+        """Pass on the lines up to the last name among them, and return the rest."""
+        own: list[bytes] = []
+        for line in lines:
+            before, mark, name = line.partition(NAME_MARK)
+            if before or not mark:
+                own.append(before)
+            if mark:
+                self._pass_on(descriptor, own)
+                own, self.name = [], name.decode().partition(".")[0]
+        return own
 
     def _pass_on(self, descriptor: int, lines: list[bytes]) -> None:
         if lines:

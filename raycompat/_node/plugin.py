@@ -52,6 +52,10 @@ _TASK_MEMORY_SHARE = 0.7
 _GARBAGE_DELAY_S = 0.5
 
 
+#: Seconds that an executor has to say which call it runs.
+_ANSWER_S = 1.0
+
+
 #: Seconds between two looks for memory that nobody has wanted for a while.
 _TIDY_S = 5.0
 
@@ -79,8 +83,6 @@ class Actor:
     """An actor that lives on this node: its process."""
 
     executor: Executor
-    #: The name of the Unix socket on which it takes calls.
-    socket: str
     #: Why it died or is about to for good: a pickled error for whoever waits for it.
     error: bytes | None = None
     #: Whether somebody has killed its process, to be started anew if it has restarts left.
@@ -98,7 +100,9 @@ class NodePlugin(distributed.WorkerPlugin):
         self._worker = worker
         self._granted: dict[str, Running] = {}
         self._actors: dict[str, Actor] = {}
-        self._relays = Relays(worker, lambda key: self._actors[key].socket)
+        #: Names of the Unix sockets on which executors take calls, by actor or lease.
+        self._sockets: dict[str, str] = {}
+        self._relays = Relays(worker, lambda key: self._sockets[key])
         self._jobs: dict[str, dict[str, Any]] = {}
         self._collection_due = False
         gc.freeze()  # what is there already need not be looked at by later collections
@@ -126,6 +130,8 @@ class NodePlugin(distributed.WorkerPlugin):
                 "raycompat-cancel": self._on_cancel,
                 "raycompat-end": self._on_end,
                 "raycompat-cancel-method": self._on_cancel_method,
+                "raycompat-cancel-leased": self._on_cancel_leased,
+                "raycompat-revoke": self._on_revoke,
                 "raycompat-restart-actor": self._on_restart,
                 "raycompat-discard": self.store.discard,
                 "raycompat-relay-open": self._relays.open,
@@ -223,6 +229,34 @@ class NodePlugin(distributed.WorkerPlugin):
         if host is not None:
             host.executor.send("cancel", key, recursive)
 
+    def _on_cancel_leased(self, lease: str, key: str, force: bool, recursive: bool) -> None:
+        """End a call that a leased executor was sent; by force, the executor with it."""
+        running = self._granted.get(lease)
+        if running is None or running.executor is None:
+            return
+        if force:
+            self._pool.background(self._kill_if_running(running.executor, lease, key))
+        else:
+            running.executor.send("cancel", key, recursive)
+
+    async def _kill_if_running(self, executor: Executor, lease: str, key: str) -> None:
+        question = f"{lease} {key}"
+        asked = executor.call(question, "kill-if-running", lease, key, question)
+        try:
+            await asyncio.wait_for(asked, _ANSWER_S)
+        except TimeoutError:  # it holds the interpreter: then it runs what it was sent
+            self._pool.kill(executor)
+        except ExecutorDied as died:
+            logger.debug("%s was ended by force: it ended %s", key, died)
+
+    def _on_revoke(self, key: str) -> None:
+        """End a lease after the call that runs: others wait."""
+        running = self._granted.get(key)
+        if running is not None:
+            running.cancelled = True
+            if running.executor is not None:
+                running.executor.send("revoke", key)
+
     def _on_restart(self, key: str) -> None:
         """End an actor's process; whether there is another is a matter of its restarts."""
         actor = self._actors.get(key)
@@ -243,10 +277,22 @@ class NodePlugin(distributed.WorkerPlugin):
                 self._pool.kill(actor.executor)
             else:
                 actor.executor.leave()
+        elif running.executor is not None and running.grant["kind"] == "lease":
+            self._abandon(running, running.executor)
         elif running.executor is not None:
             self._pool.kill(running.executor)
         if running.executor is None:
             self._drop(running)  # its body may never start
+
+    def _abandon(self, running: Running, executor: Executor) -> None:
+        """Have an executor leave its lease, whose caller is gone, or end if it runs a call."""
+        executor.send("abandon", running.grant["key"])
+
+        def look_again() -> None:
+            if running.executor is executor:
+                self._pool.kill(executor)
+
+        asyncio.get_running_loop().call_later(LEAVE_S, look_again)
 
     def _drop(self, running: Running) -> None:
         """Forget a call, unless it has been granted anew."""
@@ -293,7 +339,10 @@ class NodePlugin(distributed.WorkerPlugin):
         if running is None:
             return None  # taken back while Dask started it
         wires = [to_wire(value) for value in values]
+        made = running.grant["made"]
         try:
+            if made is not None:  # by a lease of its owner, who knows
+                return self._keep(made)
             outcome = await self._run_task(running, payload, wires)
         except _Ended:
             return None
@@ -324,8 +373,13 @@ class NodePlugin(distributed.WorkerPlugin):
             error, text = outcome[1], outcome[2]
             dask.tell_scheduler(self._worker, {**report, "error": error})
             raise CallFailed(error, text)
-        stored = [self.store.adopt(wire) for wire in outcome[1]]
+        stored = self._keep(outcome[1])
         dask.tell_scheduler(self._worker, {**report, "values": outcome[1]})
+        return stored
+
+    def _keep(self, wires: list[Any]) -> Any:
+        """Take what a call has returned into the node's keeping; return what Dask is to store."""
+        stored = [self.store.adopt(wire) for wire in wires]
         return stored[0] if len(stored) == 1 else SeveralValues(tuple(stored))
 
     async def _run_task(
@@ -386,7 +440,7 @@ class NodePlugin(distributed.WorkerPlugin):
             context["groups"] = grant["actor"]["groups"]
             context["max_concurrency"] = grant["actor"]["max_concurrency"]
             context["num_restarts"] = grant["num_restarts"]
-            context["socket"] = self._actors[grant["key"]].socket
+            context["socket"] = self._sockets[grant["key"]]
         executor.logs.name = grant["name"].partition(".")[0]
         return await executor.call(grant["key"], "run", grant["key"], payload, wires, context)
 
@@ -397,12 +451,42 @@ class NodePlugin(distributed.WorkerPlugin):
     def _crashed(self, running: Running, died: ExecutorDied) -> tuple[Any, ...]:
         if running.cancelled:
             return self._cancelled(running)
-        text = (
-            f"The worker process died unexpectedly while executing {running.grant['name']}: it "
-            f"ended {died}. Look at what the task printed; a process may be killed for using too "
-            "much memory, or its code may call os._exit or crash in a native library."
-        )
+        text = failures.crash_text(running.grant["name"], f"ended {died}")
         return ("failed", failures.worker_crashed(text), text, True)
+
+    async def run_lease(self, key: str) -> Any:
+        """Let a caller have an executor until it wants it no more (see `entry.run_lease`)."""
+        dask.secede(self._worker, key)
+        running = self._granted.get(key)
+        if running is None:
+            return None  # taken back while Dask started it
+        how = ""
+        try:
+            if not running.cancelled and running.grant["job"] in self._jobs:
+                how = await self._serve_lease(running)
+        finally:
+            self._drop(running)
+        message = {"op": "raycompat-lease-ended", "key": key, "owner": running.grant["owner"]}
+        dask.tell_scheduler(self._worker, {**message, "how": how})
+        return None
+
+    async def _serve_lease(self, running: Running) -> str:
+        """Return how the executor's process has ended, or "" if it is there for others now."""
+        grant = running.grant
+        executor = await self._pool.acquire(self._kind(grant), self._jobs[grant["job"]])
+        running.executor = running.process = executor
+        self._sockets[grant["key"]] = socket_name = f"raycompat-{uuid.uuid4().hex}"
+        about = {"socket": socket_name, "resources": grant["resources"]}
+        try:
+            if not running.cancelled and not running.ended:
+                await executor.call(grant["key"], "lease", grant["key"], about)
+        except ExecutorDied as died:
+            return f"ended {died}"
+        finally:
+            running.executor = None
+            del self._sockets[grant["key"]]
+            self._pool.release(executor, spent=False)
+        return ""
 
     async def run_actor(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
         """Keep an actor as long as it lives, through its restarts (see `entry.run_actor`)."""
@@ -416,7 +500,8 @@ class NodePlugin(distributed.WorkerPlugin):
             while not running.ended and grant["job"] in self._jobs:
                 kind = (*self._kind(grant), key)
                 executor = await self._pool.start_executor(kind, self._jobs[grant["job"]])
-                actor = Actor(executor, f"raycompat-{uuid.uuid4().hex}")
+                actor = Actor(executor)
+                self._sockets[key] = f"raycompat-{uuid.uuid4().hex}"
                 error = await self._live(running, actor, payload, values)
                 left = spec["max_restarts"] - grant["num_restarts"]
                 again = actor.error is None and not running.ended
@@ -430,6 +515,7 @@ class NodePlugin(distributed.WorkerPlugin):
         finally:
             self._drop(running)
             self._actors.pop(key, None)
+            self._sockets.pop(key, None)
         return None
 
     async def _live(
@@ -457,7 +543,7 @@ class NodePlugin(distributed.WorkerPlugin):
             "op": "raycompat-actor-alive",
             "key": key,
             "pid": executor.pid,
-            "socket": actor.socket,
+            "socket": self._sockets[key],
             "incarnation": running.grant["num_restarts"],
         }
         dask.tell_scheduler(self._worker, message)
@@ -487,6 +573,8 @@ class NodePlugin(distributed.WorkerPlugin):
     def _on_message(self, executor: Executor, operation: str, key: str, rest: list[Any]) -> None:
         if operation in ("blocked", "unblocked"):
             dask.tell_scheduler(self._worker, {"op": f"raycompat-{operation}", "key": key})
+        elif operation == "leased":
+            self._on_leased(key)
         elif operation == "item":
             self._on_item(key, *rest)
         elif operation == "function":
@@ -502,6 +590,13 @@ class NodePlugin(distributed.WorkerPlugin):
                 actor.error = rest[0]
         else:
             logger.error("an executor said %r, which nobody knows", operation)
+
+    def _on_leased(self, key: str) -> None:
+        running, socket_name = self._granted.get(key), self._sockets.get(key)
+        if running is None or socket_name is None:
+            return
+        message = {"op": "raycompat-lease-alive", "key": key, "owner": running.grant["owner"]}
+        dask.tell_scheduler(self._worker, {**message, "socket": socket_name})
 
     def _on_item(self, key: str, index: int, wire: tuple[Any, ...]) -> None:
         running = self._granted.get(key)

@@ -6,9 +6,9 @@ needs (function, arguments) is the *payload*: bytes for everyone on the way.
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
-Kind = Literal["task", "actor"]
+Kind = Literal["task", "actor", "lease"]
 
 
 class ActorSpec(TypedDict):
@@ -31,7 +31,7 @@ class ActorSpec(TypedDict):
 
 
 class CallSpec(TypedDict):
-    """One call, as submitted. Calls of methods do not come this way: see `_caller.channel`."""
+    """One call, as submitted. Those that are sent directly do not come: see `_caller.direct_call`."""
 
     key: str
     kind: Kind
@@ -50,12 +50,15 @@ class CallSpec(TypedDict):
     max_calls: int
     env_vars: dict[str, str]
     actor: ActorSpec | None
+    #: Whether its owner runs it, by a lease, and will say how it ended.
+    promised: bool
 
 
 class Grant(TypedDict):
     """What a node needs to know to run a call, sent ahead of it on the same stream."""
 
     key: str
+    kind: Kind
     name: str
     job: str
     owner: str
@@ -67,3 +70,5 @@ class Grant(TypedDict):
     actor: ActorSpec | None
     #: How often the actor has been started anew, on any node.
     num_restarts: int
+    #: What the call has returned, when it was made elsewhere: the node keeps it.
+    made: list[Any] | None

@@ -23,6 +23,9 @@ class Node(Protocol):
     async def run_actor(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
         """Build an actor in a process of its own and return when it has ended."""
 
+    async def run_lease(self, key: str) -> Any:
+        """Let a caller have an executor and return when it wants it no more."""
+
     def adopt(self, key: str, wire: tuple[Any, ...]) -> Any:
         """Take a value that a process of this host has written into the node's keeping."""
 
@@ -47,6 +50,11 @@ async def run_call(key: str, payload: bytes, *values: Any) -> Any:
 async def run_actor(key: str, payload: bytes, *values: Any) -> Any:
     """Body of an actor's hold: it runs as long as the actor lives."""
     return await _node().run_actor(key, payload, values)
+
+
+async def run_lease(key: str, payload: bytes) -> Any:
+    """Body of a lease: it runs as long as its caller has the executor."""
+    return await _node().run_lease(key)
 
 
 async def adopt(key: str, wire: tuple[Any, ...]) -> Any:

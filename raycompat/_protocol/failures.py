@@ -32,6 +32,20 @@ def worker_crashed(text: str) -> bytes:
     return exceptions.dumps_error(exceptions.WorkerCrashedError(text))
 
 
+def crash_text(name: str, how: str) -> str:
+    """Say in words that the process that ran `name` has ended; `how` is as "ended by signal 9"."""
+    return (
+        f"The worker process died unexpectedly while executing {name}: it {how}. Look at what the "
+        "task printed; a process may be killed for using too much memory, or its code may call "
+        "os._exit or crash in a native library."
+    )
+
+
+def crashed(name: str, how: str) -> bytes:
+    """Say that the process that ran `name` has ended, and how."""
+    return worker_crashed(crash_text(name, how))
+
+
 def node_died(text: str) -> bytes:
     """Say that the node that ran a task is gone."""
     return exceptions.dumps_error(exceptions.NodeDiedError(text))

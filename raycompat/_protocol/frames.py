@@ -13,6 +13,9 @@ from typing import Any
 
 _LENGTH = struct.Struct("<Q")
 
+#: Begins a line of an executor's output that is not the user's: the name of the call that prints now.
+NAME_MARK = b"\x1e"
+
 
 def encode(message: tuple[Any, ...]) -> bytes:
     """Return `message` as one frame."""

@@ -31,11 +31,17 @@ class TaskOptions:
     runtime_env: Mapping[str, Any] | None = None
     scheduling_strategy: str | None = None
     name: str | None = None
+    #: Whether a call needs nothing but CPUs, and a process like any other.
+    may_go_by_lease: bool = field(init=False, repr=False, compare=False)
     _request: ResourceSet = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         request = _resource_set(self.num_cpus or 0, self)
         object.__setattr__(self, "_request", request)
+        is_plain = self.max_calls == 0 and not self.runtime_env
+        is_plain = is_plain and self.scheduling_strategy in (None, "DEFAULT")
+        only_cpus = request.units().keys() == {"CPU"}
+        object.__setattr__(self, "may_go_by_lease", is_plain and only_cpus)
 
     @property
     def max_calls(self) -> int:

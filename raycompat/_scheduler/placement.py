@@ -160,6 +160,23 @@ class Ledger:
         """Return what is free, summed over the nodes; see `node_available`."""
         return _sum(node.available() for node in self._nodes.values())
 
+    def lacks_only_cpus(self, node_id: str, request: ResourceSet) -> bool:
+        """Whether a node could fulfil the request now if enough of its CPUs were free."""
+        node = self._nodes.get(node_id)
+        if node is None or node.total.get("CPU") < request.get("CPU"):
+            return False
+        others = {name: units for name, units in request.items() if name != "CPU"}
+        return node.fits(ResourceSet(others))
+
+    def is_overdrawn(self, node_id: str) -> bool:
+        """Whether more runs on a node than it has CPUs for, since calls have taken theirs back."""
+        node = self._nodes.get(node_id)
+        return node is not None and node.free.get("CPU", 0) < 0
+
+    def is_lent(self, grant: Grant) -> bool:
+        """Whether others have the CPU of a grant just now."""
+        return bool(self._lent.get(grant))
+
     def feasible(self, request: ResourceSet) -> bool:
         """Whether some node could fulfil the request if nothing else ran there."""
         return any(_Node("", node.total).fits(request) for node in self._nodes.values())

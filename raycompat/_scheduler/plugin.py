@@ -23,6 +23,7 @@ from raycompat._protocol.call_spec import CallSpec, Grant
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.values import CallFailed
 from raycompat._scheduler.actors import DETACHED, Actors
+from raycompat._scheduler.leases import Leases
 from raycompat._scheduler.objects import Objects
 from raycompat._scheduler.placement import Grant as Holding
 from raycompat._scheduler.placement import Ledger
@@ -53,8 +54,13 @@ class Call:
     is_cancelled: bool = False
     #: Whether the process has ended that had its GPUs.
     is_freed: bool = False
+    #: Whether its dependencies are there, and it is on no node.
+    is_ready: bool = False
     #: The queue that it waits in.
     queue: deque[str] | None = None
+    #: Whether its owner runs it, by a lease; and what it has returned, in the keeping of which node.
+    is_promised: bool = False
+    made: tuple[str, list[Any]] | None = None
 
 
 @dataclass(slots=True)
@@ -95,6 +101,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self.ledger = Ledger()
         self._actors = actors = Actors(self, scheduler)
         self._objects = objects = Objects(scheduler, self.tell_owner)
+        self._leases = leases = Leases(self, scheduler)
         self._relays = Relays(scheduler)
         #: Calls whose dependencies are there, by (owner, request, strategy): one shape, one queue.
         self._queues: dict[tuple[str, ResourceSet, str], deque[str]] = {}
@@ -113,7 +120,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat-fulfil": objects.fulfil,
                 "raycompat-pin": objects.pin,
                 "raycompat-sync": self._sync,
+                "raycompat-made": self._made_by_owner,
+                "raycompat-schedule": self._schedule,
                 "raycompat-cancel": self._cancel,
+                "raycompat-cancel-leased": leases.cancel,
                 "raycompat-kill-actor": actors.kill,
                 "raycompat-watch-actor": actors.watch,
                 "raycompat-unwatch-actor": actors.unwatch,
@@ -127,6 +137,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat-freed": self._freed,
                 "raycompat-blocked": self._blocked,
                 "raycompat-unblocked": self._unblocked,
+                "raycompat-lease-alive": leases.alive,
+                "raycompat-lease-ended": leases.ended,
                 "raycompat-actor-alive": actors.alive,
                 "raycompat-actor-restarting": actors.restarting,
                 "raycompat-actor-ended": actors.ended,
@@ -180,6 +192,9 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self._relays.lose(client)
         self._actors.client_left(client)
         self._objects.break_promises_of(client)
+        for key, call in self.calls.items():
+            if call.owner == client and call.is_promised:  # whoever else wants it gets it
+                asyncio.get_running_loop().call_soon(self._schedule, client, key, call.retries)
         for job in [job for job in self.jobs.values() if job.client == client]:
             job.orphaned = True
             self.end_job_if_done(job)
@@ -293,11 +308,15 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             self.tell_owner(client, key, failures.object_lost(lost[0]), unknown=True)
             return
         self.calls[key] = Call(
-            spec, client, ResourceSet.from_units(spec["request"]), spec["retries"]
+            spec,
+            client,
+            ResourceSet.from_units(spec["request"]),
+            spec["retries"],
+            is_promised=spec["promised"],
         )
         if kind == "actor":
             self._actors.expect(client, spec)
-        body = entry.run_actor if kind == "actor" else entry.run_call
+        body = {"actor": entry.run_actor, "lease": entry.run_lease, "task": entry.run_call}[kind]
         dask.add_task(
             self._scheduler,
             client,
@@ -329,11 +348,16 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         if finish == "forgotten":
             self.calls.pop(key, None)
             self._made.discard(key)
+            if call is not None and call.made is not None:
+                worker, wires = call.made
+                for wire in wires:
+                    asyncio.get_running_loop().call_soon(self._objects.discard, worker, wire)
         self._objects.follow(key, start, finish)
 
     def _follow_call(self, key: str, call: Call, start: str, finish: str) -> None:
         if finish == "memory":
             self._made.add(key)
+            call.made = None
         elif start == "released" and finish == "waiting" and key in self._made:
             self._make_anew(key, call)
         if start == "processing":
@@ -350,19 +374,59 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def _became_ready(self, key: str, call: Call) -> None:
         if call.is_doomed:
             return
-        call.since = time.monotonic()
-        shape = (call.owner, call.request, call.spec["strategy"])
-        call.queue = self._queues.setdefault(shape, deque())
-        call.queue.append(key)
-        self.dispatch_soon()
+        call.is_ready = True
+        if call.made is None:
+            self._go_on(key)
+        else:
+            asyncio.get_running_loop().call_soon(self._go_on, key)
+
+    def _go_on(self, key: str) -> None:
+        """Have a call wait for its resources that is ready: or take what it has returned elsewhere."""
+        call = self.calls.get(key)
+        if call is None or not call.is_ready or call.queue is not None:
+            return
+        if call.made is not None and call.made[0] in self._scheduler.workers:
+            call.is_ready = False
+            self._run_on(call.made[0], key, call, call.made[1])
+        elif not call.is_promised:
+            call.since = time.monotonic()
+            shape = (call.owner, call.request, call.spec["strategy"])
+            call.queue = self._queues.setdefault(shape, deque())
+            call.queue.append(key)
+            self.dispatch_soon()
+
+    def _made_by_owner(
+        self, client: str, key: str, wires: Any, worker: str, error: bytes | None
+    ) -> None:
+        """Hear how a call has ended that its owner ran by a lease."""
+        call = self.calls.get(key)
+        if call is None or call.owner != client or not call.is_promised:
+            for wire in wires or ():
+                self._objects.discard(worker, wire)
+        elif error is not None:
+            call.is_promised = False
+            self.fail(key, error)
+        else:
+            call.is_promised, call.made = False, (worker, wires)
+            for wire in wires:
+                self._objects.pins.add(key, wire[-1])
+            self._go_on(key)
+
+    def _schedule(self, client: str, key: str, retries: int) -> None:
+        """Run a call that its owner does not run by a lease any more."""
+        call = self.calls.get(key)
+        if call is not None and call.is_promised:
+            call.is_promised, call.retries = False, retries
+            self._go_on(key)
 
     def _no_longer_ready(self, key: str, call: Call) -> None:
         if call.queue is not None and key in call.queue:
             call.queue.remove(key)
-        call.queue = None
+        call.queue, call.is_ready = None, False
 
     def _left_node(self, key: str, call: Call, finish: str) -> None:
         address, call.address = call.address, None
+        self._leases.over(key)
         if call.holding is not None:
             if call.holding.gpus and address in self.nodes and not call.is_freed:
                 self._lingering.setdefault((address, key), []).append(call.holding)
@@ -382,6 +446,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def _node_was_lost(self, key: str, call: Call) -> None:
         """Spend one try of a call whose node died, as Dask runs it elsewhere; or see that it fails."""
         row = self._actors.rows.get(key)
+        call.made = None
         if row is None or call.spec["actor"] is None:
             error = failures.node_died("The node that ran the task has died.")
             if call.is_cancelled:
@@ -459,6 +524,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                     progress = True
                 else:
                     blocked.add(shape[1:])
+        for shape, queue in self._queues.items():
+            if queue:
+                is_lease = self.calls[queue[0]].spec["kind"] == "lease"
+                self._leases.make_room(shape, is_lease=is_lease)
         if self._queues and not self._warning_due:
             self._warning_due = True
             asyncio.get_running_loop().call_later(
@@ -481,14 +550,17 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         if holding is None:
             return False
         queue.popleft()
-        if not queue:
-            del self._queues[shape]
+        del self._queues[shape]
+        if queue:
+            self._queues[shape] = queue  # behind the others, whose turn it is
         call = self.calls[key]
-        call.holding, call.queue, call.is_freed = holding, None, False
+        call.holding, call.queue, call.is_freed, call.is_ready = holding, None, False, False
+        if call.spec["kind"] == "lease":
+            self._leases.granted(key, call.owner, holding.node_id)
         self._run_on(holding.node_id, key, call)
         return True
 
-    def _run_on(self, address: str, key: str, call: Call) -> None:
+    def _run_on(self, address: str, key: str, call: Call, made: list[Any] | None = None) -> None:
         call.address = address
         grant = Grant(
             key=key,
@@ -504,6 +576,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             gpus=list(call.holding.gpus) if call.holding else [],
             actor=call.spec["actor"],
             num_restarts=self._actors.rows[key].incarnation if call.spec["actor"] else 0,
+            kind=call.spec["kind"],
+            made=made,
         )
         dask.tell_worker(self._scheduler, address, {"op": "raycompat-grant", "grant": dict(grant)})
         dask.release_to(self._scheduler, key, address)
@@ -581,6 +655,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         call = self.calls.get(key)
         if call is not None and call.holding is not None:
             self.ledger.take_back_cpu(call.holding)
+            if self.ledger.is_overdrawn(call.holding.node_id):
+                self._leases.relieve(call.holding.node_id)
 
     def _log(self, worker: str, job: str, **message: Any) -> None:
         if job in self.jobs:
@@ -593,9 +669,12 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def _cancel(self, client: str, key: str, force: bool, recursive: bool) -> None:
         call = self.calls.get(key)
+        if call is not None and call.is_promised and call.owner != client:
+            message = {"op": "raycompat-cancel-promised", "key": key, "recursive": recursive}
+            dask.tell_client(self._scheduler, call.owner, message)
+            return
         if key in self._objects.promises:
-            message: dict[str, Any] = {"op": "raycompat-cancel-promised", "key": key}
-            message["recursive"] = recursive
+            message = {"op": "raycompat-cancel-promised", "key": key, "recursive": recursive}
             dask.tell_client(self._scheduler, self._objects.promises[key], message)
         if call is None:
             return
@@ -614,8 +693,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     # --- relays ---------------------------------------------------------------------------------
 
     def _open_relay(self, client: str, relay: str, actor: str) -> None:
-        row = self._actors.rows.get(actor)
-        self._relays.open(client, relay, actor, row.address if row is not None else None)
+        call = self.calls.get(actor)
+        self._relays.open(client, relay, actor, call.address if call is not None else None)
 
     def _relay_data(
         self, relay: str, data: bytes | None, client: str | None = None, worker: str | None = None

@@ -1,0 +1,318 @@
+"""Calls that go straight to the process that runs them, and what a caller does with the answers.
+
+A `Sender` is a channel to an actor or a pool of leases: it sends its calls once their arguments are
+there, and accounts for those that were sent and not answered. Their results belong to the caller.
+
+Lock order: a sender's lock before the table's. Answers are handled in whatever thread reads. A call is
+failed with no sender locked, for whoever waits for it may act at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from raycompat._caller.object_table import Entry, State
+from raycompat._protocol import failures, segment
+from raycompat._protocol.call_spec import CallSpec
+from raycompat._protocol.values import InlineValue, SegmentLink, Wire, from_wire, to_wire
+
+if TYPE_CHECKING:
+    from raycompat._caller.generator import Stream
+    from raycompat._caller.leases import Lease
+    from raycompat._caller.roads import Road
+    from raycompat._caller.session import Session
+    from raycompat._protocol.options import TaskOptions
+
+logger = logging.getLogger(__name__)
+
+#: A call that has failed: its error, and its own name if the error is that of an argument.
+_Failure: TypeAlias = tuple["DirectCall", bytes, str | None]
+
+#: Bytes of arguments from which on a call leaves by itself.
+LARGE_BYTES = 16 * 1024
+
+#: Seconds that a process which is said to be dead has for its last answers to be read.
+LAST_WORDS_S = 5.0
+
+
+class DirectCall:
+    """A call of a method or function that has not ended. It keeps its arguments alive."""
+
+    __slots__ = (
+        "arguments",
+        "attempt",
+        "carries_references",
+        "cost_s",
+        "dependencies",
+        "function",
+        "group",
+        "holds",
+        "is_announced",
+        "is_cancelled",
+        "is_made",
+        "key",
+        "lease",
+        "name",
+        "num_returns",
+        "num_waits",
+        "options",
+        "parent",
+        "retries",
+        "retry_exceptions",
+        "returns",
+        "sender",
+        "stream",
+        "waits_for_restart",
+        "wires",
+    )
+
+    def __init__(self, sender: Sender, key: str, function: str, name: str) -> None:
+        self.sender = sender
+        self.key = key
+        #: A method's name, or a function's id.
+        self.function = function
+        self.name = name
+        self.num_returns: int | str = 1
+        #: The block of the arguments; empty when there are none, None when it is the last dependency.
+        self.arguments: bytes | None = b""
+        self.dependencies: list[Entry] = []
+        #: Whether there are references inside the arguments.
+        self.carries_references = False
+        self.group: str | None = None
+        #: How often it may be sent again after the process died; -1 for ever.
+        self.retries = 0
+        #: Whether it was given retries at all: others fail while the actor restarts.
+        self.waits_for_restart = False
+        self.retry_exceptions: bool | bytes = False
+        self.returns: list[Entry] = []
+        self.stream: Stream | None = None
+        self.holds: tuple[Any, ...] = ()
+        #: Task id of the call that made this one, for recursive cancellation.
+        self.parent: str | None = None
+        self.is_cancelled = False
+        #: How often it was sent.
+        self.attempt = 0
+        #: What must happen before it can be sent: arguments made, references registered.
+        self.num_waits = 0
+        #: The values of the dependencies, as they are sent.
+        self.wires: tuple[Wire, ...] | None = None
+        # Of functions only: what the scheduler would need to know, whether it was told, and whether
+        # it was told how the call has ended.
+        self.options: TaskOptions | None = None
+        self.is_announced = False
+        self.is_made = False
+        #: The lease that it was sent by, and how many seconds it may take.
+        self.lease: Lease | None = None
+        self.cost_s = 0.0
+
+    def spec(self, job: str) -> CallSpec:
+        """Return what the scheduler needs to know of a function's call to run it."""
+        assert self.options is not None
+        return CallSpec(
+            key=self.key,
+            kind="task",
+            name=self.name,
+            job=job,
+            deps=[],
+            payload=pickle.dumps(
+                {
+                    "function": self.function,
+                    "retry_exceptions": self.retry_exceptions,
+                    "arguments": self.arguments,
+                    "num_returns": self.num_returns,
+                },
+                protocol=5,
+            ),
+            request=self.options.request().units(),
+            keep={},
+            strategy="DEFAULT",
+            retries=self.retries,
+            max_calls=0,
+            env_vars={},
+            actor=None,
+            promised=False,
+        )
+
+    def message(self) -> tuple[Any, ...]:
+        """Return what to send."""
+        return (
+            "call",
+            self.key,
+            self.function,
+            self.name,
+            self.num_returns,
+            self.group,
+            self.arguments,
+            self.wires or (),
+            self.retry_exceptions if self.retries else False,
+            self.attempt,
+            self.retries != 0,
+        )
+
+
+class Sender:
+    """See the module."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._lock = threading.RLock()
+        #: Calls that have failed while the lock is held, and how often the thread holds it.
+        self._failed: list[_Failure] = []
+        self._depth = 0
+
+    def submit(self, call: DirectCall) -> None:
+        """Send a call when its turn has come. Never waits."""
+        raise NotImplementedError
+
+    def cancel(self, call: DirectCall, *, force: bool, recursive: bool) -> None:
+        """End a call that was not sent; have the process end one that was."""
+        raise NotImplementedError
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock; at the end, without it, conclude the calls that have failed meanwhile."""
+        failed: list[_Failure] = []
+        with self._lock:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                if not self._depth:
+                    failed, self._failed = self._failed, failed
+        for call, error, victim in failed:
+            self._conclude(call, error, victim)
+
+    # --- arguments ------------------------------------------------------------------------------
+
+    def _await_arguments(self, call: DirectCall) -> None:
+        """Have a call wait until its arguments are made."""
+        when_settled = self._session.table.when_settled
+
+        def settled(_: Entry) -> None:
+            self._wait_is_over(call)
+
+        call.num_waits = 1
+        for entry in call.dependencies:
+            call.num_waits += 1
+            if not when_settled(entry, settled):
+                call.num_waits -= 1
+        self._wait_is_over(call)
+
+    def _wait_is_over(self, call: DirectCall) -> None:
+        """Count down what a call waits for."""
+        raise NotImplementedError
+
+    def _when_synced(self, call: DirectCall) -> None:
+        """Have a call wait until the scheduler knows the references that go with it.
+
+        The process that gets them may ask for them.
+        """
+        if call.carries_references or any(wire[0] == "key" for wire in call.wires or ()):
+            call.num_waits += self._session.when_synced(lambda: self._wait_is_over(call))
+
+    def _wire_of(self, entry: Entry, host: str) -> Wire:
+        """Return the value of an argument as it travels to a process of `host`."""
+        value, here = entry.value, self._session.setup.host
+        if isinstance(value, InlineValue):
+            return to_wire(value)
+        if isinstance(value, SegmentLink) and value.host == here == host:
+            # By the time at which the process looks a node may keep it, and have it on disk.
+            return ("key", entry.key, value.path)
+        return ("key", self._session.publish(entry), None)
+
+    # --- answers --------------------------------------------------------------------------------
+
+    def _succeed(
+        self,
+        call: DirectCall,
+        wires: Sequence[Wire],
+        road: Road | None,
+        settle: Callable[[Entry, Wire], None],
+    ) -> None:
+        for entry, wire in zip(call.returns, wires, strict=True):
+            settle(entry, wire)
+        if call.stream is not None:
+            call.stream.end(None, None)
+        if any(wire[-1] for wire in wires):
+            self._acknowledge(call.key, road)
+        self._end_call(call)
+
+    def _discard(self, message: tuple[Any, ...], road: Road | None) -> None:
+        """Let go of an answer that nobody waits for any more."""
+        operation, key, *rest = message
+        if operation not in ("done", "item"):
+            return
+        index, wires = ("", rest[0]) if operation == "done" else (f":{rest[0]}", rest[1:])
+        for wire in wires:
+            if wire[0] == "segment" and wire[3] == self._session.setup.host:
+                self._session.setup.place.remove(wire[1])
+        if any(wire[-1] for wire in wires):
+            self._acknowledge(key + index, road)
+
+    def _acknowledge(self, key: str, road: Road | None) -> None:
+        """Tell the other process, once it is so, that the references in a result are held here."""
+        if road is None:
+            return
+        if not self._session.when_synced(lambda: road.post(("held", key), now=True)):
+            road.post(("held", key), now=True)
+
+    def _settle_here(self, entry: Entry, wire: Wire) -> bool:
+        """Enter a result that needs nobody else; False if it lies in the keeping of another host."""
+        session = self._session
+        value = from_wire(wire)
+        if isinstance(value, InlineValue):
+            session.table.settle(entry, value=value, holds=session.hold(value.refs))
+        elif not isinstance(value, SegmentLink):
+            session.table.settle(entry, error=value.error)
+        elif value.host == session.setup.host:
+            self._take_segment(entry, value)
+        else:
+            return False
+        return True
+
+    def _take_segment(self, entry: Entry, link: SegmentLink) -> None:
+        """Take a segment over from its writer: it is removed when this process ends, not that one."""
+        session = self._session
+        try:
+            path = segment.take(link.path, session.setup.place.store)
+        except OSError as error:
+            logger.warning("a result of %d bytes is lost: %r", link.size, error)
+            if entry.state is State.PENDING:
+                session.table.settle(entry, error=failures.object_lost(entry.key))
+            return
+        mine = SegmentLink(path, link.size, link.host, link.refs)
+        held = session.hold(link.refs)
+        session.table.settle(entry, value=mine, holds=held, own_segment=True)
+        session.share_segments()
+        session.wake()
+
+    # --- ends -----------------------------------------------------------------------------------
+
+    def _forget(self, call: DirectCall) -> None:
+        """Account for a call no more: it has ended."""
+        raise NotImplementedError
+
+    def _fail(self, call: DirectCall, error: bytes, victim: str | None = None) -> None:
+        """Fail a call: now, or when the lock that this thread holds is free."""
+        self._forget(call)
+        with self._locked():
+            self._failed.append((call, error, victim))
+
+    def _conclude(self, call: DirectCall, error: bytes, victim: str | None) -> None:
+        if call.stream is not None:
+            call.stream.end(error, victim)
+        for entry in call.returns:
+            self._session.table.settle(entry, error=error, victim=victim)
+            if entry.promised:
+                self._session.fulfil(entry)
+        self._end_call(call, error)
+
+    def _end_call(self, call: DirectCall, error: bytes | None = None) -> None:
+        self._forget(call)
+        self._session.call_ended(call)

@@ -1,0 +1,529 @@
+"""Leases: processes that take calls of ours straight away, so that the scheduler need not see each.
+
+A lease is an executor with some CPUs, granted by the scheduler like a call, and kept as long as there
+are calls for it. A pool has the calls of one shape. It sends each call to a lease that is idle, or
+behind others that take a few milliseconds together; what is left waits here. An executor whose call
+takes longer, or waits for an object, gives back what waits behind it.
+
+The leased road handles no failure: what had begun in a process that died, and what is to be tried
+again, is left to the scheduler.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from raycompat._caller import lineage, roads
+from raycompat._caller.direct_call import LARGE_BYTES, LAST_WORDS_S, DirectCall, Sender
+from raycompat._caller.object_table import Entry, State
+from raycompat._protocol import failures, ids
+from raycompat._protocol.call_spec import CallSpec
+from raycompat._protocol.values import SegmentLink, Wire
+from raycompat.object_ref import ObjectRef
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from raycompat._caller.session import Session
+    from raycompat._protocol.resource_set import ResourceSet
+
+logger = logging.getLogger(__name__)
+
+#: Seconds of work, and calls, that may wait in a process: enough to keep it busy while we hear of it.
+_DEPTH_S, _DEPTH = 0.004, 256
+
+#: Seconds that a call of a function takes that was never called: it waits for nobody, nobody for it.
+_UNKNOWN_S = 1.0
+
+#: Seconds after which an idle lease is returned, and between two looks for such.
+_IDLE_S, _TICK_S = 0.2, 0.05
+
+#: Leases that are looked at for the one with the least to do.
+_CHOICES = 4
+
+
+class Lease:
+    """One executor that takes our calls, from the asking to the end. A `roads.Party`."""
+
+    def __init__(self, pool: LeasePool, key: str, ref: Any) -> None:
+        self.key = key
+        #: Keeps the lease.
+        self.ref = ref
+        self.host = ""
+        self.node_address = ""
+        self.road: roads.Road | None = None
+        #: Whether it takes calls just now, and how often it gave some back.
+        self.is_open = False
+        self.num_returned = 0
+        #: Calls that were sent and not answered, in order, and how many seconds they may take.
+        self.unanswered: dict[str, DirectCall] = {}
+        self.backlog_s = 0.0
+        self.idle_since = 0.0
+        #: Whether the scheduler has said that it is over, and what it said.
+        self.is_over = False
+        self.error: bytes | None = None
+        self.how = ""
+        self._pool = pool
+
+    def has_room(self, cost_s: float) -> bool:
+        """Whether it may be sent one call more, of so many seconds."""
+        if not self.is_open:
+            return False
+        sent = len(self.unanswered)
+        return not sent or (sent < _DEPTH and self.backlog_s + cost_s <= _DEPTH_S)
+
+    def flush(self) -> None:
+        """Write the calls that have gathered."""
+        road = self.road
+        if road is not None:
+            road.flush()
+
+    def read_until(self, is_over: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Handle answers in this thread until `is_over()`; False when it must wait otherwise."""
+        road, returned = self.road, self.num_returned
+        if road is None:
+            return False
+        # What it gave back comes another way.
+        road.receive_until(lambda: is_over() or self.num_returned != returned, timeout_s)
+        return is_over()
+
+    def granted(self, place: dict[str, Any]) -> None:
+        """Connect to the executor. Called in the session's event loop."""
+        self._pool.granted(self, place)
+
+    def ended(self, error: bytes | None, how: str) -> None:
+        """Hear from the scheduler that it is over. Called in the session's event loop."""
+        self._pool.ended(self, error, how)
+
+    def connected(self, connection: roads.Road, incarnation: int) -> None:
+        """Take calls from now on."""
+        self._pool.connected(self, connection)
+
+    def on_message(self, message: tuple[Any, ...]) -> None:
+        """Handle one message of the executor."""
+        self._pool.on_message(self, message)
+
+    def disconnected(self, connection: roads.Road) -> None:
+        """Account for what was not answered, once it is known how the lease has ended."""
+        self._pool.disconnected(self, connection)
+
+    def broken(self, connection: roads.Road) -> None:
+        """Have the executor end, which cannot be reached any more."""
+        self._pool.kill(self)
+        self._pool.disconnected(self, connection)
+
+    def expect_news(self) -> None:
+        """Have the executor end if it has not."""
+        self._pool.kill(self)
+
+
+class LeasePool(Sender):
+    """See the module. One per session and number of CPUs."""
+
+    def __init__(self, session: Session, request: ResourceSet) -> None:
+        super().__init__(session)
+        self._request = request
+        #: Calls that could be sent, in order.
+        self._queue: deque[DirectCall] = deque()
+        #: Leases that we were granted, in turn; those without a call; those that we have asked for.
+        self._leases: deque[Lease] = deque()
+        self._idle: dict[str, Lease] = {}
+        self._asked: dict[str, Lease] = {}
+        #: Calls that were sent and not answered.
+        self._num_sent = 0
+        #: How many seconds calls of each function take.
+        self._costs: dict[str, float] = {}
+        self._ticks = False
+
+    # --- calls on their way out -----------------------------------------------------------------
+
+    def submit(self, call: DirectCall) -> None:
+        """Send a call when its turn has come. Never waits."""
+        self._session.calls[call.key] = call
+        try:
+            if call.dependencies or call.carries_references:
+                with self._locked():
+                    self._await_arguments(call)
+            else:
+                with self._lock:
+                    self._queue.append(call)
+                    self._advance()
+        except BaseException:  # nobody will get its reference
+            self._forget(call)
+            self._session.calls.pop(call.key, None)
+            raise
+
+    def _wait_is_over(self, call: DirectCall) -> None:
+        with self._locked():
+            call.num_waits -= 1
+            if call.num_waits or self._session.calls.get(call.key) is not call:
+                return
+            if call.wires is None and not self._resolve(call):
+                return
+            if not call.num_waits:
+                self._queue.append(call)
+                self._advance()
+
+    def _resolve(self, call: DirectCall) -> bool:
+        """Enter the values of the arguments that were references; False if it takes no lease."""
+        here = self._session.setup.host
+        for entry in call.dependencies:
+            if entry.state is State.FAILED:
+                self._fail(call, entry.error or b"", victim=call.name)
+                return False
+        if not all(is_near(entry, here) for entry in call.dependencies):
+            self._leave_to_scheduler(call)  # which sends it to where its arguments are
+            return False
+        call.wires = tuple(self._wire_of(entry, here) for entry in call.dependencies)
+        self._when_synced(call)
+        return True
+
+    def _advance(self) -> None:
+        """Send what can be sent; ask for leases if that is not all. The caller holds the lock."""
+        queue = self._queue
+        while queue:
+            call = queue[0]
+            cost_s = self._costs.get(call.function, _UNKNOWN_S)
+            lease = self._choose(cost_s)
+            if lease is None:
+                break
+            queue.popleft()
+            if call.dependencies and lease.host != self._session.setup.host:
+                self._leave_to_scheduler(call)
+            else:
+                self._post(call, lease, cost_s)
+        waiting = len(queue) + self._num_sent - len(self._leases)
+        while len(self._asked) < min(waiting, max(1, len(self._leases))):
+            self._ask()
+
+    def _choose(self, cost_s: float) -> Lease | None:
+        """Return the lease that is to have a call of so many seconds, if any has room for it."""
+        if self._idle:
+            return self._idle.pop(next(iter(self._idle)))
+        best = None
+        for _ in range(min(_CHOICES, len(self._leases))):
+            lease = self._leases[0]
+            self._leases.rotate(-1)
+            if lease.has_room(cost_s) and (best is None or lease.backlog_s < best.backlog_s):
+                best = lease
+        return best
+
+    def _post(self, call: DirectCall, lease: Lease, cost_s: float) -> None:
+        assert lease.road is not None
+        is_first = not lease.unanswered
+        call.attempt += 1
+        call.lease, call.cost_s = lease, cost_s
+        lease.unanswered[call.key] = call
+        lease.backlog_s += cost_s
+        self._num_sent += 1
+        for entry in call.returns:
+            entry.channel, entry.is_on_wire = lease, True
+        now = is_first or len(call.arguments or b"") > LARGE_BYTES
+        lease.road.post(call.message(), now=now)
+        if not now:
+            self._session.unflushed.add(lease)
+
+    def _forget(self, call: DirectCall) -> None:
+        lease = call.lease
+        if lease is None:
+            return
+        with self._lock:
+            if lease.unanswered.pop(call.key, None) is None:
+                return
+            self._num_sent -= 1
+            lease.backlog_s -= call.cost_s
+            if not lease.unanswered:
+                lease.backlog_s = 0.0
+                self._rest(lease)
+
+    def _rest(self, lease: Lease) -> None:
+        if lease.is_open and not lease.unanswered:
+            self._idle[lease.key] = lease
+            lease.idle_since = time.monotonic()
+
+    def _take_back(self, calls: Iterable[DirectCall]) -> None:
+        """Have calls that were sent, and did not begin, wait for another lease, before the others."""
+        for call in reversed(list(calls)):
+            self._forget(call)
+            call.lease = None
+            for entry in call.returns:
+                entry.is_on_wire = False
+            if call.is_cancelled:
+                self._fail(call, failures.cancelled(call.key))
+            else:
+                self._queue.appendleft(call)
+
+    def _leave_to_scheduler(self, call: DirectCall) -> None:
+        self._forget(call)
+        call.lease = None
+        for entry in call.returns:
+            entry.is_on_wire = False
+        lineage.schedule(self._session, call)
+
+    def cancel(self, call: DirectCall, *, force: bool, recursive: bool) -> None:
+        """End a call that was not sent; have the executor end one that was."""
+        with self._locked():
+            call.is_cancelled = True
+            lease = call.lease
+            if lease is None:
+                if call in self._queue:
+                    self._queue.remove(call)
+                self._fail(call, failures.cancelled(call.key))
+                return
+        message = {"key": call.key, "force": force, "recursive": recursive}
+        self._session.send("raycompat-cancel-leased", lease=lease.key, **message)
+
+    # --- leases come and go ---------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        session = self._session
+        key = ids.call_key("lease", ids.new_task_id())
+        session.table.add(key, wanted=True)
+        lease = Lease(self, key, ObjectRef._from_key(key, session))
+        session.leases[key] = self._asked[key] = lease
+        name = self._queue[0].name if self._queue else "a remote function"
+        session.submit(dict(_spec(key, name, session.setup.job, self._request)))
+        if not self._ticks:
+            self._ticks = True
+            session.call_soon(self._tick)
+
+    def granted(self, lease: Lease, place: dict[str, Any]) -> None:
+        """Connect to the executor. Called in the session's event loop."""
+        lease.host, lease.node_address = place["host"], place["address"]
+        self._session.run(roads.connect(self._session, place, lease))
+
+    def connected(self, lease: Lease, road: roads.Road) -> None:
+        """Send calls to an executor."""
+        with self._locked():
+            self._asked.pop(lease.key, None)
+            if lease.key not in self._session.leases or lease.is_over:
+                road.close()
+                return
+            lease.road, lease.is_open = road, True
+            road.post(("hello", self._session.setup.host), now=True)
+            self._leases.append(lease)
+            self._rest(lease)
+            self._advance()
+
+    def _tick(self) -> None:
+        """Return what is not needed. Called in the session's event loop."""
+        with self._locked():
+            now = time.monotonic()
+            for lease in [each for each in self._idle.values() if now - each.idle_since > _IDLE_S]:
+                self._return(lease)
+            if not self._queue and self._num_sent <= len(self._leases):
+                self._ask_no_more()
+            self._ticks = bool(self._leases or self._asked) and not self._session.closed
+            if self._ticks:
+                self._session.call_later(_TICK_S, self._tick)
+
+    def return_idle(self) -> None:
+        """Return the leases that have nothing to do now."""
+        with self._locked():
+            for lease in list(self._idle.values()):
+                self._return(lease)
+            if not self._queue:
+                self._ask_no_more()
+
+    def _return(self, lease: Lease) -> None:
+        self._strike_out(lease)
+        if lease.road is not None:
+            lease.road.post(("return",), now=True)
+
+    def _strike_out(self, lease: Lease) -> None:
+        lease.is_open = False
+        self._idle.pop(lease.key, None)
+        self._asked.pop(lease.key, None)
+        if lease in self._leases:
+            self._leases.remove(lease)
+
+    def _ask_no_more(self) -> None:
+        asked, self._asked = self._asked, {}
+        for lease in asked.values():
+            self._session.leases.pop(lease.key, None)
+            lease.ref = None
+        if asked:
+            self._session.wake()
+
+    def kill(self, lease: Lease) -> None:
+        """Have the node end an executor."""
+        if not lease.is_over:
+            self._session.send("raycompat-cancel", key=lease.key, force=True, recursive=False)
+
+    def disconnected(self, lease: Lease, road: roads.Road) -> None:
+        """Hear that nothing more comes from an executor."""
+        with self._locked():
+            if road is not lease.road:
+                return
+            lease.road = None
+            self._strike_out(lease)
+            if lease.is_over:
+                self._account(lease)
+            else:
+                session = self._session
+                session.call_soon(session.call_later, LAST_WORDS_S, self._give_up, lease)
+            self._advance()
+
+    def ended(self, lease: Lease, error: bytes | None, how: str) -> None:
+        """Hear from the scheduler that a lease is over. Called in the session's event loop.
+
+        What the executor has answered before is still to be read.
+        """
+        with self._locked():
+            if lease.is_over:
+                return
+            lease.is_over, lease.error, lease.how = True, error, how
+            lease.ref = None
+            self._session.leases.pop(lease.key, None)
+            self._strike_out(lease)
+            if lease.road is None:
+                self._account(lease)
+            else:
+                self._session.call_later(LAST_WORDS_S, self._end, lease, lease.road)
+            self._advance()
+
+    def _part(self, lease: Lease) -> None:
+        """Close, once the executor knows what we hold of its answers."""
+        road = lease.road
+        if road is None:
+            return
+
+        def close() -> None:
+            road.close()
+            self.disconnected(lease, road)
+
+        if not self._session.when_synced(close):
+            close()
+
+    def _end(self, lease: Lease, road: roads.Road) -> None:
+        if road is lease.road:
+            road.close()
+            self.disconnected(lease, road)
+
+    def _give_up(self, lease: Lease) -> None:
+        if not lease.is_over and not self._session.closed:
+            self.kill(lease)
+            self.ended(lease, failures.crashed("a task", "cannot be reached"), "")
+
+    def _account(self, lease: Lease) -> None:
+        """Decide what becomes of calls that a process did not answer.
+
+        Answers are written in order, and before a call begins that may not be tried again. So only
+        the first can have begun, unless answers were lost on their way with the node.
+        """
+        lost = list(lease.unanswered.values())
+        if not lost or (lease.error is None and not lease.how):
+            self._take_back(lost)
+            return
+        num_begun = 1 if lease.how else len(lost)
+        self._take_back(lost[num_begun:])
+        for call in lost[:num_begun]:
+            if call.is_cancelled:
+                self._fail(call, failures.cancelled(call.key))
+            elif call.retries == 0:
+                self._fail(call, lease.error or failures.crashed(call.name, lease.how))
+            else:
+                call.retries -= call.retries > 0
+                self._leave_to_scheduler(call)
+
+    # --- answers --------------------------------------------------------------------------------
+
+    def on_message(self, lease: Lease, message: tuple[Any, ...]) -> None:
+        """Handle one message of an executor. May be called again when it was interrupted."""
+        operation = message[0]
+        if operation == "returned":
+            with self._locked():
+                lease.is_open = False
+                lease.num_returned += 1
+                self._idle.pop(lease.key, None)
+                self._take_back(
+                    lease.unanswered[key] for key in message[1] if key in lease.unanswered
+                )
+                self._advance()
+            return
+        if operation == "open":
+            with self._locked():
+                lease.is_open = lease in self._leases
+                self._rest(lease)
+                self._advance()
+            return
+        if operation == "bye":
+            self._part(lease)
+            return
+        call = lease.unanswered.get(message[1])
+        if call is None:
+            self._discard(message, lease.road)
+        else:
+            self._take_answer(lease, call, message)
+        if self._queue:
+            with self._locked():
+                self._advance()
+
+    def _take_answer(self, lease: Lease, call: DirectCall, message: tuple[Any, ...]) -> None:
+        operation, key = message[0], message[1]
+        took_s = message[-1]
+        self._costs[call.function] = (self._costs.get(call.function, took_s) + took_s) / 2
+        try:
+            if operation == "done" and call.is_cancelled:  # its result is lost, as in Ray
+                self._discard(message, lease.road)
+                self._fail(call, failures.cancelled(key))
+            elif operation == "done":
+                self._succeed(call, self._made(lease, call, message[2]), lease.road, self._settle)
+            else:
+                error, may_retry = message[2:4]
+                if may_retry and call.retries and not call.is_cancelled:
+                    call.retries -= call.retries > 0
+                    self._leave_to_scheduler(call)
+                else:
+                    self._fail(call, error)
+        except Exception as error:
+            logger.exception("raycompat could not take the answer to %s", call.name)
+            self._fail(call, failures.internal(f"The answer could not be taken: {error!r}"))
+
+    def _made(self, lease: Lease, call: DirectCall, wires: Sequence[Wire]) -> Sequence[Wire]:
+        """Have Dask keep what lies in the keeping of another host's node."""
+        session = self._session
+        if lease.host != session.setup.host and any(wire[0] == "segment" for wire in wires):
+            lineage.announce(session, call)
+            lineage.tell_made(session, call, wires=wires, worker=lease.node_address)
+        return wires
+
+    def _settle(self, entry: Entry, wire: Wire) -> None:
+        if not self._settle_here(entry, wire):
+            self._session.table.settle(entry)  # it is in the cluster
+
+    def _end_call(self, call: DirectCall, error: bytes | None = None) -> None:
+        if error is not None:
+            lineage.tell_made(self._session, call, error=error)
+        lineage.keep_for_others(self._session, call)
+        super()._end_call(call, error)
+
+
+def is_near(entry: Entry, host: str) -> bool:
+    """Whether the processes of `host` can read an object without Dask's help."""
+    if isinstance(entry.value, SegmentLink):
+        return entry.value.host == host
+    return entry.value is not None
+
+
+def _spec(key: str, name: str, job: str, request: ResourceSet) -> CallSpec:
+    return CallSpec(
+        key=key,
+        kind="lease",
+        name=name,
+        job=job,
+        deps=[],
+        payload=b"",
+        request=request.units(),
+        keep={},
+        strategy="DEFAULT",
+        retries=0,
+        max_calls=0,
+        env_vars={},
+        actor=None,
+        promised=False,
+    )

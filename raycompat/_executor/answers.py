@@ -1,0 +1,59 @@
+"""Answers to the calls that callers send straight to this process: see `_caller.direct_call`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from raycompat._executor.mailbox import Caller
+from raycompat._executor.run_call import Outcome, Sink
+from raycompat._protocol.values import Wire
+
+if TYPE_CHECKING:
+    from raycompat._executor.main import Executor
+
+
+class Answers(Sink):
+    """Answers to one call, down its caller's connection, by `post`."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        caller: Caller,
+        key: str,
+        post: Callable[[Caller, tuple[Any, ...]], None],
+    ) -> None:
+        self._executor = executor
+        self._caller = caller
+        self._key = key
+        self._post = post
+
+    def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
+        """Send an item of a generator."""
+        self._keep(f"{self._key}:{index}", (wire,), outcome)
+        self._post(self._caller, ("item", self._key, index, wire))
+
+    def end(self, outcome: Outcome, remark: float) -> None:
+        """Send how the call ended; `remark` comes last."""
+        message: tuple[Any, ...]
+        if outcome.values is None:
+            self._executor.session.hand_over()  # what the call has kept, it may keep on
+            message = ("failed", self._key, outcome.error, outcome.retry, remark)
+        else:
+            self._keep(self._key, outcome.values, outcome)
+            message = ("done", self._key, outcome.values, remark)
+        self._post(self._caller, message)
+
+    def _keep(self, key: str, wires: Any, outcome: Outcome) -> None:
+        """Keep what a value refers to until the caller does, who has to find it."""
+        executor = self._executor
+        if outcome.refs:
+            self._caller.holds[key] = outcome.holds
+            executor.session.note_hold()
+        shares_memory = self._caller.host == executor.setup["place"][2]
+        for wire in wires:
+            if wire[0] == "segment" and shares_memory:
+                self._caller.note_segment(wire[1])
+            elif wire[0] == "segment":
+                executor.send("hand-over", "", wire)
+        executor.session.hand_over()

@@ -1,0 +1,193 @@
+"""An executor that is leased: a caller sends it calls of functions, which it runs one after the other.
+
+While a call runs that takes long, or waits for an object, whatever waits behind it is given back, so
+that other processes can run it; a thread sees to that.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from raycompat._executor import context
+from raycompat._executor.answers import Answers
+from raycompat._executor.mailbox import Caller, Mailbox
+from raycompat._executor.run_call import Call, Outcome, run
+from raycompat._executor.timeline import Timeline
+
+if TYPE_CHECKING:
+    from raycompat._executor.main import Executor
+
+#: Seconds after which a call is a long one; and between two looks while one goes on.
+_LONG_S, _LONGER_S = 0.005, 0.05
+
+
+class Lease:
+    """See the module. Made in the thread that reads what the node says, served in the main thread."""
+
+    def __init__(self, executor: Executor, key: str, about: dict[str, Any]) -> None:
+        self.key = key
+        self._executor = executor
+        self._resources: dict[str, float] = about["resources"]
+        self._timeline = Timeline(lambda spans: executor.send("spans", key, spans))
+        self._mailbox = Mailbox(about["socket"], executor.session.pump, self._timeline.flush)
+        #: Held by whoever takes calls in or out. While a call runs, another thread may.
+        self._lock = threading.Lock()
+        #: The call that runs, and how many have begun.
+        self._running: str | None = None
+        self._num_begun = 0
+        #: Whether the caller may send more.
+        self._is_open = True
+        self._is_leaving = False
+        self._is_over = False
+        self._is_busy = threading.Event()
+        self._name = ""
+
+    # --- in the main thread ---------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """Run calls until the lease is over."""
+        watch = threading.Thread(target=self._watch, name="raycompat-watch", daemon=True)
+        watch.start()
+        try:
+            mailbox = self._mailbox
+            while not self._is_leaving and not mailbox.is_returned and mailbox.has_callers:
+                arrival = self._take()
+                if arrival is not None:
+                    self._run(*arrival)
+                    del arrival
+                else:
+                    mailbox.wait()
+            with self._lock:
+                self._is_leaving = True
+                self._give_back()
+            self._timeline.flush()
+        finally:
+            self._is_over = True
+            self._is_busy.set()
+        self._mailbox.part()
+        watch.join()
+
+    def _take(self) -> tuple[Caller, tuple[Any, ...]] | None:
+        """Take the next call, and begin it."""
+        with self._lock:
+            if not self._is_open and not self._is_leaving:
+                self._is_open = True
+                self._mailbox.tell_all(("open",))
+            if not self._mailbox.calls:
+                return None
+            arrival = self._mailbox.calls.popleft()
+            self._running = arrival[1][1]
+            self._num_begun += 1
+            if not self._is_busy.is_set():
+                self._is_busy.set()
+            return arrival
+
+    def _run(self, caller: Caller, message: tuple[Any, ...]) -> None:
+        _, key, function, name, num_returns, _, arguments, wires, retry, _, may_repeat = message
+        executor = self._executor
+        if not may_repeat:
+            self._mailbox.flush()  # who has not heard of its end is the one that had begun
+        if name != self._name:
+            self._name = name
+            executor.announce_name(name)
+        running = context.RunningCall(key, name, self._resources, [], None, None)
+        payload = {
+            "function": function,
+            "arguments": arguments,
+            "num_returns": num_returns,
+            "retry_exceptions": retry,
+        }
+        answers = Answers(executor, caller, key, self._post)
+        outcome: Outcome | None = None
+        context.enter(running)
+        start = time.time()
+        try:
+            if executor.is_cancelled(key):
+                outcome = Outcome.cancelled(key, name)
+            else:
+                outcome = run(executor, Call(running, payload, wires), answers)
+        except KeyboardInterrupt:  # between the end of the user's code and ours
+            if outcome is not None:
+                outcome.discard(executor)
+            outcome = Outcome.cancelled(key, name)
+        except SystemExit:
+            self._mailbox.close()  # what has been answered arrives
+            raise
+        finally:
+            executor.end_user_code()
+            context.leave()
+        stop = time.time()
+        executor.forget_cancelled(key)
+        self._timeline.add(name, key, start, stop)
+        if executor.session.table.dropped:
+            executor.session.table.collect_dropped()
+        executor.flush_output()
+        with self._lock:
+            self._running = None
+        answers.end(outcome, stop - start)
+
+    def _post(self, caller: Caller, message: tuple[Any, ...]) -> None:
+        caller.post(message, now=not self._mailbox.calls)
+
+    # --- in any thread --------------------------------------------------------------------------
+
+    def _give_back(self) -> None:
+        """Have the caller send elsewhere what has not begun. The caller holds the lock."""
+        self._mailbox.look()
+        calls = self._mailbox.calls
+        if self._is_open or calls:
+            self._is_open = False
+            arrivals = list(calls)
+            calls.clear()
+            keys: dict[Caller, list[str]] = {each: [] for each in self._mailbox.callers}
+            for caller, message in arrivals:
+                keys.setdefault(caller, []).append(message[1])
+            for caller, returned in keys.items():
+                caller.post(("returned", returned), now=True)
+
+    def block(self) -> None:
+        """Hear that the call that runs is about to wait for an object."""
+        with self._lock:
+            self._give_back()
+
+    def revoke(self) -> None:
+        """Leave after the call that runs."""
+        self._is_leaving = True
+        with self._lock:
+            if self._running is not None:
+                self._give_back()
+        self._mailbox.wake()
+
+    def abandon(self) -> None:
+        """Leave, for nobody wants to know how the call ends that runs."""
+        with self._lock:
+            if self._running is not None:
+                os.kill(os.getpid(), signal.SIGKILL)
+        self.revoke()
+
+    def kill_if_running(self, key: str) -> None:
+        """End the process in which a call runs that is to end by force."""
+        with self._lock:
+            if self._running == key:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def _watch(self) -> None:
+        """Give back what waits behind a long call."""
+        seen, pause_s = -1, _LONG_S
+        while True:
+            self._is_busy.wait()
+            if self._is_over:
+                return
+            time.sleep(pause_s)
+            with self._lock:
+                goes_on = self._running is not None and self._num_begun == seen
+                if goes_on:
+                    self._give_back()
+                elif self._running is None and not self._mailbox.calls and not self._is_over:
+                    self._is_busy.clear()
+                seen = self._num_begun
+            pause_s = _LONGER_S if goes_on else _LONG_S

@@ -1,0 +1,152 @@
+"""Leases: which clients hold executors for calls that nobody else sees, and who gives one up.
+
+A lease is a call as far as its resources go. It ends when its client returns it, or when the scheduler
+*revokes* it because others wait: then the executor ends it after the call that it runs, and the client
+may ask again. So that leases do work, each lasts a moment at least.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as dask
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+    from raycompat._protocol.resource_set import ResourceSet
+    from raycompat._scheduler.plugin import SchedulerPlugin
+
+#: Seconds that a lease lasts at least; after which another is revoked if the first has not ended.
+QUANTUM_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lease that somebody holds: where, and since when."""
+
+    key: str
+    owner: str
+    address: str
+    since: float
+
+
+def choose(held: Iterable[Held], owner: str, *, is_lease: bool, now: float) -> Held | None:
+    """Choose the lease that is to end for a request of `owner` that waits, if one is.
+
+    It is the oldest of whoever has most. For one more lease it must be somebody who has at least two
+    more than `owner`, so that shares become equal and stay so.
+    """
+    leases = list(held)
+    shares = Counter(each.owner for each in leases)
+    if not shares:
+        return None
+    richest, most = shares.most_common(1)[0]
+    if is_lease and most - shares[owner] < 2:
+        return None
+    oldest = min((each for each in leases if each.owner == richest), key=lambda each: each.since)
+    return oldest if now - oldest.since >= QUANTUM_S else None
+
+
+class Leases:
+    """See the module. Part of the plugin, some of whose calls leases are."""
+
+    def __init__(self, plugin: SchedulerPlugin, scheduler: Scheduler) -> None:
+        self._plugin = plugin
+        self._scheduler = scheduler
+        #: Leases that are not about to end.
+        self._held: dict[str, Held] = {}
+        #: When a lease was revoked last, by what waited for it.
+        self._revoked: dict[Any, float] = {}
+        self._look_due = False
+
+    def granted(self, key: str, owner: str, address: str) -> None:
+        """Enter a lease."""
+        self._held[key] = Held(key, owner, address, time.monotonic())
+
+    def over(self, key: str) -> None:
+        """Strike a lease out."""
+        self._held.pop(key, None)
+
+    def make_room(self, shape: tuple[str, ResourceSet, str], *, is_lease: bool) -> None:
+        """Revoke a lease, if that helps a request for which nothing is free; look again soon."""
+        owner, request, _ = shape
+        now = time.monotonic()
+        held = [each for each in self._held.values() if self._would_help(each, request)]
+        if not held:
+            return
+        if now - self._revoked.get(shape, 0.0) >= QUANTUM_S:
+            chosen = choose(held, owner, is_lease=is_lease, now=now)
+            if chosen is not None:
+                self._revoked = {
+                    each: at for each, at in self._revoked.items() if now - at < QUANTUM_S
+                }
+                self._revoked[shape] = now
+                self._revoke(chosen)
+        if not self._look_due:
+            self._look_due = True
+            asyncio.get_running_loop().call_later(QUANTUM_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._look_due = False
+        self._plugin.dispatch_soon()
+
+    def _would_help(self, held: Held, request: ResourceSet) -> bool:
+        ledger = self._plugin.ledger
+        return not self._is_lent(held.key) and ledger.lacks_only_cpus(held.address, request)
+
+    def relieve(self, address: str) -> None:
+        """Revoke a lease of a node on which more runs than it has CPUs for."""
+        here = [
+            each
+            for each in self._held.values()
+            if each.address == address and not self._is_lent(each.key)
+        ]
+        if here:
+            self._revoke(max(here, key=lambda each: each.since))
+
+    def _is_lent(self, key: str) -> bool:
+        call = self._plugin.calls.get(key)
+        return call is None or call.holding is None or self._plugin.ledger.is_lent(call.holding)
+
+    def _revoke(self, held: Held) -> None:
+        del self._held[held.key]
+        message = {"op": "raycompat-revoke", "key": held.key}
+        dask.tell_worker(self._scheduler, held.address, message)
+
+    # --- what nodes and clients say -------------------------------------------------------------
+
+    def alive(self, worker: str, key: str, owner: str, socket: str) -> None:
+        """Hear from a node that an executor takes a client's calls."""
+        message = {
+            "op": "raycompat-lease-alive",
+            "key": key,
+            "address": worker,
+            "host": self._plugin.nodes[worker]["place"][2],
+            "socket": socket,
+            "incarnation": 0,
+        }
+        dask.tell_client(self._scheduler, owner, message)
+
+    def ended(self, worker: str, key: str, owner: str, how: str) -> None:
+        """Hear from a node that a lease is over; `how` its process ended, if it did."""
+        message = {"op": "raycompat-lease-ended", "key": key, "how": how}
+        dask.tell_client(self._scheduler, owner, message)
+
+    def cancel(self, client: str, lease: str, key: str, force: bool, recursive: bool) -> None:
+        """Have a leased executor end one call."""
+        call = self._plugin.calls.get(lease)
+        if call is not None and call.address is not None:
+            message = {
+                "op": "raycompat-cancel-leased",
+                "lease": lease,
+                "key": key,
+                "force": force,
+                "recursive": recursive,
+            }
+            dask.tell_worker(self._scheduler, call.address, message)
