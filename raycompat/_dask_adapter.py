@@ -24,6 +24,7 @@ from distributed.core import Status, connect
 from distributed.diagnostics.task_stream import TaskStreamPlugin
 from distributed.protocol.pickle import loads
 from distributed.protocol.serialize import Serialized, to_serialize
+from distributed.scheduler import TaskPrefix
 from distributed.worker_state_machine import RemoveReplicasEvent, SecedeEvent
 
 from raycompat._protocol import failures
@@ -167,13 +168,16 @@ def show_in_task_stream(
     scheduler: Scheduler,
     worker: str,
     thread: int,
-    spans: Iterable[tuple[str, str, int, float, float]],
+    spans: Iterable[tuple[str, str, int, float, float, bool]],
 ) -> None:
-    """Enter calls that are no tasks into the task stream: name, key, number, start and end of each."""
+    """Enter calls that are no tasks into the task stream.
+
+    Of each: name, key, number, start and end, and whether they failed.
+    """
     stream = scheduler.plugins.get(TaskStreamPlugin.name)
     if stream is None:
         return
-    for name, key, count, start, stop in spans:
+    for name, key, count, start, stop, failed in spans:
         digits = key.rpartition("-")[2]
         stream.buffer.append(
             {
@@ -181,12 +185,20 @@ def show_in_task_stream(
                 "startstops": [{"action": "compute", "start": start, "stop": stop}],
                 "worker": worker,
                 "thread": thread,
-                "status": "OK",
+                "status": "error" if failed else "OK",
                 "type": b"",
                 "nbytes": 0,
             }
         )
         stream.index += 1
+
+
+def count_in_progress(scheduler: Scheduler, name: str, state: str, count: int) -> None:
+    """Have the dashboard's progress show so many calls more (or less) that are no tasks."""
+    prefix = scheduler.task_prefixes.get(name)
+    if prefix is None:
+        scheduler.task_prefixes[name] = prefix = TaskPrefix(name)
+    prefix.states[cast("Any", state)] += count
 
 
 def locate(scheduler: Scheduler, key: str) -> tuple[str, list[str]]:

@@ -12,6 +12,7 @@ again, is left to the scheduler.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -64,7 +65,7 @@ class Lease:
         self.backlog_s = 0.0
         self.idle_since = 0.0
         #: Whether the scheduler has said that it is over, and what it said.
-        self.is_over = False
+        self.is_over = threading.Event()
         self.error: bytes | None = None
         self.how = ""
         self._pool = pool
@@ -300,7 +301,7 @@ class LeasePool(Sender):
         """Send calls to an executor."""
         with self._locked():
             self._asked.pop(lease.key, None)
-            if lease.key not in self._session.leases or lease.is_over:
+            if lease.key not in self._session.leases or lease.is_over.is_set():
                 road.close()
                 return
             lease.road, lease.is_open = road, True
@@ -351,7 +352,7 @@ class LeasePool(Sender):
 
     def kill(self, lease: Lease) -> None:
         """Have the node end an executor."""
-        if not lease.is_over:
+        if not lease.is_over.is_set():
             self._session.send("raycompat-cancel", key=lease.key, force=True, recursive=False)
 
     def disconnected(self, lease: Lease, road: roads.Road) -> None:
@@ -361,7 +362,7 @@ class LeasePool(Sender):
                 return
             lease.road = None
             self._strike_out(lease)
-            if lease.is_over:
+            if lease.is_over.is_set():
                 self._account(lease)
             else:
                 session = self._session
@@ -374,9 +375,10 @@ class LeasePool(Sender):
         What the executor has answered before is still to be read.
         """
         with self._locked():
-            if lease.is_over:
+            if lease.is_over.is_set():
                 return
-            lease.is_over, lease.error, lease.how = True, error, how
+            lease.error, lease.how = error, how
+            lease.is_over.set()
             lease.ref = None
             self._session.leases.pop(lease.key, None)
             self._strike_out(lease)
@@ -405,7 +407,7 @@ class LeasePool(Sender):
             self.disconnected(lease, road)
 
     def _give_up(self, lease: Lease) -> None:
-        if not lease.is_over and not self._session.closed:
+        if not lease.is_over.is_set() and not self._session.closed:
             self.kill(lease)
             self.ended(lease, failures.crashed("a task", "cannot be reached"), "")
 

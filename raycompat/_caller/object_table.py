@@ -235,16 +235,20 @@ class ObjectTable:
             self.own[entry.key] = entry
             self.own_bytes += entry.value.size
 
-    def lose_value(self, entry: Entry, path: str) -> None:
-        """Forget a segment that is gone: a node has the value, or nobody has."""
+    def lose_value(self, entry: Entry, path: str) -> bool:
+        """Forget a segment that is gone; whether nobody is known to have the value now."""
         with self.lock:
             if not isinstance(entry.value, SegmentLink) or entry.value.path != path:
-                return  # another thread has found out, and has it again
+                return False  # another thread has found out, and has it again
             self.disown(entry)
             entry.value = None
-            if not entry.wanted:
-                entry.state, entry.error = State.FAILED, failures.object_lost(entry.key)
-                self.num_failed += 1
+            return not entry.wanted
+
+    def lose(self, entry: Entry) -> None:
+        """Enter that a value is lost that was there."""
+        with self.lock:
+            entry.state, entry.error = State.FAILED, failures.object_lost(entry.key)
+            self.num_failed += 1
 
     def disown(self, entry: Entry) -> None:
         """Leave the removal of a segment to somebody else."""

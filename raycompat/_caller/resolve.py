@@ -225,7 +225,7 @@ def _read_all(session: Session, entries: Iterable[Entry]) -> list[Any] | None:
         try:
             values.append(read(entry))
         except FileNotFoundError as error:  # its node spilled or lost it
-            session.table.lose_value(entry, error.filename)
+            session.lose_value(entry, error.filename)
             return None
     return values
 
@@ -313,7 +313,7 @@ class _Awaited:
                 return
             self.future.set_result(read(entry))
         except FileNotFoundError as error:  # its node spilled or lost it
-            session.table.lose_value(entry, error.filename)
+            session.lose_value(entry, error.filename)
             self._look(entry)
         except Exception as error:
             self._fail(error)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -48,6 +49,9 @@ logger = logging.getLogger(__name__)
 
 #: Seconds that a node which has a value is tried, and between two tries.
 _UNREACHABLE_S, _RETRY_S = 30.0, 0.1
+
+#: Seconds that idle executors have to leave us before we leave the cluster.
+_PART_S = 1.0
 
 #: Seconds between two collections of references to small values.
 _TICK_S = 0.5
@@ -291,6 +295,7 @@ class Session:
 
     def close(self) -> None:
         """Leave the cluster, after all that was to be said. Whoever still waits is told."""
+        self._part_with_leases()
         if self._client is not None and not self.closed:
             with contextlib.suppress(OSError, RuntimeError):  # the scheduler may be gone
                 self._client.sync(_call_soon, self._flush)
@@ -306,6 +311,15 @@ class Session:
             segment.remove_all(self.setup.place.directories, self.setup.place.store)
         if self._client is not None:
             self._client.close(timeout=5)
+
+    def _part_with_leases(self) -> None:
+        """Return the leases that are idle, and hear the last of them: what their calls have printed."""
+        leases = list(self.leases.values())
+        self.return_leases()
+        deadline = time.monotonic() + _PART_S
+        for lease in leases:
+            if not lease.unanswered and lease.road is not None and self.setup.is_driver:
+                lease.is_over.wait(max(0.0, deadline - time.monotonic()))
 
     def _tell_who_waits(self) -> None:
         error = failures.internal("The session was shut down while this object was being made.")
@@ -645,6 +659,21 @@ class Session:
             entry = self.table.get(key)
             if entry is not None and entry.state is State.READY and entry.value is None:
                 entry.state = State.PENDING
+
+    def lose_value(self, entry: Entry, path: str) -> None:
+        """Forget a segment that is gone: a node has the value, or it is made anew, or lost."""
+        with self.table.lock:
+            if not self.table.lose_value(entry, path):
+                return
+            origin = entry.origin
+            if origin is None or origin.retries == 0:
+                self.table.lose(entry)
+            else:
+                from raycompat._caller import lineage
+
+                origin.retries -= origin.retries > 0
+                entry.state = State.PENDING
+                lineage.schedule(self, origin)
 
     async def fetch(self, entries: Sequence[Entry]) -> None:
         """Bring values here that are only in the cluster: our node does, from any that have them."""

@@ -183,7 +183,8 @@ class Actor:
     ) -> None:
         executor = self.executor
         executor.forget_cancelled(running.key)
-        self._timeline.add(running.name, running.key, start, time.time())
+        failed = outcome.values is None
+        self._timeline.add(running.name, running.key, start, time.time(), failed=failed)
         if executor.session.table.dropped:
             executor.session.table.collect_dropped()
         executor.flush_output()

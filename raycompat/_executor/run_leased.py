@@ -122,7 +122,7 @@ class Lease:
             context.leave()
         stop = time.time()
         executor.forget_cancelled(key)
-        self._timeline.add(name, key, start, stop)
+        self._timeline.add(name, key, start, stop, failed=outcome.values is None)
         if executor.session.table.dropped:
             executor.session.table.collect_dropped()
         executor.flush_output()

@@ -582,7 +582,12 @@ class NodePlugin(distributed.WorkerPlugin):
         elif operation == "hand-over":
             self.store.hand_over(rest[0])
         elif operation == "spans":
-            message = {"op": "raycompat-spans", "pid": executor.pid, "spans": rest[0]}
+            message = {
+                "op": "raycompat-spans",
+                "key": key,
+                "pid": executor.pid,
+                "spans": rest[0],
+            }
             dask.tell_scheduler(self._worker, message)
         elif operation == "exiting":
             actor = self._actors.get(key)

@@ -76,6 +76,11 @@ def actor_not_built(error: bytes, actor: str) -> bytes:
 
     Only the error's text is read, so that this may run in the scheduler.
     """
-    _, text = pickle.loads(error)
     reason = "At least one of the arguments of its constructor could not be computed"
-    return actor_died(f"{reason}:\n{text}", actor)
+    return actor_died(f"{reason}:\n{text_of(error)}", actor)
+
+
+def text_of(error: bytes) -> str:
+    """Return what an error says, without making it."""
+    _, text = pickle.loads(error)
+    return str(text)

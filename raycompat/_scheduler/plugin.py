@@ -28,6 +28,7 @@ from raycompat._scheduler.objects import Objects
 from raycompat._scheduler.placement import Grant as Holding
 from raycompat._scheduler.placement import Ledger
 from raycompat._scheduler.relays import Relays
+from raycompat._scheduler.shown import Shown
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -103,6 +104,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self._objects = objects = Objects(scheduler, self.tell_owner)
         self._leases = leases = Leases(self, scheduler)
         self._relays = Relays(scheduler)
+        self._shown = Shown(scheduler)
         #: Calls whose dependencies are there, by (owner, request, strategy): one shape, one queue.
         self._queues: dict[tuple[str, ResourceSet, str], deque[str]] = {}
         self._dispatch_due = False
@@ -143,7 +145,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat-actor-restarting": actors.restarting,
                 "raycompat-actor-ended": actors.ended,
                 "raycompat-log": self._log,
-                "raycompat-spans": self._show,
+                "raycompat-spans": self._shown.show,
             }
         )
         scheduler.stream_handlers["raycompat-relay-data"] = self._relay_data
@@ -348,6 +350,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         if finish == "forgotten":
             self.calls.pop(key, None)
             self._made.discard(key)
+            self._shown.forget(key)
             if call is not None and call.made is not None:
                 worker, wires = call.made
                 for wire in wires:
@@ -497,7 +500,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             return
         self._objects.errors[key] = error
         self.tell_owner(call.owner, key, error)
-        dask.fail(self._scheduler, key, CallFailed(error, f"{call.spec['name']} failed"))
+        dask.fail(self._scheduler, key, CallFailed(error, failures.text_of(error)))
 
     def tell_owner(self, owner: str, key: str, error: bytes, **more: bool) -> None:
         message = {"op": "raycompat-done", "key": key, "error": error, **more}
@@ -663,9 +666,6 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             dask.tell_client(
                 self._scheduler, self.jobs[job].client, {"op": "raycompat-log", **message}
             )
-
-    def _show(self, worker: str, pid: int, spans: list[Any]) -> None:
-        dask.show_in_task_stream(self._scheduler, worker, pid, spans)
 
     def _cancel(self, client: str, key: str, force: bool, recursive: bool) -> None:
         call = self.calls.get(key)

@@ -109,7 +109,7 @@ def program(tmp_path) -> Path:
 
 @pytest.mark.parametrize(
     ("roads", "kind", "by_scheduler"),
-    [("unix", "Connection", 0), ("node", "RelayedRoad", 0), ("scheduler", "RelayedRoad", 1)],
+    [("unix", "Connection", 0), ("node", "RelayedRoad", 0), ("scheduler", "RelayedRoad", 2)],
 )
 def test_everything_works_on_every_road(program, no_cluster, roads, kind, by_scheduler):
     road, *relays = run(program, roads)

@@ -35,6 +35,9 @@ def test_a_large_put_is_unknown_to_dask_until_somebody_else_needs_it(cluster, in
         return float(array.sum())
 
     assert ray.get(total.remote(ref)) == LARGE
+    assert not any(key.startswith("put-") for key in inventory("tasks"))
+    spread = total.options(scheduling_strategy="SPREAD")  # no lease is asked for that
+    assert ray.get(spread.remote(ref)) == LARGE
     assert len([key for key in inventory("tasks") if key.startswith("put-")]) == 1
 
 

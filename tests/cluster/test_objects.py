@@ -207,7 +207,7 @@ def test_a_broadcast_goes_from_node_to_node(dask_cluster):
     ref = ray.put(np.ones(20 * MEGABYTE, dtype=np.uint8))
     agents = [agent_on(node) for node in dask_cluster.workers]
 
-    @ray.remote(num_cpus=2)
+    @ray.remote(num_cpus=2, scheduling_strategy="SPREAD")
     def read(array):
         return psutil.Process().parent().ppid(), int(array.sum())
 
@@ -244,11 +244,13 @@ def test_a_lost_result_is_made_again(two_hosts, tmp_path):
         return psutil.Process().parent().ppid(), np.ones(MEGABYTE)
 
     log = tmp_path / "log"
-    refs = [make_here.options(num_cpus=2).remote(str(log)) for _ in range(2)]
+    spread = make_here.options(num_cpus=2, scheduling_strategy="SPREAD")
+    refs = [spread.remote(str(log)) for _ in range(2)]
     nodes = [ray.get(ref)[0] for ref in refs]
     assert set(nodes) == set(two_hosts.workers)
     lost = refs[nodes.index(two_hosts.others[0])]
     two_hosts.workers[two_hosts.others[0]].kill()
+    os.unlink(ref_path(lost))  # on another host it would be gone with its node
 
     @ray.remote
     def look(made):
@@ -259,7 +261,7 @@ def test_a_lost_result_is_made_again(two_hosts, tmp_path):
 
 
 def test_a_lost_result_without_retries_is_an_error(two_hosts):
-    @ray.remote(max_retries=0, num_cpus=2)
+    @ray.remote(max_retries=0, num_cpus=2, scheduling_strategy="SPREAD")
     def make_here():
         return psutil.Process().parent().ppid(), np.ones(MEGABYTE)
 
@@ -267,6 +269,7 @@ def test_a_lost_result_without_retries_is_an_error(two_hosts):
     nodes = [ray.get(ref)[0] for ref in refs]
     lost = refs[nodes.index(two_hosts.others[0])]
     two_hosts.workers[two_hosts.others[0]].kill()
+    os.unlink(ref_path(lost))
     with pytest.raises(ray.exceptions.ObjectLostError):
         ray.get(total.remote(lost), timeout=60)
 
@@ -293,7 +296,7 @@ def test_what_is_made_of_a_put_that_is_lost_is_an_error_for_all_that_wait(
         while not os.path.exists(path):
             time.sleep(0.01)
 
-    @ray.remote
+    @ray.remote(scheduling_strategy="SPREAD")
     def link(array, *_):
         return np.ones(MEGABYTE) * array[0]
 

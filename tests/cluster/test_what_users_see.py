@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import re
 import subprocess
 import sys
 import textwrap
@@ -36,7 +38,7 @@ def test_what_tasks_print_reaches_the_driver_once_with_name_and_pid():
             print("pid", ray.get(speak.remote()))
         """
     )
-    pid = done.stdout.split("pid ")[-1].strip()
+    (pid,) = re.findall(r"^pid (\d+)$", done.stdout, re.MULTILINE)
     assert done.stdout.count(f"(speak pid={pid}) to stdout") == 1
     assert done.stdout.count(f"(speak pid={pid}) from a child") == 1
     assert done.stderr.count(f"(speak pid={pid}) to stderr") == 1
@@ -120,7 +122,11 @@ def test_calls_are_in_dask_s_task_stream(cluster, session, wait_until):
     with pytest.raises(ValueError, match="no"):
         ray.get(failing.remote())
 
-    def names() -> list[str]:
-        return sorted(str(t["key"]).split("-")[0] for t in session.client.get_task_stream())
+    def shown() -> dict[tuple[str, str], int]:
+        counts = collections.Counter()
+        for task in session.client.get_task_stream():
+            name, _, *many = str(task["key"]).split("-")
+            counts[name, task["status"]] += int(many[0][1:]) if many else 1
+        return counts
 
-    wait_until(lambda: names() == ["failing", "watched", "watched", "watched"])
+    wait_until(lambda: shown() == {("failing", "error"): 1, ("watched", "OK"): 3})
