@@ -203,21 +203,12 @@ def wait(
     Ray source: ``ray.wait``, 2.60.0. A reference whose task failed is ready.
     """
     session = _driver.require_session()
-    if isinstance(ray_waitables, ObjectRef):
-        raise TypeError("wait() expected a list of ray.ObjectRef, got a single ray.ObjectRef")
-    if not isinstance(ray_waitables, list):
-        raise TypeError(f"wait() expected a list of ray.ObjectRef, got {type(ray_waitables)}")
-    for ref in ray_waitables:
-        if not isinstance(ref, ObjectRef):
-            raise TypeError(
-                f"wait() expected a list of ray.ObjectRef, got list containing {type(ref)}"
-            )
-        _check_session(ref, session)
+    _check_waitables(ray_waitables, session)
     if timeout is not None and timeout < 0:
         raise ValueError(f"The 'timeout' argument must be nonnegative. Received {timeout}")
     if not ray_waitables:
         return [], []
-    if len(ray_waitables) != len(set(ray_waitables)):
+    if len(ray_waitables) != len({ref._key for ref in ray_waitables}):
         raise ValueError("Wait requires a list of unique ray_waitables.")
     if num_returns <= 0:
         raise ValueError(f"Invalid number of objects to return {num_returns}.")
@@ -226,6 +217,20 @@ def wait(
             "num_returns cannot be greater than the number of ray_waitables provided to ray.wait."
         )
     return resolve.wait(session, ray_waitables, num_returns, timeout)
+
+
+def _check_waitables(waitables: Any, session: Any) -> None:
+    """Refuse what is no list of references; quickly, for programs wait in loops."""
+    if isinstance(waitables, ObjectRef):
+        raise TypeError("wait() expected a list of ray.ObjectRef, got a single ray.ObjectRef")
+    if not isinstance(waitables, list):
+        raise TypeError(f"wait() expected a list of ray.ObjectRef, got {type(waitables)}")
+    for kind in set(map(type, waitables)):
+        if not issubclass(kind, ObjectRef):
+            raise TypeError(f"wait() expected a list of ray.ObjectRef, got list containing {kind}")
+    for ref in waitables:
+        if ref._session is not session:
+            _check_session(ref, session)
 
 
 def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) -> None:

@@ -41,6 +41,8 @@ class RemoteFunction:
         self._is_generator = inspect.isgeneratorfunction(function)
         _check_num_returns(function, options.num_returns, self._is_generator)
         self._signature = _signature_of(function)
+        #: Numbers of positional arguments that fit, without a closer look.
+        self._fitting = _numbers_that_fit(self._signature)
         #: The id under which each job knows the function; kept across processes.
         self._exports: dict[str, str] = {}
         functools.update_wrapper(self, function)
@@ -87,7 +89,7 @@ class RemoteFunction:
 
     def _submit(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskOptions) -> Any:
         session = _driver.require_session()
-        if self._signature is not None:
+        if self._signature is not None and (kwargs or len(args) not in self._fitting):
             self._signature.bind(*args, **kwargs)
         name = self._function.__name__
         function = self._export(session)
@@ -168,6 +170,15 @@ def _signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
         return inspect.signature(function)
     except (ValueError, TypeError):  # some built-in functions have none
         return None
+
+
+def _numbers_that_fit(signature: inspect.Signature | None) -> range:
+    parameters = list(signature.parameters.values()) if signature is not None else []
+    plain = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
+        return range(0)
+    needed = sum(p.default is p.empty for p in plain)
+    return range(needed, len(plain) + 1)
 
 
 def _check_num_returns(function: Any, num_returns: Any, is_generator: bool) -> None:

@@ -60,9 +60,11 @@ class Lease:
         #: Whether it takes calls just now, and how often it gave some back.
         self.is_open = False
         self.num_returned = 0
-        #: Calls that were sent and not answered, in order, and how many seconds they may take.
+        #: Calls that were sent and not answered, in order.
         self.unanswered: dict[str, DirectCall] = {}
-        self.backlog_s = 0.0
+        #: How many seconds all that was sent may take, and all that was answered: each has one writer,
+        #: whoever holds the pool's lock and whoever reads.
+        self.sent_s = self.done_s = 0.0
         self.idle_since = 0.0
         #: Whether the scheduler has said that it is over, and what it said.
         self.is_over = threading.Event()
@@ -70,12 +72,22 @@ class Lease:
         self.how = ""
         self._pool = pool
 
+    @property
+    def backlog_s(self) -> float:
+        """How many seconds it has to do."""
+        return self.sent_s - self.done_s
+
     def has_room(self, cost_s: float) -> bool:
         """Whether it may be sent one call more, of so many seconds."""
         if not self.is_open:
             return False
         sent = len(self.unanswered)
         return not sent or (sent < _DEPTH and self.backlog_s + cost_s <= _DEPTH_S)
+
+    @property
+    def is_low(self) -> bool:
+        """Whether it has done half of what it may have to do."""
+        return 2 * len(self.unanswered) <= _DEPTH and 2 * self.backlog_s <= _DEPTH_S
 
     def flush(self) -> None:
         """Write the calls that have gathered."""
@@ -134,8 +146,6 @@ class LeasePool(Sender):
         self._leases: deque[Lease] = deque()
         self._idle: dict[str, Lease] = {}
         self._asked: dict[str, Lease] = {}
-        #: Calls that were sent and not answered.
-        self._num_sent = 0
         #: How many seconds calls of each function take.
         self._costs: dict[str, float] = {}
         self._ticks = False
@@ -150,9 +160,11 @@ class LeasePool(Sender):
                 with self._locked():
                     self._await_arguments(call)
             else:
-                with self._lock:
-                    self._queue.append(call)
-                    self._advance()
+                self._queue.append(call)
+                # With others before it, it is sent with them when there is room.
+                if len(self._queue) <= 1 or self._may_ask:
+                    with self._lock:
+                        self._advance()
         except BaseException:  # nobody will get its reference
             self._forget(call)
             self._session.calls.pop(call.key, None)
@@ -197,9 +209,17 @@ class LeasePool(Sender):
                 self._leave_to_scheduler(call)
             else:
                 self._post(call, lease, cost_s)
-        waiting = len(queue) + self._num_sent - len(self._leases)
-        while len(self._asked) < min(waiting, max(1, len(self._leases))):
+        waiting = len(queue) + self._num_sent() - len(self._leases)
+        while waiting > len(self._asked) and self._may_ask:
             self._ask()
+
+    def _num_sent(self) -> int:
+        return sum(len(lease.unanswered) for lease in self._leases)
+
+    @property
+    def _may_ask(self) -> bool:
+        """Whether there may be one more request for a lease: as many as there are leases, or one."""
+        return len(self._asked) < (len(self._leases) or 1)
 
     def _choose(self, cost_s: float) -> Lease | None:
         """Return the lease that is to have a call of so many seconds, if any has room for it."""
@@ -219,8 +239,7 @@ class LeasePool(Sender):
         call.attempt += 1
         call.lease, call.cost_s = lease, cost_s
         lease.unanswered[call.key] = call
-        lease.backlog_s += cost_s
-        self._num_sent += 1
+        lease.sent_s += cost_s
         for entry in call.returns:
             entry.channel, entry.is_on_wire = lease, True
         now = is_first or len(call.arguments or b"") > LARGE_BYTES
@@ -232,17 +251,20 @@ class LeasePool(Sender):
         lease = call.lease
         if lease is None:
             return
-        with self._lock:
-            if lease.unanswered.pop(call.key, None) is None:
-                return
-            self._num_sent -= 1
-            lease.backlog_s -= call.cost_s
-            if not lease.unanswered:
-                lease.backlog_s = 0.0
+        if lease.unanswered.pop(call.key, None) is None:
+            return
+        lease.done_s += call.cost_s
+        if not lease.unanswered:
+            with self._lock:
                 self._rest(lease)
 
     def _rest(self, lease: Lease) -> None:
-        if lease.is_open and not lease.unanswered:
+        """Enter that a lease has no call, and may have one. The caller holds the lock."""
+        if not lease.is_open or lease.unanswered:
+            return
+        if self._session.is_pressed and not self._queue:
+            self._return(lease)
+        else:
             self._idle[lease.key] = lease
             lease.idle_since = time.monotonic()
 
@@ -316,7 +338,7 @@ class LeasePool(Sender):
             now = time.monotonic()
             for lease in [each for each in self._idle.values() if now - each.idle_since > _IDLE_S]:
                 self._return(lease)
-            if not self._queue and self._num_sent <= len(self._leases):
+            if not self._queue and self._num_sent() <= len(self._leases):
                 self._ask_no_more()
             self._ticks = bool(self._leases or self._asked) and not self._session.closed
             if self._ticks:
@@ -461,7 +483,7 @@ class LeasePool(Sender):
             self._discard(message, lease.road)
         else:
             self._take_answer(lease, call, message)
-        if self._queue:
+        if self._queue and lease.is_low:
             with self._locked():
                 self._advance()
 

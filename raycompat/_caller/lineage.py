@@ -100,6 +100,10 @@ def _give(session: Session, entry: Entry) -> Wire:
 
 def keep_for_others(session: Session, call: DirectCall) -> None:
     """See to it that a result that has just come can be made anew, if others come to need it."""
+    if not call.is_announced and not any(isinstance(e.value, SegmentLink) for e in call.returns):
+        for entry in call.returns:
+            entry.origin = None
+        return
     with session.table.lock:
         large = [
             each

@@ -234,21 +234,34 @@ def wait(
     session: Session, refs: Sequence[ObjectRef[Any]], num_returns: int, timeout_s: float | None
 ) -> tuple[list[Any], list[Any]]:
     """Split `refs` into at most `num_returns` that are settled and the rest, in their order."""
+    ready, rest = _split(refs, num_returns)
+    if len(ready) == num_returns:
+        return ready, rest
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    entries = [ref._entry for ref in refs]
-    session.flush()
     while True:
-        pending = [entry for entry in entries if entry.state is State.PENDING]
-        missing = num_returns - (len(entries) - len(pending))
+        pending = [entry for ref in rest if (entry := ref._entry).state is State.PENDING]
+        missing = num_returns - (len(refs) - len(pending))
         if missing <= 0 or _wait_for(session, pending, deadline, enough=missing):
             break
         if deadline is not None and deadline <= time.monotonic():
             break
+    return _split(refs, num_returns)
+
+
+def _split(
+    refs: Sequence[ObjectRef[Any]], num_returns: int
+) -> tuple[list[ObjectRef[Any]], list[ObjectRef[Any]]]:
+    """Split into the first `num_returns` that are settled and the rest; look at no more than needed."""
     ready: list[Any] = []
     rest: list[Any] = []
-    for ref, entry in zip(refs, entries, strict=True):
-        settled = entry.state is not State.PENDING and len(ready) < num_returns
-        (ready if settled else rest).append(ref)
+    for position, ref in enumerate(refs):
+        if ref._entry.state is State.PENDING:
+            rest.append(ref)
+            continue
+        ready.append(ref)
+        if len(ready) == num_returns:
+            rest += refs[position + 1 :]
+            break
     return ready, rest
 
 

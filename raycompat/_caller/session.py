@@ -107,6 +107,8 @@ class Session:
         #: The leases that we have or have asked for, by key, and their pools by what they hold.
         self.leases: dict[str, Lease] = {}
         self._pools: dict[ResourceSet, LeasePool] = {}
+        #: Whether other callers wait for CPUs: then a lease without a call is returned at once.
+        self.is_pressed = False
         #: Channels and leases on which calls have gathered that were not written yet.
         self.unflushed: set[Channel | Lease] = set()
         #: Channels that go through the scheduler, by name.
@@ -174,6 +176,7 @@ class Session:
             "raycompat-actor-alive": self._on_actor_alive,
             "raycompat-lease-alive": self._on_lease_alive,
             "raycompat-lease-ended": self._on_lease_ended,
+            "raycompat-pressure": self._on_pressure,
             "raycompat-actor-state": self._on_actor_state,
             "raycompat-relay-data": self._on_relay_data,
             "raycompat-cancel-promised": self._on_cancel_promised,
@@ -563,6 +566,11 @@ class Session:
         if call is not None:
             self.call_ended(call)
             self.wake()
+
+    def _on_pressure(self, is_on: bool) -> None:
+        self.is_pressed = is_on
+        if is_on:
+            self.return_leases()
 
     def _on_lease_alive(self, key: str, **place: Any) -> None:
         lease = self.leases.get(key)

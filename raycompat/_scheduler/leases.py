@@ -64,6 +64,8 @@ class Leases:
         #: When a lease was revoked last, by what waited for it.
         self._revoked: dict[Any, float] = {}
         self._look_due = False
+        #: Clients that hold leases and were told that others wait.
+        self._pressed: set[str] = set()
 
     def granted(self, key: str, owner: str, address: str) -> None:
         """Enter a lease."""
@@ -72,6 +74,18 @@ class Leases:
     def over(self, key: str) -> None:
         """Strike a lease out."""
         self._held.pop(key, None)
+
+    def tell_who_waits(self, waiting: set[str]) -> None:
+        """Have clients return leases as soon as they have no call for them, while others wait.
+
+        `waiting` are the clients whose requests found nothing free.
+        """
+        for owner in {each.owner for each in self._held.values()} | self._pressed:
+            is_pressed = bool(waiting - {owner})
+            if is_pressed != (owner in self._pressed):
+                (self._pressed.add if is_pressed else self._pressed.discard)(owner)
+                message = {"op": "raycompat-pressure", "is_on": is_pressed}
+                dask.tell_client(self._scheduler, owner, message)
 
     def make_room(self, shape: tuple[str, ResourceSet, str], *, is_lease: bool) -> None:
         """Revoke a lease, if that helps a request for which nothing is free; look again soon."""

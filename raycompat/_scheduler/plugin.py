@@ -527,10 +527,11 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                     progress = True
                 else:
                     blocked.add(shape[1:])
+        self._queues = {shape: queue for shape, queue in self._queues.items() if queue}
         for shape, queue in self._queues.items():
-            if queue:
-                is_lease = self.calls[queue[0]].spec["kind"] == "lease"
-                self._leases.make_room(shape, is_lease=is_lease)
+            is_lease = self.calls[queue[0]].spec["kind"] == "lease"
+            self._leases.make_room(shape, is_lease=is_lease)
+        self._leases.tell_who_waits({owner for owner, _, _ in self._queues})
         if self._queues and not self._warning_due:
             self._warning_due = True
             asyncio.get_running_loop().call_later(
