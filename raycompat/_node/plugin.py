@@ -342,7 +342,7 @@ class NodePlugin(distributed.WorkerPlugin):
         made = running.grant["made"]
         try:
             if made is not None:  # by a lease of its owner, who knows
-                return self._keep(made)
+                return self._keep_made(key, made)
             outcome = await self._run_task(running, payload, wires)
         except _Ended:
             return None
@@ -376,6 +376,13 @@ class NodePlugin(distributed.WorkerPlugin):
         stored = self._keep(outcome[1])
         dask.tell_scheduler(self._worker, {**report, "values": outcome[1]})
         return stored
+
+    def _keep_made(self, key: str, wires: list[Any]) -> Any:
+        try:
+            return self._keep(wires)
+        except FileNotFoundError as error:
+            text = "what a leased call has returned is gone with the process that called it"
+            raise CallFailed(failures.owner_died(key), text) from error
 
     def _keep(self, wires: list[Any]) -> Any:
         """Take what a call has returned into the node's keeping; return what Dask is to store."""

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat import _dask_adapter as dask
 
@@ -22,8 +22,14 @@ if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
     from raycompat._scheduler.plugin import SchedulerPlugin
 
+#: Who asks, for what, and by which strategy: see `SchedulerPlugin`.
+Shape: TypeAlias = "tuple[str, ResourceSet, str]"
+
 #: Seconds that a lease lasts at least; after which another is revoked if the first has not ended.
 QUANTUM_S = 0.02
+
+#: Seconds that a request waits before a node is kept for it, for how long at most, and the pause after.
+_PATIENCE_S, _RESERVED_S, _PAUSE_S = 0.2, 0.1, 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +38,42 @@ class Held:
 
     key: str
     owner: str
+    request: ResourceSet
     address: str
     since: float
 
 
-def choose(held: Iterable[Held], owner: str, *, is_lease: bool, now: float) -> Held | None:
+def choose(
+    held: Iterable[Held], owner: str, request: ResourceSet, *, is_lease: bool, now: float
+) -> Held | None:
     """Choose the lease that is to end for a request of `owner` that waits, if one is.
 
     It is the oldest of whoever has most. For one more lease it must be somebody who has at least two
-    more than `owner`, so that shares become equal and stay so.
+    more than `owner`, so that shares become equal and stay so; or the same holds for leases of
+    `owner` itself that hold something else.
     """
     leases = list(held)
     shares = Counter(each.owner for each in leases)
     if not shares:
         return None
     richest, most = shares.most_common(1)[0]
+    theirs = [each for each in leases if each.owner == richest]
     if is_lease and most - shares[owner] < 2:
-        return None
-    oldest = min((each for each in leases if each.owner == richest), key=lambda each: each.since)
+        own = [each for each in leases if each.owner == owner]
+        theirs = [each for each in own if each.request != request]
+        if len(theirs) - (len(own) - len(theirs)) < 2:
+            return None
+    oldest = min(theirs, key=lambda each: each.since)
     return oldest if now - oldest.since >= QUANTUM_S else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A node that is kept for a request that needs much of it at once, until it fits or time is up."""
+
+    address: str
+    shape: Shape
+    until: float
 
 
 class Leases:
@@ -64,16 +87,21 @@ class Leases:
         #: When a lease was revoked last, by what waited for it.
         self._revoked: dict[Any, float] = {}
         self._look_due = False
+        self._reservation: Reservation | None = None
         #: Clients that hold leases and were told that others wait.
         self._pressed: set[str] = set()
 
-    def granted(self, key: str, owner: str, address: str) -> None:
+    def granted(self, key: str, owner: str, request: ResourceSet, address: str) -> None:
         """Enter a lease."""
-        self._held[key] = Held(key, owner, address, time.monotonic())
+        self._held[key] = Held(key, owner, request, address, time.monotonic())
 
     def over(self, key: str) -> None:
         """Strike a lease out."""
         self._held.pop(key, None)
+
+    def owners(self) -> list[str]:
+        """Return the client of each lease that is not about to end."""
+        return [each.owner for each in self._held.values()]
 
     def tell_who_waits(self, waiting: set[str]) -> None:
         """Have clients return leases as soon as they have no call for them, while others wait.
@@ -87,15 +115,17 @@ class Leases:
                 message = {"op": "raycompat-pressure", "is_on": is_pressed}
                 dask.tell_client(self._scheduler, owner, message)
 
-    def make_room(self, shape: tuple[str, ResourceSet, str], *, is_lease: bool) -> None:
+    def make_room(self, shape: Shape, *, is_lease: bool, since: float) -> None:
         """Revoke a lease, if that helps a request for which nothing is free; look again soon."""
         owner, request, _ = shape
         now = time.monotonic()
         held = [each for each in self._held.values() if self._would_help(each, request)]
         if not held:
             return
+        if now - since > _PATIENCE_S:
+            self._reserve(shape, held, now)
         if now - self._revoked.get(shape, 0.0) >= QUANTUM_S:
-            chosen = choose(held, owner, is_lease=is_lease, now=now)
+            chosen = choose(held, owner, request, is_lease=is_lease, now=now)
             if chosen is not None:
                 self._revoked = {
                     each: at for each, at in self._revoked.items() if now - at < QUANTUM_S
@@ -109,6 +139,37 @@ class Leases:
     def _look_again(self) -> None:
         self._look_due = False
         self._plugin.dispatch_soon()
+
+    def _reserve(self, shape: Shape, held: list[Held], now: float) -> None:
+        """Keep a node for a request that has waited long, if the end of its leases makes it fit.
+
+        Otherwise small requests would take what is free before it is enough for a large one. Not for
+        long: what runs there may run for hours.
+        """
+        last, ledger = self._reservation, self._plugin.ledger
+        if last is not None and now < last.until + _PAUSE_S:
+            return
+        for address in {each.address for each in held}:
+            leases = [each for each in held if each.address == address]
+            if any(shape[1].get("CPU") <= each.request.get("CPU") for each in leases):
+                continue  # the end of one is enough
+            if ledger.fits_without(address, shape[1], [each.request for each in leases]):
+                self._reservation = Reservation(address, shape, now + _RESERVED_S)
+                for each in leases:
+                    self._revoke(each)
+                return
+
+    def reserved(self, shape: Shape) -> str | None:
+        """Return the node that is kept for another request than those of `shape` just now."""
+        kept = self._reservation
+        if kept is None or kept.shape == shape or time.monotonic() > kept.until:
+            return None
+        return kept.address
+
+    def served(self, shape: Shape) -> None:
+        """Keep a node no more for a request that has got what it waited for."""
+        if self._reservation is not None and self._reservation.shape == shape:
+            self._reservation = None
 
     def _would_help(self, held: Held, request: ResourceSet) -> bool:
         ledger = self._plugin.ledger

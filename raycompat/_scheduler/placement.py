@@ -168,6 +168,17 @@ class Ledger:
         others = {name: units for name, units in request.items() if name != "CPU"}
         return node.fits(ResourceSet(others))
 
+    def fits_without(
+        self, node_id: str, request: ResourceSet, others: Iterable[ResourceSet]
+    ) -> bool:
+        """Whether a node could fulfil a request once `others`, which are held there, have ended."""
+        node = self._nodes[node_id]
+        free = dict(node.free)
+        for other in others:
+            for name, units in other.items():
+                free[name] += units
+        return all(free.get(name, 0) >= units for name, units in request.items())
+
     def is_overdrawn(self, node_id: str) -> bool:
         """Whether more runs on a node than it has CPUs for, since calls have taken theirs back."""
         node = self._nodes.get(node_id)

@@ -271,6 +271,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             "actors": list(self._actors.rows),
             "errors": list(self._objects.errors),
             "promises": list(self._objects.promises),
+            "leases": self._leases.owners(),
         }
 
     # --- functions ------------------------------------------------------------------------------
@@ -529,8 +530,9 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                     blocked.add(shape[1:])
         self._queues = {shape: queue for shape, queue in self._queues.items() if queue}
         for shape, queue in self._queues.items():
-            is_lease = self.calls[queue[0]].spec["kind"] == "lease"
-            self._leases.make_room(shape, is_lease=is_lease)
+            first = self.calls[queue[0]]
+            is_lease = first.spec["kind"] == "lease"
+            self._leases.make_room(shape, is_lease=is_lease, since=first.since)
         self._leases.tell_who_waits({owner for owner, _, _ in self._queues})
         if self._queues and not self._warning_due:
             self._warning_due = True
@@ -545,11 +547,12 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             return True
         key, (_, request, strategy) = queue[0], shape
         nearest = dask.dependency_bytes(self._scheduler, key)
+        kept = {self._leases.reserved(shape)}
         holding = self.ledger.acquire(
             request,
             strategy=strategy,
             prefer=sorted(nearest, key=nearest.__getitem__)[::-1],
-            only=dask.running_workers(self._scheduler),
+            only=dask.running_workers(self._scheduler) - kept,
         )
         if holding is None:
             return False
@@ -560,7 +563,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         call = self.calls[key]
         call.holding, call.queue, call.is_freed, call.is_ready = holding, None, False, False
         if call.spec["kind"] == "lease":
-            self._leases.granted(key, call.owner, holding.node_id)
+            self._leases.granted(key, call.owner, request, holding.node_id)
+        self._leases.served(shape)
         self._run_on(holding.node_id, key, call)
         return True
 

@@ -1,0 +1,456 @@
+"""Leases: calls that go straight to executors are as good as those that go by the scheduler."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import raycompat as ray
+
+LARGE = 1 << 20
+
+
+@ray.remote
+def number(value=0):
+    return value
+
+
+@ray.remote
+def pid_of():
+    return os.getpid()
+
+
+@ray.remote
+def wait_for(path, value=None):
+    """Run until somebody makes a file."""
+    while not os.path.exists(path):
+        time.sleep(0.001)
+    return value
+
+
+@ray.remote
+def log_and_wait(log, path, value):
+    with open(log, "a") as file:
+        file.write(f"{value}\n")
+    while not os.path.exists(path):
+        time.sleep(0.001)
+    return value
+
+
+def lines_of(path) -> list[str]:
+    return path.read_text().split() if path.exists() else []
+
+
+def warm_up() -> None:
+    """Have calls be known for short ones, so that many are sent at once."""
+    for _ in range(20):
+        assert ray.get([number.remote(each) for each in range(100)]) == list(range(100))
+
+
+# --- no call is a task ----------------------------------------------------------------------------
+
+
+def test_short_calls_are_no_tasks_and_their_leases_are_returned(cluster, session, inventory):
+    refs = [number.remote(each) for each in range(500)]
+    assert ray.get(refs) == list(range(500))
+    assert all(key.startswith("lease-") for key in inventory("tasks"))
+    assert all(
+        entry.channel is not None for entry in map(session.table.get, [r._key for r in refs])
+    )
+
+
+def test_idle_leases_come_back_by_themselves(cluster, inventory, wait_until):
+    ray.get(number.remote())
+    wait_until(lambda: not inventory("leases") and not inventory("tasks"))
+    assert ray.available_resources()["CPU"] == 2
+
+
+# --- nobody waits in vain -------------------------------------------------------------------------
+
+
+def test_what_was_sent_behind_a_long_call_is_run_elsewhere(cluster, tmp_path):
+    warm_up()
+    go = tmp_path / "go"
+
+    @ray.remote
+    def sometimes_long(path):
+        while path and not os.path.exists(path):
+            time.sleep(0.001)
+        return path
+
+    for _ in range(20):
+        ray.get([sometimes_long.remote("") for _ in range(50)])
+    long = sometimes_long.remote(str(go))
+    short = [sometimes_long.remote("") for _ in range(200)]
+    assert ray.get(short, timeout=60) == [""] * 200
+    assert ray.wait([long], timeout=0)[0] == []
+    go.touch()
+    assert ray.get(long) == str(go)
+
+
+def test_actors_and_calls_that_go_by_the_scheduler_get_their_turn(cluster):
+    @ray.remote
+    class Someone:
+        def one(self):
+            return 1
+
+    @ray.remote
+    def short(_):
+        time.sleep(0.002)
+
+    def refill(refs):
+        ready, rest = ray.wait(refs, num_returns=min(20, len(refs)))
+        return [*rest, *(short.remote(each) for each in range(len(ready)))]
+
+    refs = [short.remote(each) for each in range(200)]
+    others = [
+        Someone.remote().one.remote(),
+        number.options(scheduling_strategy="SPREAD").remote(1),
+        number.options(num_cpus=2).remote(1),
+        number.options(num_gpus=1).remote(1),
+    ]
+    deadline = time.monotonic() + 60
+    while len(ray.wait(others, num_returns=len(others), timeout=0)[0]) < len(others):
+        assert time.monotonic() < deadline
+        refs = refill(refs)
+    assert ray.get(others) == [1] * 4
+    ray.get(refs)
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+def test_calls_survive_the_death_of_the_process_that_they_were_sent_to(cluster, tmp_path):
+    warm_up()
+
+    @ray.remote
+    def die_once(path, value):
+        if value == 300 and not os.path.exists(path):
+            with open(path, "w"):
+                pass
+            os.kill(os.getpid(), signal.SIGKILL)
+        return value
+
+    for _ in range(20):
+        ray.get([die_once.remote("", each) for each in range(50)])
+    refs = [die_once.remote(str(tmp_path / "died"), each) for each in range(1000)]
+    assert ray.get(refs, timeout=60) == list(range(1000))
+
+
+def test_of_calls_that_may_not_be_tried_again_only_the_one_that_had_begun_fails(cluster, tmp_path):
+    log = tmp_path / "log"
+
+    @ray.remote(max_retries=0)
+    def note(path, value):
+        if path:
+            with open(path, "a") as file:
+                file.write(f"{value}\n")
+            if value == 100:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return value
+
+    for _ in range(20):
+        ray.get([note.remote("", each) for each in range(50)])
+    refs = [note.remote(str(log), each) for each in range(300)]
+    outcomes = []
+    for ref in refs:
+        try:
+            outcomes.append(ray.get(ref, timeout=60))
+        except ray.exceptions.WorkerCrashedError as error:
+            assert "while executing note" in str(error)
+            assert "SIGKILL" in str(error)
+            outcomes.append(None)
+    assert outcomes == [each if each != 100 else None for each in range(300)]
+    assert sorted(map(int, lines_of(log))) == list(range(300))
+
+
+def test_a_call_that_always_kills_its_process_spends_its_tries(cluster, tmp_path):
+    log = tmp_path / "log"
+
+    @ray.remote(max_retries=2)
+    def die():
+        with open(log, "a") as file:
+            file.write("begun\n")
+        os._exit(3)
+
+    with pytest.raises(ray.exceptions.WorkerCrashedError, match="exit code 3"):
+        ray.get(die.remote(), timeout=60)
+    assert lines_of(log) == ["begun"] * 3
+
+
+def test_an_exception_is_tried_again_when_that_was_asked_for(cluster, tmp_path):
+    log = tmp_path / "log"
+
+    @ray.remote(max_retries=3, retry_exceptions=[KeyError])
+    def stubborn():
+        with open(log, "a") as file:
+            file.write("begun\n")
+        if len(open(log).read().split()) < 3:
+            raise KeyError("not yet")
+        return "done"
+
+    assert ray.get(stubborn.remote(), timeout=60) == "done"
+    assert lines_of(log) == ["begun"] * 3
+
+
+def test_an_idle_process_that_is_killed_is_replaced(cluster):
+    pids = set(ray.get([pid_of.remote() for _ in range(50)]))
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    assert ray.get([number.remote(each) for each in range(50)], timeout=60) == list(range(50))
+    assert pids.isdisjoint(ray.get([pid_of.remote() for _ in range(50)], timeout=60))
+
+
+# --- cancellation ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_call_is_cancelled_wherever_it_is(cluster, tmp_path, force, wait_until):
+    log, go = tmp_path / "log", tmp_path / "go"
+    refs = [log_and_wait.remote(str(log), str(go), each) for each in range(6)]
+    wait_until(lambda: len(lines_of(log)) == 2)  # two run, the others wait here
+    ray.cancel(refs[5], force=force)
+    ray.cancel(refs[0], force=force)
+    for ref in (refs[5], refs[0]):
+        with pytest.raises(ray.exceptions.TaskCancelledError):
+            ray.get(ref, timeout=60)
+    go.touch()
+    assert ray.get(refs[1:5], timeout=60) == [1, 2, 3, 4]
+    assert sorted(map(int, lines_of(log))) == [0, 1, 2, 3, 4]
+
+
+def test_a_call_that_waits_for_its_argument_is_cancelled(cluster, tmp_path):
+    gate = wait_for.remote(str(tmp_path / "go"), 1)
+    waiting = number.remote(gate)
+    ray.cancel(waiting)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(waiting, timeout=60)
+    (tmp_path / "go").touch()
+    assert ray.get(gate) == 1
+
+
+# --- results for others ---------------------------------------------------------------------------
+
+
+@ray.remote
+class Reader:
+    def read(self, refs):
+        return ray.get(refs)
+
+
+def test_a_result_is_passed_on_before_it_is_there(cluster, tmp_path):
+    go = tmp_path / "go"
+    ref = wait_for.remote(str(go), 5)
+    by_scheduler = number.options(num_gpus=1).remote(ref)
+    reader = Reader.remote()
+    inside = reader.read.remote([ref])
+    nested = number.remote([ref])
+    go.touch()
+    assert ray.get([by_scheduler, inside, ref], timeout=60) == [5, [5], 5]
+    assert ray.get(ray.get(nested, timeout=60)) == [5]
+
+
+def test_several_results_are_passed_on_before_they_are_there(cluster, tmp_path):
+    go = tmp_path / "go"
+
+    @ray.remote(num_returns=3)
+    def several(path):
+        while not os.path.exists(path):
+            time.sleep(0.001)
+        return 1, np.full(LARGE, 2.0), [3]
+
+    first, second, third = several.remote(str(go))
+    reader = Reader.remote()
+    inside = reader.read.remote([first, second, third])
+    go.touch()
+    one, two, three = ray.get(inside, timeout=60)
+    assert (one, float(two[-1]), three) == (1, 2.0, [3])
+    assert float(ray.get(second)[0]) == 2.0
+
+
+def test_an_error_is_passed_on_before_it_is_there(cluster, tmp_path):
+    @ray.remote
+    def fail(path):
+        while not os.path.exists(path):
+            time.sleep(0.001)
+        raise KeyError("no")
+
+    failing = fail.remote(str(tmp_path / "go"))
+    dependent = number.options(num_gpus=1).remote(failing)
+    inside = Reader.remote().read.remote([failing])
+    (tmp_path / "go").touch()
+    for ref in (failing, dependent, inside):
+        with pytest.raises(KeyError, match="no"):
+            ray.get(ref, timeout=60)
+
+
+def test_references_that_are_dropped_leave_their_calls_running(cluster, tmp_path, wait_until):
+    log, go = tmp_path / "log", tmp_path / "go"
+    go.touch()
+    for each in range(20):
+        log_and_wait.remote(str(log), str(go), each)
+    wait_until(lambda: len(lines_of(log)) == 20)
+
+
+def test_a_task_that_ends_before_what_it_has_called(cluster, tmp_path, wait_until):
+    log, go = tmp_path / "log", tmp_path / "go"
+
+    @ray.remote
+    def parent():
+        return [log_and_wait.remote(str(log), str(go), each) for each in range(3)]
+
+    refs = ray.get(parent.remote(), timeout=60)
+    go.touch()
+    assert ray.get(refs, timeout=60) == [0, 1, 2]
+
+
+# --- on clusters of their own ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["argument", "variable"])
+def test_leases_can_be_switched_off(no_cluster, monkeypatch, way):
+    options = {"num_cpus": 1, "include_dashboard": False, "configure_logging": False}
+    if way == "argument":
+        ray.init(**options, _leases=False)
+    else:
+        monkeypatch.setenv("RAYCOMPAT_LEASES", "0")
+        ray.init(**options)
+    session = sys.modules["raycompat._caller.session"].current()
+
+    @ray.remote
+    def parent():
+        return ray.get(number.remote(1))
+
+    refs = [number.remote(0), parent.remote()]
+    assert not session.leases
+    assert all(ref._entry.wanted for ref in refs)
+    assert ray.get(refs) == [0, 1]
+    assert session.rpc("raycompat_inventory")["leases"] == ()
+    ray.shutdown()
+
+
+def test_what_was_sent_behind_a_call_that_waits_for_an_object_is_run_elsewhere(
+    no_cluster, tmp_path
+):
+    with ray.init(num_cpus=1, include_dashboard=False, configure_logging=False):
+        warm_up()
+
+        @ray.remote
+        def parent(refs):
+            return ray.get(refs[0])
+
+        # The first waits for what the last of those behind it makes; there is one CPU.
+        gate = wait_for.options(num_cpus=0).remote(str(tmp_path / "go"), 7)
+        waiting = parent.remote([gate])
+        behind = [number.remote(each) for each in range(100)]
+        assert ray.get(behind, timeout=60) == list(range(100))
+        (tmp_path / "go").touch()
+        assert ray.get(waiting, timeout=60) == 7
+
+
+def test_calls_within_calls_need_one_cpu(no_cluster):
+    @ray.remote
+    def depth(left):
+        return 0 if not left else 1 + ray.get(depth.remote(left - 1))
+
+    with ray.init(num_cpus=1, include_dashboard=False, configure_logging=False):
+        assert ray.get(depth.remote(5), timeout=60) == 5
+        assert sorted(ray.get([depth.remote(2) for _ in range(4)], timeout=60)) == [2] * 4
+
+
+OTHER_DRIVER = """
+    import sys, time
+    import raycompat as ray
+    ray.init(address={address!r}, configure_logging=False)
+
+    @ray.remote
+    def short():
+        time.sleep(0.005)
+
+    refs = [short.remote() for _ in range(50)]
+    print("ready", flush=True)
+    while True:
+        ready, refs = ray.wait(refs, num_returns=10)
+        refs += [short.remote() for _ in ready]
+"""
+
+
+@pytest.fixture
+def other_driver(dask_cluster):
+    dask_cluster.add_worker()
+    code = textwrap.dedent(OTHER_DRIVER.format(address=dask_cluster.address))
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_two_drivers_share_the_cpus(dask_cluster, other_driver, inventory_of):
+    dask_cluster.connect()
+
+    @ray.remote
+    def short():
+        time.sleep(0.005)
+
+    refs = [short.remote() for _ in range(50)]
+    shares = []
+    deadline = time.monotonic() + 60
+    while shares != [1, 1]:
+        assert time.monotonic() < deadline, shares
+        ready, refs = ray.wait(refs, num_returns=10)
+        refs += [short.remote() for _ in ready]
+        shares = sorted(Counter(inventory_of("leases")).values())
+    # And it stays so.
+    for _ in range(50):
+        ready, refs = ray.wait(refs, num_returns=10)
+        refs += [short.remote() for _ in ready]
+        assert max(Counter(inventory_of("leases")).values()) == 1
+    ray.get(refs)
+
+
+@pytest.fixture
+def inventory_of():
+    def ask(what):
+        session = sys.modules["raycompat._caller.session"].current()
+        return list(session.rpc("raycompat_inventory")[what])
+
+    return ask
+
+
+def test_a_chain_of_large_values_is_made_again(dask_cluster, tmp_path, wait_until):
+    dask_cluster.add_worker()
+    dask_cluster.connect()
+    log = tmp_path / "log"
+
+    @ray.remote
+    def make():
+        with open(log, "a") as file:
+            file.write("make\n")
+        return np.ones(LARGE)
+
+    @ray.remote
+    def double(array):
+        with open(log, "a") as file:
+            file.write("double\n")
+        return 2 * array
+
+    refs = [make.remote()]
+    refs += [double.remote(refs[0])]
+    ray.wait(refs, num_returns=2)
+    client = sys.modules["raycompat._caller.session"].current().client
+    keys = [ref._key for ref in refs]  # `double` could not be run again without `make`
+    wait_until(lambda: all(client.who_has().get(key) for key in keys))
+    os.unlink(refs[0]._entry.value.path)  # as if the store had lost it
+    assert float(ray.get(refs[0], timeout=60)[0]) == 1.0
+    assert float(ray.get(refs[1], timeout=60)[0]) == 2.0
+    assert Counter(lines_of(log)) == {"make": 2, "double": 1}
