@@ -6,6 +6,7 @@ PYTHON := $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	&& echo $$p && break; done)
 RUN := .venv/bin/python -m
 STAMP := .venv/.set-up
+CORE := $(addprefix tests/conformance/test_,remote_function.py nested.py errors.py cancel.py)
 
 .PHONY: help setup run test test-fast lint format conformance-ray nightly chaos soak bench \
 	clean
@@ -33,7 +34,8 @@ $(STAMP): pyproject.toml
 run: setup  ## run the main job: two actors learn to read digits
 	.venv/bin/python tutorials/weights_on_digits.py
 
-test: setup lint  ## check the code and run all tests
+test: setup lint  ## check the code and run all tests, those of the core without leases too
+	RAYCOMPAT_LEASES=0 $(RUN) pytest -q $(CORE)
 	$(RUN) pytest
 
 test-fast: setup  ## run the tests that need no cluster

@@ -45,8 +45,8 @@ MANY_REFS = 10_000
 #: Measured first and once, so that no memory has been used before: more rounds tell more.
 COLD_PUT = "single client put gigabytes cold (GB)"
 
-#: Callers in the lines of n to n.
-NUM_CALLERS = 4
+#: Callers in the lines of n to n, and leaves of a tree of tasks, which is binary.
+NUM_CALLERS, NUM_LEAVES = 4, 512
 
 
 def define(ray: Any) -> SimpleNamespace:
@@ -92,6 +92,29 @@ def define(ray: Any) -> SimpleNamespace:
     return SimpleNamespace(**{k: v for k, v in locals().items() if k != "ray"})
 
 
+def define_about_tasks(ray: Any, small_value: Any) -> SimpleNamespace:
+    """Return the remote functions that are measured for how they call, or wait for, one another."""
+
+    @ray.remote
+    def one_more(value: int) -> int:
+        return value + 1
+
+    @ray.remote
+    def add(left: int, right: int) -> int:
+        return left + right
+
+    @ray.remote
+    def nested(number: int) -> int:
+        return len(ray.get([small_value.remote() for _ in range(number)]))
+
+    @ray.remote(num_cpus=0)
+    class Driver:
+        def small_tasks(self, number: int) -> None:
+            ray.get([small_value.remote() for _ in range(number)])
+
+    return SimpleNamespace(**{k: v for k, v in locals().items() if k not in ("ray", "small_value")})
+
+
 def define_about_objects(ray: Any) -> SimpleNamespace:
     """Return the remote functions that are measured for the objects they make or read."""
     import numpy as np
@@ -119,6 +142,7 @@ def lines(ray: Any) -> Iterator[tuple[str, Callable[[], object], int]]:
     small_value = remote.small_value
     yield "single client tasks sync", lambda: ray.get(small_value.remote()), 1
     yield "single client tasks async", lambda: ray.get(_refs(small_value, MANY)), MANY
+    yield from lines_about_tasks(ray, small_value)
 
     actor = remote.Actor.remote()
     yield "1:1 actor calls sync", lambda: ray.get(actor.small_value.remote()), 1
@@ -154,6 +178,22 @@ def lines(ray: Any) -> Iterator[tuple[str, Callable[[], object], int]]:
     yield from lines_about_objects(ray, small_value)
 
 
+def lines_about_tasks(
+    ray: Any, small_value: Any
+) -> Iterator[tuple[str, Callable[[], object], int]]:
+    """Yield the lines about tasks that need one another."""
+    remote = define_about_tasks(ray, small_value)
+    yield "tasks chained", lambda: ray.get(_chain(remote.one_more)), MANY
+    yield "tree of tasks", lambda: ray.get(_tree(remote)), 2 * NUM_LEAVES - 1
+    yield "nested tasks", lambda: ray.get(remote.nested.remote(MANY)), MANY
+    drivers = [remote.Driver.remote() for _ in range(NUM_CALLERS)]
+
+    def small_tasks() -> object:
+        return ray.get([driver.small_tasks.remote(MANY) for driver in drivers])
+
+    yield "multi client tasks async", small_tasks, NUM_CALLERS * MANY
+
+
 def lines_about_objects(
     ray: Any, small_value: Any
 ) -> Iterator[tuple[str, Callable[[], object], int]]:
@@ -184,7 +224,6 @@ def large_array() -> Any:
 def cold_put(ray: Any) -> float:
     """Return how many GB/s the first large `put` of this driver reaches."""
     large = large_array()
-    ray.get(ray.remote(lambda: None).remote())  # no process is still starting
     start = time.perf_counter()
     ray.put(large)
     return ARRAY_BYTES / 1e9 / (time.perf_counter() - start)
@@ -205,6 +244,20 @@ def _work(work: Any, actors: list[Any]) -> list[Any]:
     return [work.remote(actors, MANY_OF_EACH) for _ in range(NUM_CALLERS)]
 
 
+def _chain(function: Any) -> Any:
+    ref = function.remote(0)
+    for _ in range(MANY - 1):
+        ref = function.remote(ref)
+    return ref
+
+
+def _tree(remote: Any) -> Any:
+    refs = [remote.one_more.remote(0) for _ in range(NUM_LEAVES)]
+    while len(refs) > 1:
+        refs = [remote.add.remote(*pair) for pair in zip(refs[::2], refs[1::2], strict=True)]
+    return refs[0]
+
+
 def _make_and_call(ray: Any, make: Callable[[], Any], number: int) -> None:
     actors = [make() for _ in range(number)]
     ray.get([actor.small_value.remote() for actor in actors])
@@ -216,6 +269,10 @@ def measure(name: str, only: str) -> dict[str, float]:
     start = time.perf_counter()
     ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
     figures = {"init (s)": time.perf_counter() - start}
+    start = time.perf_counter()
+    ray.get(ray.remote(lambda: None).remote())
+    figures["first task (s)"] = time.perf_counter() - start
+    figures["memory of all processes, idle (MB)"] = unique_megabytes()
     if only in COLD_PUT:
         figures[COLD_PUT] = cold_put(ray)
     for line, work, units in lines(ray):
@@ -226,6 +283,20 @@ def measure(name: str, only: str) -> dict[str, float]:
     ray.shutdown()
     figures["shutdown (s)"] = time.perf_counter() - start
     return figures
+
+
+def unique_megabytes() -> float:
+    """Return the memory that no others share of all processes that this one has started."""
+    import psutil
+
+    time.sleep(1)  # what is still starting settles
+    found = 0
+    for process in psutil.Process().children(recursive=True):
+        try:
+            found += process.memory_full_info().uss
+        except psutil.NoSuchProcess:
+            continue
+    return found / 1e6
 
 
 def in_turn(
@@ -271,7 +342,8 @@ def main() -> None:
         ratio = ""
         if len(medians) == 2:
             ours, theirs = medians
-            ratio = f"{theirs / ours if '(s)' in line else ours / theirs:8.2f}x"
+            less_is_more = "(s)" in line or "memory" in line
+            ratio = f"{theirs / ours if less_is_more else ours / theirs:8.2f}x"
         print(f"{line:46}" + "".join(f"{median:12,.2f}" for median in medians) + ratio)
 
 

@@ -14,7 +14,9 @@ The life of a call, ``ref = f.remote(x)`` and ``ray.get(ref)``:
    stores the result under the call's key for whoever else needs it.
 7. `get` finds it in the table, or fetches it from the node that has it (`_caller.resolve`).
 
-A call of an actor's method, ``ref = counter.add.remote(2)``, takes a shorter way:
+Most calls need only CPUs, and take a shorter way: the scheduler lends executors for many calls, by the
+same steps 2 to 4, and the caller sends them its calls itself (`_caller.leases`,
+`_executor.run_leased`). So does a call of an actor's method, ``ref = counter.add.remote(2)``:
 
 1. `ActorMethod.remote` lays the arguments out (`actor`, `_caller.submit`).
 2. The channel sends it, in order, to the actor's process (`_caller.channel`, `_protocol.connection`).

@@ -206,6 +206,7 @@ class LeasePool(Sender):
                 break
             queue.popleft()
             if call.dependencies and lease.host != self._session.setup.host:
+                self._rest(lease)
                 self._leave_to_scheduler(call)
             else:
                 self._post(call, lease, cost_s)
