@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
@@ -17,6 +19,7 @@ from raycompat._caller import roads
 from raycompat._caller.direct_call import LARGE_BYTES, LAST_WORDS_S, DirectCall, Sender
 from raycompat._caller.object_table import Entry, State
 from raycompat._protocol import failures
+from raycompat._protocol.connection import Notes
 from raycompat._protocol.ids import return_key
 from raycompat._protocol.values import Wire
 
@@ -132,25 +135,24 @@ class Channel(Sender):
         """Send what may be sent: in order, or whatever is ready. The caller holds the lock."""
         for call in list(self._queue) if not self._in_order else ():
             if self._connection is not None and not call.num_waits and self._resolve(call):
-                self._queue.remove(call)
-                self._post(call, self._connection)
+                self._post(call, self._connection, partial(self._queue.remove, call))
         while (connection := self._connection) is not None and self._queue:
             call = self._queue[0]
             if call.num_waits or not self._resolve(call):
                 break
-            self._queue.popleft()
-            self._post(call, connection)
+            self._post(call, connection, self._queue.popleft)
         self.flush()
 
-    def _post(self, call: DirectCall, connection: roads.Road) -> None:
+    def _post(self, call: DirectCall, connection: roads.Road, *taken: Callable[[], object]) -> None:
+        """Send a call; `taken` takes it out of where it waited."""
         is_first = not self._unanswered
         call.attempt += 1
         for entry in call.returns:
             entry.is_on_wire = True
-        self._unanswered[call.key] = call
         # The first one leaves at once; while its answer is awaited, small ones may gather behind it.
         now = is_first or len(call.arguments or b"") > LARGE_BYTES
-        connection.post(call.message(), now=now)
+        sent: Notes = (*taken, partial(self._unanswered.__setitem__, call.key, call))
+        connection.post(call.message(), now=now, notes=sent)
         if not now:
             self._session.unflushed.add(self)
 

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import lineage, roads
@@ -166,6 +167,8 @@ class LeasePool(Sender):
                     with self._lock:
                         self._advance()
         except BaseException:  # nobody will get its reference
+            if call in self._queue:
+                self._queue.remove(call)
             self._forget(call)
             self._session.calls.pop(call.key, None)
             raise
@@ -204,8 +207,8 @@ class LeasePool(Sender):
             lease = self._choose(cost_s)
             if lease is None:
                 break
-            queue.popleft()
             if call.dependencies and lease.host != self._session.setup.host:
+                queue.popleft()
                 self._rest(lease)
                 self._leave_to_scheduler(call)
             else:
@@ -235,16 +238,17 @@ class LeasePool(Sender):
         return best
 
     def _post(self, call: DirectCall, lease: Lease, cost_s: float) -> None:
+        """Send the first call of the queue."""
         assert lease.road is not None
         is_first = not lease.unanswered
         call.attempt += 1
         call.lease, call.cost_s = lease, cost_s
-        lease.unanswered[call.key] = call
         lease.sent_s += cost_s
         for entry in call.returns:
             entry.channel, entry.is_on_wire = lease, True
         now = is_first or len(call.arguments or b"") > LARGE_BYTES
-        lease.road.post(call.message(), now=now)
+        sent = (self._queue.popleft, partial(lease.unanswered.__setitem__, call.key, call))
+        lease.road.post(call.message(), now=now, notes=sent)
         if not now:
             self._session.unflushed.add(lease)
 
@@ -265,9 +269,10 @@ class LeasePool(Sender):
             return
         if self._session.is_pressed and not self._queue:
             self._return(lease)
-        else:
-            self._idle[lease.key] = lease
+        elif lease.key not in self._idle:
+            lease.sent_s = lease.done_s = 0.0
             lease.idle_since = time.monotonic()
+            self._idle[lease.key] = lease
 
     def _take_back(self, calls: Iterable[DirectCall]) -> None:
         """Have calls that were sent, and did not begin, wait for another lease, before the others."""
@@ -337,6 +342,8 @@ class LeasePool(Sender):
         """Return what is not needed. Called in the session's event loop."""
         with self._locked():
             now = time.monotonic()
+            for lease in list(self._leases):  # an interrupt may have struck between choice and call
+                self._rest(lease)
             for lease in [each for each in self._idle.values() if now - each.idle_since > _IDLE_S]:
                 self._return(lease)
             if not self._queue and self._num_sent() <= len(self._leases):

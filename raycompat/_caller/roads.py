@@ -16,7 +16,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from raycompat import _dask_adapter as dask
-from raycompat._protocol.connection import Connection, encode, split_frames
+from raycompat._protocol.connection import (
+    Connection,
+    Notes,
+    encode,
+    post_and_note,
+    split_frames,
+)
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
@@ -37,7 +43,7 @@ _BUSY_S = 0.05
 class Road(Protocol):
     """What a `Party` asks of its connection; see `Connection`."""
 
-    def post(self, message: tuple[Any, ...], *, now: bool) -> None:
+    def post(self, message: tuple[Any, ...], *, now: bool, notes: Notes = ()) -> None:
         """Write a message behind the earlier ones, at once or soon."""
 
     def flush(self) -> None:
@@ -130,9 +136,9 @@ class RelayedRoad:
         self._rest = b""
         self.closed = False
 
-    def post(self, message: tuple[Any, ...], *, now: bool) -> None:
+    def post(self, message: tuple[Any, ...], *, now: bool, notes: Notes = ()) -> None:
         """Write a message behind the earlier ones, soon: `now` is the same here."""
-        self._posted.append(message)
+        post_and_note(self._posted, message, notes)
         if not self._flush_due:
             self._flush_due = True
             self._session.call_soon(self._flush)

@@ -23,7 +23,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,19 @@ _ROUND_S = 0.001
 _IDLE_ROUNDS = 20
 
 _READABLE = select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR
+
+
+#: Functions that are called when a message is posted.
+Notes: TypeAlias = tuple[Callable[[], object], ...]
+
+
+def post_and_note(posted: list[Any], message: tuple[Any, ...], notes: Notes) -> None:
+    """Append a message and have that noted, in one C call: an interrupt comes before or after."""
+    if notes:
+        steps: tuple[Any, ...] = (partial(posted.append, message), *notes)
+        deque(map(operator.call, steps), 0)
+    else:
+        posted.append(message)
 
 
 def encode(messages: list[tuple[Any, ...]]) -> bytes:
@@ -103,14 +117,16 @@ class Connection:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def post(self, message: tuple[Any, ...], *, now: bool, wake: bool = True) -> None:
+    def post(
+        self, message: tuple[Any, ...], *, now: bool, wake: bool = True, notes: Notes = ()
+    ) -> None:
         """Write `message` behind the earlier ones, at once or soon.
 
-        Without `wake` the caller promises to flush.
+        Without `wake` the caller promises to flush. `notes` are functions, in C, that note it.
         """
         with self._write_lock:
             posted = self._outgoing[0]
-            posted.append(message)
+            post_and_note(posted, message, notes)
             if now or len(posted) >= _MANY:
                 self.flush()
                 return
