@@ -25,6 +25,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_collection_finish() -> None:
+    """Spare the collections of garbage after each test what all the imports have made."""
+    gc.collect()
+    gc.freeze()
+
+
 def _segments(store: str | None) -> list[str]:
     """Return the segments of a node, or (None) those whose node is no more."""
     segment = sys.modules["raycompat._protocol.segment"]

@@ -108,8 +108,11 @@ class ObjectTable:
         self.entries: dict[str, Entry] = {}
         #: Keys of references that are gone, and channels of handles that are gone.
         self.dropped: deque[str | Channel] = deque()
-        #: How many objects have failed so far.
+        #: How many objects have failed so far, and how many have ended in any way.
         self.num_failed = 0
+        self.num_settled = 0
+        self._settled = threading.Condition()
+        self._num_watching = 0
         #: The entries whose segments are ours, oldest first, and how many bytes they have.
         self.own: dict[str, Entry] = {}
         self.own_bytes = 0
@@ -215,6 +218,7 @@ class ObjectTable:
                 if holds:
                     entry.holds = holds
                 entry.state = State.READY if error is None else State.FAILED
+                self.num_settled += 1
                 if entry.parent is not None and entry.is_ours_alone:
                     self.let_go_of_parent(entry, released)
                 if own_segment:
@@ -224,6 +228,18 @@ class ObjectTable:
                 self._release(released)
         if callbacks:
             self._call_back(entry, callbacks)
+        if self._num_watching:
+            with self._settled:
+                self._settled.notify_all()
+
+    def wait_until_settled(self, number: int, timeout_s: float | None) -> bool:
+        """Wait until so many objects have ended, whichever, since this table was made."""
+        with self._settled:
+            self._num_watching += 1  # from now on whoever settles tells us
+            try:
+                return self._settled.wait_for(lambda: self.num_settled >= number, timeout_s)
+            finally:
+                self._num_watching -= 1
 
     def _own_segment(self, entry: Entry) -> None:
         """Have a segment removed with its entry; at once, if nobody waited for it."""

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 _BRIEF_S = 0.005
 
 
+#: References up to which `wait` looks out for each; of more it waits for any object, and looks again.
+_FEW = 8
+
+
 def error_of(entry: Entry) -> BaseException:
     """Return what `get` raises for an object that failed: a fresh exception at each call."""
     assert entry.error is not None
@@ -234,18 +238,35 @@ def wait(
     session: Session, refs: Sequence[ObjectRef[Any]], num_returns: int, timeout_s: float | None
 ) -> tuple[list[Any], list[Any]]:
     """Split `refs` into at most `num_returns` that are settled and the rest, in their order."""
-    ready, rest = _split(refs, num_returns)
-    if len(ready) == num_returns:
-        return ready, rest
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    in_time = True
     while True:
-        pending = [entry for ref in rest if (entry := ref._entry).state is State.PENDING]
-        missing = num_returns - (len(refs) - len(pending))
-        if missing <= 0 or _wait_for(session, pending, deadline, enough=missing):
-            break
-        if deadline is not None and deadline <= time.monotonic():
-            break
-    return _split(refs, num_returns)
+        num_settled = session.table.num_settled
+        ready, rest = _split(refs, num_returns)
+        missing = num_returns - len(ready)
+        if not missing or not in_time:
+            return ready, rest
+        if len(rest) > _FEW:
+            in_time = _wait_for_any(session, num_settled + missing, deadline)
+        else:
+            in_time = _wait_for(session, [r._entry for r in rest], deadline, enough=missing)
+
+
+def _wait_for_any(session: Session, number: int, deadline: float | None) -> bool:
+    """Wait until so many objects have ended, whichever; False when too late."""
+    session.flush()
+    table = session.table
+    left = None if deadline is None else max(0.0, deadline - time.monotonic())
+    if table.wait_until_settled(number, _BRIEF_S if left is None else min(left, _BRIEF_S)):
+        return True
+    if left is not None and left <= _BRIEF_S:
+        return False
+    session.on_block()
+    try:
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        return table.wait_until_settled(number, left)
+    finally:
+        session.on_unblock()
 
 
 def _split(
