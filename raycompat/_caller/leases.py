@@ -44,6 +44,9 @@ _UNKNOWN_S = 1.0
 #: Seconds after which an idle lease is returned, and between two looks for such.
 _IDLE_S, _TICK_S = 0.2, 0.05
 
+#: Leases that are asked for at first; later, as many as there are.
+_ASKED = 3
+
 #: Leases that are looked at for the one with the least to do.
 _CHOICES = 4
 
@@ -222,8 +225,8 @@ class LeasePool(Sender):
 
     @property
     def _may_ask(self) -> bool:
-        """Whether there may be one more request for a lease: as many as there are leases, or one."""
-        return len(self._asked) < (len(self._leases) or 1)
+        """Whether there may be one more request for a lease: as many as there are leases, or a few."""
+        return len(self._asked) < max(_ASKED, len(self._leases))
 
     def _choose(self, cost_s: float) -> Lease | None:
         """Return the lease that is to have a call of so many seconds, if any has room for it."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from raycompat._caller.object_table import Entry
 from raycompat._caller.session import PendingCall
+from raycompat._protocol import failures
 from raycompat._protocol.values import ErrorValue, SegmentLink, Wire, to_wire
 from raycompat.object_ref import ObjectRef
 
@@ -95,6 +96,8 @@ def tell_made(
 def _give(session: Session, entry: Entry) -> Wire:
     if entry.error is not None:
         return to_wire(ErrorValue(entry.error))
+    if isinstance(entry.value, SegmentLink) and session.table.get(entry.key) is not entry:
+        return to_wire(ErrorValue(failures.object_lost(entry.key)))  # nobody refers to it
     return session.give(entry)
 
 

@@ -346,6 +346,9 @@ class NodePlugin(distributed.WorkerPlugin):
             outcome = await self._run_task(running, payload, wires)
         except _Ended:
             return None
+        except CallFailed:
+            self._collect_garbage_soon()
+            raise
         finally:
             self._drop(running)
         if outcome[0] == "failed" and any(isinstance(value, SegmentValue) for value in values):

@@ -276,6 +276,22 @@ def test_several_results_are_passed_on_before_they_are_there(cluster, tmp_path):
     assert float(ray.get(second)[0]) == 2.0
 
 
+def test_of_several_large_results_some_are_dropped_before_they_are_there(cluster, tmp_path):
+    go = tmp_path / "go"
+
+    @ray.remote(num_returns=3)
+    def several(path, array):
+        while not os.path.exists(path):
+            time.sleep(0.001)
+        return array, 2 * array, 3 * array
+
+    second = several.remote(str(go), np.ones(LARGE))[1]
+    reader = Reader.remote()
+    go.touch()
+    assert float(ray.get(second, timeout=60)[0]) == 2.0
+    assert float(ray.get(reader.read.remote([second]), timeout=60)[0][-1]) == 2.0
+
+
 def test_an_error_is_passed_on_before_it_is_there(cluster, tmp_path):
     @ray.remote
     def fail(path):
