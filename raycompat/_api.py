@@ -266,6 +266,8 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
     session = ref._session
     entry = ref._entry
     key = entry.parent.key if entry.parent is not None else ref._key
+    if entry.origin is not None:  # one of several results, perhaps
+        key = entry.origin.key
     if force and isinstance(entry.channel, Channel):
         raise ValueError("force=True is not supported for actor tasks. Use ray.kill(actor).")
     session.cancel(key, force=force, recursive=recursive)

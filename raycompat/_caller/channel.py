@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -162,7 +162,9 @@ class Channel(Sender):
         if connection is not None:
             connection.flush()
 
-    def read_until(self, is_over: Any, timeout_s: float | None) -> bool:
+    def read_until(
+        self, is_over: Callable[[], bool], timeout_s: float | None, entries: Sequence[Entry]
+    ) -> bool:
         """Handle answers in this thread until `is_over()`; False when it must wait otherwise."""
         connection = self._connection
         return connection is not None and connection.receive_until(is_over, timeout_s)

@@ -51,6 +51,7 @@ class DirectCall:
         "dependencies",
         "function",
         "group",
+        "has_ended",
         "holds",
         "is_announced",
         "is_cancelled",
@@ -106,6 +107,8 @@ class DirectCall:
         self.options: TaskOptions | None = None
         self.is_announced = False
         self.is_made = False
+        #: Whether all its results are there.
+        self.has_ended = False
         #: The lease that it was sent by, and how many seconds it may take.
         self.lease: Lease | None = None
         self.cost_s = 0.0

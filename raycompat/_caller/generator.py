@@ -70,8 +70,8 @@ class Stream:
         future = self.next_future()
         if future.done():
             return future.result()
-        self._session.on_block()
         try:
+            self._session.on_block()
             return future.result()
         finally:
             self._session.on_unblock()

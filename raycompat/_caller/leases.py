@@ -12,6 +12,7 @@ again, is left to the scheduler.
 from __future__ import annotations
 
 import logging
+import operator
 import threading
 import time
 from collections import deque
@@ -61,6 +62,7 @@ class Lease:
         self.host = ""
         self.node_address = ""
         self.road: roads.Road | None = None
+        self.was_connected = False
         #: Whether it takes calls just now, and how often it gave some back.
         self.is_open = False
         self.num_returned = 0
@@ -99,13 +101,24 @@ class Lease:
         if road is not None:
             road.flush()
 
-    def read_until(self, is_over: Callable[[], bool], timeout_s: float | None) -> bool:
+    def read_until(
+        self, is_over: Callable[[], bool], timeout_s: float | None, entries: Sequence[Entry]
+    ) -> bool:
         """Handle answers in this thread until `is_over()`; False when it must wait otherwise."""
-        road, returned = self.road, self.num_returned
+        road = self.road
         if road is None:
             return False
-        # What it gave back comes another way.
-        road.receive_until(lambda: is_over() or self.num_returned != returned, timeout_s)
+        returned: int | None = None
+
+        def stops() -> bool:
+            nonlocal returned
+            if returned is None:  # from now on we read: nothing is given back but to this thread
+                returned = self.num_returned
+                if not all(e.channel is self for e in entries if e.state is State.PENDING):
+                    return True
+            return is_over() or self.num_returned != returned
+
+        road.receive_until(stops, timeout_s)
         return is_over()
 
     def granted(self, place: dict[str, Any]) -> None:
@@ -170,8 +183,9 @@ class LeasePool(Sender):
                     with self._lock:
                         self._advance()
         except BaseException:  # nobody will get its reference
-            if call in self._queue:
-                self._queue.remove(call)
+            with self._lock:
+                if call in self._queue:
+                    self._queue.remove(call)
             self._forget(call)
             self._session.calls.pop(call.key, None)
             raise
@@ -280,21 +294,26 @@ class LeasePool(Sender):
     def _take_back(self, calls: Iterable[DirectCall]) -> None:
         """Have calls that were sent, and did not begin, wait for another lease, before the others."""
         for call in reversed(list(calls)):
-            self._forget(call)
-            call.lease = None
+            lease = call.lease
+            assert lease is not None
+            lease.done_s += call.cost_s
             for entry in call.returns:
-                entry.is_on_wire = False
+                entry.channel, entry.is_on_wire = None, False
             if call.is_cancelled:
                 self._fail(call, failures.cancelled(call.key))
-            else:
-                self._queue.appendleft(call)
+                continue
+            moves: tuple[Any, ...] = (
+                partial(lease.unanswered.pop, call.key, None),
+                partial(self._queue.appendleft, call),
+            )
+            deque(map(operator.call, moves), 0)  # in one C call: an interrupt comes before or after
+            call.lease = None
 
     def _leave_to_scheduler(self, call: DirectCall) -> None:
-        self._forget(call)
-        call.lease = None
-        for entry in call.returns:
-            entry.is_on_wire = False
         lineage.schedule(self._session, call)
+        if call.lease is not None:
+            call.lease.num_returned += 1
+            self._forget(call)
 
     def cancel(self, call: DirectCall, *, force: bool, recursive: bool) -> None:
         """End a call that was not sent; have the executor end one that was."""
@@ -314,14 +333,13 @@ class LeasePool(Sender):
     def _ask(self) -> None:
         session = self._session
         key = ids.call_key("lease", ids.new_task_id())
+        name = self._queue[0].name if self._queue else "a remote function"
+        session.call_soon(self._begin_to_tick)  # connects
         session.table.add(key, wanted=True)
         lease = Lease(self, key, ObjectRef._from_key(key, session))
-        session.leases[key] = self._asked[key] = lease
-        name = self._queue[0].name if self._queue else "a remote function"
+        session.leases[key] = lease
         session.submit(dict(_spec(key, name, session.setup.job, self._request)))
-        if not self._ticks:
-            self._ticks = True
-            session.call_soon(self._tick)
+        self._asked[key] = lease
 
     def granted(self, lease: Lease, place: dict[str, Any]) -> None:
         """Connect to the executor. Called in the session's event loop."""
@@ -335,11 +353,15 @@ class LeasePool(Sender):
             if lease.key not in self._session.leases or lease.is_over.is_set():
                 road.close()
                 return
-            lease.road, lease.is_open = road, True
+            lease.road, lease.is_open, lease.was_connected = road, True, True
             road.post(("hello", self._session.setup.host), now=True)
             self._leases.append(lease)
             self._rest(lease)
             self._advance()
+
+    def _begin_to_tick(self) -> None:
+        if not self._ticks:
+            self._tick()
 
     def _tick(self) -> None:
         """Return what is not needed. Called in the session's event loop."""
@@ -419,6 +441,8 @@ class LeasePool(Sender):
                 self._account(lease)
             else:
                 self._session.call_later(LAST_WORDS_S, self._end, lease, lease.road)
+            if not lease.was_connected and (error is not None or how) and self._queue:
+                self._leave_to_scheduler(self._queue.popleft())  # which tells what is wrong
             self._advance()
 
     def _part(self, lease: Lease) -> None:
@@ -476,7 +500,9 @@ class LeasePool(Sender):
                 lease.num_returned += 1
                 self._idle.pop(lease.key, None)
                 self._take_back(
-                    lease.unanswered[key] for key in message[1] if key in lease.unanswered
+                    call
+                    for key, attempt in message[1]
+                    if (call := lease.unanswered.get(key)) is not None and call.attempt == attempt
                 )
                 self._advance()
             return

@@ -34,6 +34,8 @@ def announce(session: Session, call: DirectCall) -> None:
 def schedule(session: Session, call: DirectCall) -> None:
     """Leave a call to the scheduler, which runs it as any other."""
     with session.table.lock:
+        if session.calls.get(call.key) is not call and not call.has_ended:
+            return  # we were interrupted after that
         if call.is_announced:
             ref = ObjectRef._from_key(call.key, session)
             session.send("raycompat-schedule", key=call.key, retries=call.retries)
@@ -41,6 +43,7 @@ def schedule(session: Session, call: DirectCall) -> None:
             ref = _submit(session, call, promised=False)
         for entry in call.returns:
             entry.origin = entry.channel = None
+            entry.is_on_wire = False
         session.calls[call.key] = PendingCall(
             call.key, call.name, call.returns, call.holds, ref, call.parent
         )
@@ -108,6 +111,7 @@ def keep_for_others(session: Session, call: DirectCall) -> None:
             entry.origin = None
         return
     with session.table.lock:
+        call.has_ended = True
         large = [
             each
             for each in call.returns

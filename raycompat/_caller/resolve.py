@@ -114,13 +114,12 @@ def _wait_for(
             return True
         if deadline is not None and deadline <= time.monotonic():
             return False
-        channel = _common_channel(entries)
-        if channel is not None and channel.read_until(lambda: countdown.is_over, _BRIEF_S):
+        if _read(entries, lambda: countdown.is_over, _BRIEF_S):
             return True
-        session.on_block()
         try:
+            session.on_block()
             left = None if deadline is None else deadline - time.monotonic()
-            if channel is not None and channel.read_until(lambda: countdown.is_over, left):
+            if _read(entries, lambda: countdown.is_over, left):
                 return True
             left = None if deadline is None else deadline - time.monotonic()
             return countdown.wait(left)
@@ -128,6 +127,12 @@ def _wait_for(
             session.on_unblock()
     finally:
         countdown.close()
+
+
+def _read(entries: Sequence[Entry], is_over: Callable[[], bool], timeout_s: float | None) -> bool:
+    """Read what is pending in this thread, if it comes by one channel; False if it does not all."""
+    channel = _common_channel(entries)
+    return channel is not None and channel.read_until(is_over, timeout_s, entries)
 
 
 def _common_channel(entries: Sequence[Entry]) -> Channel | Lease | None:
@@ -165,11 +170,10 @@ class _AllSettled:
 
 def _read_quickly(session: Session, entries: Sequence[Entry], deadline: float | None) -> bool:
     """Read what is pending in this thread, if it comes by one channel and soon."""
-    channel = _common_channel(entries)
-    if channel is None or (deadline is not None and deadline <= time.monotonic() + _BRIEF_S):
+    if deadline is not None and deadline <= time.monotonic() + _BRIEF_S:
         return False
     session.flush()
-    return channel.read_until(_AllSettled(session, entries), _BRIEF_S)
+    return _read(entries, _AllSettled(session, entries), _BRIEF_S)
 
 
 def get(session: Session, refs: Sequence[ObjectRef[Any]], timeout_s: float | None) -> list[Any]:
@@ -261,8 +265,8 @@ def _wait_for_any(session: Session, number: int, deadline: float | None) -> bool
         return True
     if left is not None and left <= _BRIEF_S:
         return False
-    session.on_block()
     try:
+        session.on_block()
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         return table.wait_until_settled(number, left)
     finally:

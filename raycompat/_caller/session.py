@@ -479,7 +479,7 @@ class Session:
         from raycompat._caller import lineage
 
         lineage.announce(self, origin)
-        if entry.state is State.READY:
+        if origin.has_ended:  # else it is told when it does
             lineage.tell_made(self, origin)
             entry.origin = None
 
@@ -656,7 +656,9 @@ class Session:
         for key in keys:
             call, entry = self.calls.get(key), self.table.get(key)
             self._ending.pop(key, None)
-            if isinstance(call, PendingCall):
+            if key in self.leases:
+                self._on_lease_ended(key, error=failures.object_lost(key), unknown=True)
+            elif isinstance(call, PendingCall):
                 self._on_done(key, error=failures.object_lost(key), unknown=True)
             elif entry is not None and not entry.is_here:
                 self.table.settle(entry, error=failures.object_lost(key))

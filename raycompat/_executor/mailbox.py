@@ -199,14 +199,26 @@ class Mailbox:
         for caller in self.callers:
             caller.drain(_DRAIN_S)
 
-    def part(self) -> None:
-        """Leave the callers, once they have what was made for them: then they close."""
+    def write_all(self) -> None:
+        """Write all answers, however long the callers take to read them."""
+        for caller in self.callers:
+            while not caller.is_flushed and not caller.closed:
+                caller.drain(_DRAIN_S)
+                if not caller.is_flushed:
+                    self._look(0)  # it may be gone
+
+    def part(self) -> bool:
+        """Leave the callers, once they have what was made for them: then they close.
+
+        Return whether they have it.
+        """
         self.tell_all(("bye",))
         deadline = time.monotonic() + _DRAIN_S
         while self._callers and (left := deadline - time.monotonic()) > 0:
             self.flush()
             self._look(left)
         self._listener.close()
+        is_complete = all(caller.is_flushed for caller in self.callers)
         for caller in self.callers:  # they may still come to take what is theirs
             self._callers.pop(caller.socket.fileno())
             caller.close()
@@ -214,3 +226,4 @@ class Mailbox:
         with self._wake_lock:
             os.close(self._wake)
             self._wake = -1
+        return is_complete

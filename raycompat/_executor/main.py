@@ -44,6 +44,8 @@ class Executor:
         self.on_cancel: Callable[[str], None] = lambda key: None
         self._channel = frames.BlockingChannel(connection)
         self._send_lock = threading.Lock()
+        #: Where output goes, whatever user code makes of the descriptors 1 and 2.
+        self._outputs = (os.dup(1), os.dup(2))
         self._calls: queue.SimpleQueue[tuple[Any, ...] | Lease | None] = queue.SimpleQueue()
         self._functions: dict[str, Future[bytes]] = {}
         self._loaded: dict[str, Any] = {}
@@ -80,10 +82,14 @@ class Executor:
         # As in Ray, an actor keeps what it has; only tasks lend their CPUs.
         if call is None or call.actor is not None:
             return
-        if threading.current_thread() is threading.main_thread():
-            if self.lease is not None and operation == "blocked":
-                self.lease.block()
-            self.send(operation, self.lease.key if self.lease is not None else call.key)
+        if threading.current_thread() is not threading.main_thread():
+            return
+        running, self._interruptible = self._interruptible, None  # until it is said
+        if self.lease is not None and operation == "blocked":
+            self.lease.block()
+        self.send(operation, self.lease.key if self.lease is not None else call.key)
+        if running is not None:
+            self.begin_user_code(running)
 
     def send(self, *message: Any) -> None:
         """Send one message to the node, from any thread. A cancellation waits until it is whole."""
@@ -135,10 +141,14 @@ class Executor:
         elif self.lease is not None and self.lease.key == lease:
             self.lease.revoke() if operation == "revoke" else self.lease.abandon()
 
-    def _cancel(self, key: str, recursive: bool) -> None:
+    def note_cancelled(self, key: str) -> None:
+        """Have a call not begin that has not."""
         self._cancelled[key] = None
         if len(self._cancelled) > _MANY_CANCELLED:  # most have ended before we heard of them
             del self._cancelled[next(iter(self._cancelled))]
+
+    def _cancel(self, key: str, recursive: bool) -> None:
+        self.note_cancelled(key)
         if recursive:
             for call in list(self.session.calls.values()):
                 if call.parent == key:
@@ -176,11 +186,11 @@ class Executor:
         return 0
 
     def _serve_lease(self, lease: Lease) -> None:
-        lease.serve()
+        is_complete = lease.serve()
         self.lease = None
         self.session.table.collect_dropped()
         self.session.hand_over()
-        self.send("done", lease.key, [])
+        self.send("done", lease.key, is_complete)
 
     def _run_one(self, call: Call, about: dict[str, Any]) -> None:
         key, name = call.running.key, call.running.name
@@ -265,11 +275,8 @@ class Executor:
 
     def announce_name(self, name: str) -> None:
         """Say in whose name all is printed from now on: the node hears it in order with the output."""
-        for descriptor in (1, 2):
-            try:
-                os.write(descriptor, frames.NAME_MARK + name.encode() + b"\n")
-            except OSError:  # user code has closed it
-                continue
+        for descriptor in self._outputs:
+            os.write(descriptor, frames.NAME_MARK + name.encode() + b"\n")
 
     def flush_output(self) -> None:
         """Write what user code has printed."""

@@ -42,14 +42,16 @@ class Lease:
         #: Whether the caller may send more.
         self._is_open = True
         self._is_leaving = False
-        self._is_over = False
+        self._is_over = threading.Event()
         self._is_busy = threading.Event()
         self._name = ""
+        #: Whether an answer may be unwritten of a call that may not be repeated.
+        self._owes_answer = False
 
     # --- in the main thread ---------------------------------------------------------------------
 
-    def serve(self) -> None:
-        """Run calls until the lease is over."""
+    def serve(self) -> bool:
+        """Run calls until the lease is over; return whether all answers were written."""
         watch = threading.Thread(target=self._watch, name="raycompat-watch", daemon=True)
         watch.start()
         try:
@@ -66,10 +68,11 @@ class Lease:
                 self._give_back()
             self._timeline.flush()
         finally:
-            self._is_over = True
+            self._is_over.set()
             self._is_busy.set()
-        self._mailbox.part()
+        is_complete = self._mailbox.part()
         watch.join()
+        return is_complete
 
     def _take(self) -> tuple[Caller, tuple[Any, ...]] | None:
         """Take the next call, and begin it."""
@@ -89,8 +92,10 @@ class Lease:
     def _run(self, caller: Caller, message: tuple[Any, ...]) -> None:
         _, key, function, name, num_returns, _, arguments, wires, retry, _, may_repeat = message
         executor = self._executor
-        if not may_repeat:
-            self._mailbox.flush()  # who has not heard of its end is the one that had begun
+        # Of calls that may not be repeated, the first without an answer is the one that had begun.
+        if self._owes_answer or not may_repeat:
+            self._mailbox.write_all()
+        self._owes_answer = not may_repeat
         if name != self._name:
             self._name = name
             executor.announce_name(name)
@@ -143,11 +148,11 @@ class Lease:
             self._is_open = False
             arrivals = list(calls)
             calls.clear()
-            keys: dict[Caller, list[str]] = {each: [] for each in self._mailbox.callers}
+            returned: dict[Caller, list[tuple[str, int]]] = {c: [] for c in self._mailbox.callers}
             for caller, message in arrivals:
-                keys.setdefault(caller, []).append(message[1])
-            for caller, returned in keys.items():
-                caller.post(("returned", returned), now=True)
+                returned.setdefault(caller, []).append((message[1], message[9]))
+            for caller, calls_of_it in returned.items():
+                caller.post(("returned", calls_of_it), now=True)
 
     def block(self) -> None:
         """Hear that the call that runs is about to wait for an object."""
@@ -174,20 +179,20 @@ class Lease:
         with self._lock:
             if self._running == key:
                 os.kill(os.getpid(), signal.SIGKILL)
+            self._executor.note_cancelled(key)  # it may be about to begin
 
     def _watch(self) -> None:
         """Give back what waits behind a long call."""
         seen, pause_s = -1, _LONG_S
         while True:
             self._is_busy.wait()
-            if self._is_over:
+            if self._is_over.wait(pause_s):
                 return
-            time.sleep(pause_s)
             with self._lock:
                 goes_on = self._running is not None and self._num_begun == seen
                 if goes_on:
                     self._give_back()
-                elif self._running is None and not self._mailbox.calls and not self._is_over:
+                elif self._running is None and not self._mailbox.calls:
                     self._is_busy.clear()
                 seen = self._num_begun
             pause_s = _LONGER_S if goes_on else _LONG_S

@@ -61,7 +61,7 @@ class LogPump:
                 own.append(before)
             if mark:
                 self._pass_on(descriptor, own)
-                own, self.name = [], name.decode().partition(".")[0]
+                own, self.name = [], name.decode(errors="replace").partition(".")[0]
         return own
 
     def _pass_on(self, descriptor: int, lines: list[bytes]) -> None:

@@ -470,18 +470,24 @@ class NodePlugin(distributed.WorkerPlugin):
         running = self._granted.get(key)
         if running is None:
             return None  # taken back while Dask started it
-        how = ""
+        how, error = "", None
         try:
             if not running.cancelled and running.grant["job"] in self._jobs:
-                how = await self._serve_lease(running)
+                how, is_complete = await self._serve_lease(running)
+                if not is_complete:
+                    text = "ended its lease with answers that its caller did not take"
+                    error = failures.crashed(running.grant["name"], text)
         finally:
             self._drop(running)
         message = {"op": "raycompat-lease-ended", "key": key, "owner": running.grant["owner"]}
-        dask.tell_scheduler(self._worker, {**message, "how": how})
+        dask.tell_scheduler(self._worker, {**message, "how": how, "error": error})
         return None
 
-    async def _serve_lease(self, running: Running) -> str:
-        """Return how the executor's process has ended, or "" if it is there for others now."""
+    async def _serve_lease(self, running: Running) -> tuple[str, bool]:
+        """Return how the executor's process has ended ("" if it is there for others now).
+
+        And, if it has not, whether all its answers were taken.
+        """
         grant = running.grant
         executor = await self._pool.acquire(self._kind(grant), self._jobs[grant["job"]])
         running.executor = running.process = executor
@@ -489,14 +495,15 @@ class NodePlugin(distributed.WorkerPlugin):
         about = {"socket": socket_name, "resources": grant["resources"]}
         try:
             if not running.cancelled and not running.ended:
-                await executor.call(grant["key"], "lease", grant["key"], about)
+                outcome = await executor.call(grant["key"], "lease", grant["key"], about)
+                return "", bool(outcome[1])
         except ExecutorDied as died:
-            return f"ended {died}"
+            return f"ended {died}", True
         finally:
             running.executor = None
             del self._sockets[grant["key"]]
             self._pool.release(executor, spent=False)
-        return ""
+        return "", True
 
     async def run_actor(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
         """Keep an actor as long as it lives, through its restarts (see `entry.run_actor`)."""

@@ -14,7 +14,7 @@ from typing import Any
 _LENGTH = struct.Struct("<Q")
 
 #: Begins a line of an executor's output that is not the user's: the name of the call that prints now.
-NAME_MARK = b"\x1e"
+NAME_MARK = b"\x1eraycompat runs "
 
 
 def encode(message: tuple[Any, ...]) -> bytes:

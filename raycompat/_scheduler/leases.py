@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat import _dask_adapter as dask
@@ -27,6 +27,9 @@ Shape: TypeAlias = "tuple[str, ResourceSet, str]"
 
 #: Seconds that a lease lasts at least; after which another is revoked if the first has not ended.
 QUANTUM_S = 0.02
+
+#: Seconds that an executor has to start before its lease may be revoked.
+_START_S = 1.0
 
 #: Seconds that a request waits before a node is kept for it, for how long at most, and the pause after.
 _PATIENCE_S, _RESERVED_S, _PAUSE_S = 0.2, 0.1, 0.2
@@ -93,7 +96,9 @@ class Leases:
 
     def granted(self, key: str, owner: str, request: ResourceSet, address: str) -> None:
         """Enter a lease."""
-        self._held[key] = Held(key, owner, request, address, time.monotonic())
+        # It is for use when the executor is there.
+        since = time.monotonic() + _START_S
+        self._held[key] = Held(key, owner, request, address, since)
 
     def over(self, key: str) -> None:
         """Strike a lease out."""
@@ -115,16 +120,19 @@ class Leases:
                 message = {"op": "raycompat-pressure", "is_on": is_pressed}
                 dask.tell_client(self._scheduler, owner, message)
 
-    def make_room(self, shape: Shape, *, is_lease: bool, since: float) -> None:
-        """Revoke a lease, if that helps a request for which nothing is free; look again soon."""
+    def make_room(self, shape: Shape, *, is_lease: bool, since: float) -> bool:
+        """Revoke a lease, if that helps a request for which nothing is free; look again soon.
+
+        Return whether the end of leases would help.
+        """
         owner, request, _ = shape
         now = time.monotonic()
         held = [each for each in self._held.values() if self._would_help(each, request)]
         if not held:
-            return
-        if now - since > _PATIENCE_S:
-            self._reserve(shape, held, now)
-        if now - self._revoked.get(shape, 0.0) >= QUANTUM_S:
+            return False
+        if now - since > _PATIENCE_S and self._reserve(shape, held, now):
+            self._revoked[shape] = now
+        elif now - self._revoked.get(shape, 0.0) >= QUANTUM_S:
             chosen = choose(held, owner, request, is_lease=is_lease, now=now)
             if chosen is not None:
                 self._revoked = {
@@ -135,12 +143,13 @@ class Leases:
         if not self._look_due:
             self._look_due = True
             asyncio.get_running_loop().call_later(QUANTUM_S, self._look_again)
+        return True
 
     def _look_again(self) -> None:
         self._look_due = False
         self._plugin.dispatch_soon()
 
-    def _reserve(self, shape: Shape, held: list[Held], now: float) -> None:
+    def _reserve(self, shape: Shape, held: list[Held], now: float) -> bool:
         """Keep a node for a request that has waited long, if the end of its leases makes it fit.
 
         Otherwise small requests would take what is free before it is enough for a large one. Not for
@@ -148,7 +157,7 @@ class Leases:
         """
         last, ledger = self._reservation, self._plugin.ledger
         if last is not None and now < last.until + _PAUSE_S:
-            return
+            return False
         for address in {each.address for each in held}:
             leases = [each for each in held if each.address == address]
             if any(shape[1].get("CPU") <= each.request.get("CPU") for each in leases):
@@ -157,7 +166,8 @@ class Leases:
                 self._reservation = Reservation(address, shape, now + _RESERVED_S)
                 for each in leases:
                     self._revoke(each)
-                return
+                return True
+        return False
 
     def reserved(self, shape: Shape) -> str | None:
         """Return the node that is kept for another request than those of `shape` just now."""
@@ -198,6 +208,8 @@ class Leases:
 
     def alive(self, worker: str, key: str, owner: str, socket: str) -> None:
         """Hear from a node that an executor takes a client's calls."""
+        if key in self._held:
+            self._held[key] = replace(self._held[key], since=time.monotonic())
         message = {
             "op": "raycompat-lease-alive",
             "key": key,
@@ -208,9 +220,9 @@ class Leases:
         }
         dask.tell_client(self._scheduler, owner, message)
 
-    def ended(self, worker: str, key: str, owner: str, how: str) -> None:
+    def ended(self, worker: str, key: str, owner: str, how: str, error: bytes | None) -> None:
         """Hear from a node that a lease is over; `how` its process ended, if it did."""
-        message = {"op": "raycompat-lease-ended", "key": key, "how": how}
+        message = {"op": "raycompat-lease-ended", "key": key, "how": how, "error": error}
         dask.tell_client(self._scheduler, owner, message)
 
     def cancel(self, client: str, lease: str, key: str, force: bool, recursive: bool) -> None:

@@ -195,11 +195,19 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self._actors.client_left(client)
         self._objects.break_promises_of(client)
         for key, call in self.calls.items():
-            if call.owner == client and call.is_promised:  # whoever else wants it gets it
-                asyncio.get_running_loop().call_soon(self._schedule, client, key, call.retries)
+            if call.owner == client and call.is_promised:
+                asyncio.get_running_loop().call_soon(self._owner_left, client, key, call)
         for job in [job for job in self.jobs.values() if job.client == client]:
             job.orphaned = True
             self.end_job_if_done(job)
+
+    def _owner_left(self, client: str, key: str, call: Call) -> None:
+        """Run a call anew that a client ran by a lease which is gone, if it may be and is wanted."""
+        if call.retries == 0:
+            call.is_promised = False
+            self.fail(key, failures.owner_died(key))
+        else:
+            self._schedule(client, key, call.retries - (call.retries > 0))
 
     def _disown(self, client: str) -> None:
         """Give the actors of a process that leaves of itself to its driver."""
@@ -389,15 +397,29 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         call = self.calls.get(key)
         if call is None or not call.is_ready or call.queue is not None:
             return
-        if call.made is not None and call.made[0] in self._scheduler.workers:
+        keeper = self._keeper(call)
+        if call.made is not None and keeper is not None:
             call.is_ready = False
-            self._run_on(call.made[0], key, call, call.made[1])
-        elif not call.is_promised:
+            self._run_on(keeper, key, call, call.made[1])
+            return
+        if call.made is not None:
+            call.made = None
+            self._make_anew(key, call)
+        if not call.is_promised and not call.is_doomed:
             call.since = time.monotonic()
             shape = (call.owner, call.request, call.spec["strategy"])
             call.queue = self._queues.setdefault(shape, deque())
             call.queue.append(key)
             self.dispatch_soon()
+
+    def _keeper(self, call: Call) -> str | None:
+        """Return the node that is to keep what a call has returned elsewhere."""
+        if call.made is None:
+            return None
+        worker, wires = call.made
+        if worker not in self._scheduler.workers and all(wire[0] != "segment" for wire in wires):
+            worker = next(iter(dask.running_workers(self._scheduler)), worker)
+        return worker if worker in self._scheduler.workers else None
 
     def _made_by_owner(
         self, client: str, key: str, wires: Any, worker: str, error: bytes | None
@@ -526,14 +548,16 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                     continue
                 if self._dispatch_one(shape):
                     progress = True
-                else:
+                elif self._leases.reserved(shape) is None:
                     blocked.add(shape[1:])
         self._queues = {shape: queue for shape, queue in self._queues.items() if queue}
+        waiting = set()
         for shape, queue in self._queues.items():
             first = self.calls[queue[0]]
             is_lease = first.spec["kind"] == "lease"
-            self._leases.make_room(shape, is_lease=is_lease, since=first.since)
-        self._leases.tell_who_waits({owner for owner, _, _ in self._queues})
+            if self._leases.make_room(shape, is_lease=is_lease, since=first.since):
+                waiting.add(shape[0])
+        self._leases.tell_who_waits(waiting)
         if self._queues and not self._warning_due:
             self._warning_due = True
             asyncio.get_running_loop().call_later(
