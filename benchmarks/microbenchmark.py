@@ -2,6 +2,9 @@
 
     python benchmarks/microbenchmark.py
     python benchmarks/microbenchmark.py --vs ray --ray-python .venv-ray/bin/python --rounds 3
+    python benchmarks/microbenchmark.py --vs dask --only task
+
+Dask alone is measured in the lines about tasks that it has.
 
 Each round starts a fresh driver process of each implementation, so that both see the same machine.
 The table has medians; ``--json FILE`` keeps every figure.
@@ -90,6 +93,27 @@ def define(ray: Any) -> SimpleNamespace:
         ray.get([actors[i % len(actors)].small_value.remote() for i in range(number)])
 
     return SimpleNamespace(**{k: v for k, v in locals().items() if k != "ray"})
+
+
+def lines_of_dask(dask: Any) -> Iterator[tuple[str, Callable[[], object], int]]:
+    """Yield the lines that Dask has; its names are made Ray's by `dask_as_ray`."""
+
+    def small_value() -> bytes:
+        return b"ok"
+
+    def one_more(value: int) -> int:
+        return value + 1
+
+    def add(left: int, right: int) -> int:
+        return left + right
+
+    functions = {each.__name__: dask.remote(each) for each in (small_value, one_more, add)}
+    remote = SimpleNamespace(**functions)
+    value = remote.small_value
+    yield "single client tasks sync", lambda: dask.get(value.remote()), 1
+    yield "single client tasks async", lambda: dask.get(_refs(value, MANY)), MANY
+    yield "tasks chained", lambda: dask.get(_chain(remote.one_more)), MANY
+    yield "tree of tasks", lambda: dask.get(_tree(remote)), 2 * NUM_LEAVES - 1
 
 
 def define_about_tasks(ray: Any, small_value: Any) -> SimpleNamespace:
@@ -273,9 +297,9 @@ def measure(name: str, only: str) -> dict[str, float]:
     ray.get(ray.remote(lambda: None).remote())
     figures["first task (s)"] = time.perf_counter() - start
     figures["memory of all processes, idle (MB)"] = unique_megabytes()
-    if only in COLD_PUT:
+    if only in COLD_PUT and name != "dask_as_ray":
         figures[COLD_PUT] = cold_put(ray)
-    for line, work, units in lines(ray):
+    for line, work, units in (lines_of_dask if name == "dask_as_ray" else lines)(ray):
         if only in line:
             figures[line] = rate(work) * (ARRAY_BYTES / 1e9 if "(GB)" in line else units)
             print(f"{name}: {line}: {figures[line]:,.1f}", file=sys.stderr)
@@ -320,7 +344,7 @@ def main() -> None:
     """Measure in turn, print the medians and their ratio."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--measure", help=argparse.SUPPRESS)
-    parser.add_argument("--vs", choices=["ray"])
+    parser.add_argument("--vs", choices=["ray", "dask"])
     parser.add_argument("--ray-python", default=".venv-ray/bin/python")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="measure the lines whose names contain this")
@@ -330,15 +354,18 @@ def main() -> None:
         print(json.dumps(measure(given.measure, given.only)))
         return
     pythons = {"raycompat": sys.executable}
-    if given.vs:
+    if given.vs == "ray":
         pythons["ray"] = given.ray_python
+    elif given.vs == "dask":
+        pythons["dask_as_ray"] = sys.executable
     rounds = in_turn(__file__, pythons, given.rounds, "--only", given.only)
     if given.json:
         with open(given.json, "w") as file:
             json.dump(rounds, file, indent=1)
     print(f"{'':46}" + "".join(f"{name:>12}" for name in pythons))
     for line in rounds["raycompat"][0]:
-        medians = [statistics.median(r[line] for r in rounds[name]) for name in pythons]
+        of_line = [[r[line] for r in rounds[name] if line in r] for name in pythons]
+        medians = [statistics.median(figures) for figures in of_line if figures]
         ratio = ""
         if len(medians) == 2:
             ours, theirs = medians

@@ -126,6 +126,34 @@ class Executor:
         self.ended.add_done_callback(lambda _: timer.cancel())
 
 
+#: A forkserver that no pool has yet.
+_early: list[tuple[socket.socket, subprocess.Popen[bytes]]] = []
+
+
+def start_early() -> None:
+    """Start a forkserver for the pool that this process will have: it imports for half a second.
+
+    Call it in the node's main thread: children die with that.
+    """
+    _early.append(_start_forkserver())
+
+
+def _start_forkserver() -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    environment = dict(os.environ)
+    # One thread: a forkserver with a pool of BLAS threads could not fork safely.
+    environment.setdefault("OMP_NUM_THREADS", "1")
+    module = "raycompat._node.forkserver"
+    server = subprocess.Popen(
+        [sys.executable, "-m", module, str(theirs.fileno()), str(os.getpid())],
+        pass_fds=[theirs.fileno()],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+    )
+    theirs.close()
+    return ours, server
+
+
 class ExecutorPool:
     """All executors of a node, and the forkserver that they come from."""
 
@@ -160,24 +188,8 @@ class ExecutorPool:
         task.add_done_callback(self._tasks.discard)
 
     def start(self) -> None:
-        """Start the forkserver. Call it in the node's main thread: children die with it."""
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environment = dict(os.environ)
-        # One thread: a forkserver with a pool of BLAS threads could not fork safely.
-        environment.setdefault("OMP_NUM_THREADS", "1")
-        self._server = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "raycompat._node.forkserver",
-                str(theirs.fileno()),
-                str(os.getpid()),
-            ],
-            pass_fds=[theirs.fileno()],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-        )
-        theirs.close()
+        """Start the forkserver, if that was not done early. Call it in the node's main thread."""
+        self._control, self._server = _early.pop() if _early else _start_forkserver()
         self._control.setblocking(False)
         loop = asyncio.get_running_loop()
         self._ready = loop.create_future()

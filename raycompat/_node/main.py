@@ -12,6 +12,8 @@ from typing import Any
 import dask
 from distributed import Worker
 
+from raycompat._node import executor_pool
+
 
 async def _serve(options: dict[str, Any]) -> None:
     words = json.loads(await asyncio.to_thread(sys.stdin.readline))
@@ -36,6 +38,7 @@ async def _serve(options: dict[str, Any]) -> None:
 def main() -> None:
     """Run the node until standard input closes."""
     options = json.loads(sys.argv[1])
+    executor_pool.start_early()  # while the scheduler starts
     store = options["resources"].get("object_store_memory")
     settings = {"distributed.worker.memory.terminate": False}
     if store is not None:

@@ -47,27 +47,36 @@ class Held:
 
 
 def choose(
-    held: Iterable[Held], owner: str, request: ResourceSet, *, is_lease: bool, now: float
-) -> Held | None:
-    """Choose the lease that is to end for a request of `owner` that waits, if one is.
+    held: Iterable[Held],
+    owner: str,
+    request: ResourceSet,
+    *,
+    num_waiting: int,
+    is_lease: bool,
+    now: float,
+) -> list[Held]:
+    """Choose the leases that are to end for requests of `owner` that wait.
 
-    It is the oldest of whoever has most. For one more lease it must be somebody who has at least two
-    more than `owner`, so that shares become equal and stay so; or the same holds for leases of
-    `owner` itself that hold something else.
+    They are the oldest of whoever has most: one for a call; for leases, as many as make the shares
+    equal, which is none if `owner` has one less. Or those of `owner` itself that hold something else
+    count as somebody else's.
     """
     leases = list(held)
     shares = Counter(each.owner for each in leases)
     if not shares:
-        return None
+        return []
     richest, most = shares.most_common(1)[0]
     theirs = [each for each in leases if each.owner == richest]
-    if is_lease and most - shares[owner] < 2:
-        own = [each for each in leases if each.owner == owner]
-        theirs = [each for each in own if each.request != request]
-        if len(theirs) - (len(own) - len(theirs)) < 2:
-            return None
-    oldest = min(theirs, key=lambda each: each.since)
-    return oldest if now - oldest.since >= QUANTUM_S else None
+    number = 1
+    if is_lease:
+        number = (most - shares[owner]) // 2
+        if not number:
+            own = [each for each in leases if each.owner == owner]
+            theirs = [each for each in own if each.request != request]
+            number = max(0, 2 * len(theirs) - len(own)) // 2
+    theirs = [each for each in theirs if now - each.since >= QUANTUM_S]
+    theirs.sort(key=lambda each: each.since)
+    return theirs[: min(number, num_waiting)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +129,7 @@ class Leases:
                 message = {"op": "raycompat-pressure", "is_on": is_pressed}
                 dask.tell_client(self._scheduler, owner, message)
 
-    def make_room(self, shape: Shape, *, is_lease: bool, since: float) -> bool:
+    def make_room(self, shape: Shape, num_waiting: int, *, is_lease: bool, since: float) -> bool:
         """Revoke a lease, if that helps a request for which nothing is free; look again soon.
 
         Return whether the end of leases would help.
@@ -133,13 +142,16 @@ class Leases:
         if now - since > _PATIENCE_S and self._reserve(shape, held, now):
             self._revoked[shape] = now
         elif now - self._revoked.get(shape, 0.0) >= QUANTUM_S:
-            chosen = choose(held, owner, request, is_lease=is_lease, now=now)
-            if chosen is not None:
+            chosen = choose(
+                held, owner, request, num_waiting=num_waiting, is_lease=is_lease, now=now
+            )
+            if chosen:
                 self._revoked = {
                     each: at for each, at in self._revoked.items() if now - at < QUANTUM_S
                 }
                 self._revoked[shape] = now
-                self._revoke(chosen)
+            for each in chosen:
+                self._revoke(each)
         if not self._look_due:
             self._look_due = True
             asyncio.get_running_loop().call_later(QUANTUM_S, self._look_again)

@@ -555,7 +555,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         for shape, queue in self._queues.items():
             first = self.calls[queue[0]]
             is_lease = first.spec["kind"] == "lease"
-            if self._leases.make_room(shape, is_lease=is_lease, since=first.since):
+            if self._leases.make_room(shape, len(queue), is_lease=is_lease, since=first.since):
                 waiting.add(shape[0])
         self._leases.tell_who_waits(waiting)
         if self._queues and not self._warning_due:

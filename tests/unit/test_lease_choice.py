@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._scheduler.leases import QUANTUM_S, Held, choose
+from raycompat._scheduler.leases import QUANTUM_S, Held
+from raycompat._scheduler.leases import choose as leases_to_end
 
 ONE, TWO = (ResourceSet.from_amounts({"CPU": cpus}) for cpus in (1, 2))
 
@@ -20,40 +21,56 @@ def held(*owners: str, since: float = 0.0) -> list[Held]:
     ]
 
 
+def choose(leases, owner, request=ONE, *, is_lease, now, num_waiting=1):
+    return leases_to_end(
+        leases, owner, request, num_waiting=num_waiting, is_lease=is_lease, now=now
+    )
+
+
 def test_it_is_the_oldest_of_whoever_has_most():
     chosen = choose(held("a", "b", "b"), "c", ONE, is_lease=False, now=1.0)
-    assert chosen is not None
-    assert (chosen.owner, chosen.key) == ("b", "lease-1")
+    assert [(each.owner, each.key) for each in chosen] == [("b", "lease-1")]
 
 
 def test_a_call_that_goes_by_the_scheduler_gets_room_from_its_own_callers_leases():
-    assert choose(held("a"), "a", ONE, is_lease=False, now=1.0) is not None
+    assert choose(held("a"), "a", ONE, is_lease=False, now=1.0)
 
 
 def test_a_lease_is_not_taken_from_somebody_who_has_no_more_than_one_more():
-    assert choose(held("a", "b"), "a", ONE, is_lease=True, now=1.0) is None
-    assert choose(held("a"), "b", ONE, is_lease=True, now=1.0) is None
-    assert choose(held("a", "a"), "b", ONE, is_lease=True, now=1.0) is not None
+    assert not choose(held("a", "b"), "a", ONE, is_lease=True, now=1.0)
+    assert not choose(held("a"), "b", ONE, is_lease=True, now=1.0)
+    assert choose(held("a", "a"), "b", ONE, is_lease=True, now=1.0)
 
 
 def test_leases_of_one_caller_yield_to_its_calls_that_need_something_else():
-    assert choose(held("a", "a"), "a", TWO, is_lease=True, now=1.0) is not None
-    assert choose(held("a"), "a", TWO, is_lease=True, now=1.0) is None
-    assert choose(held("a", "a"), "a", ONE, is_lease=True, now=1.0) is None
+    assert choose(held("a", "a"), "a", TWO, is_lease=True, now=1.0)
+    assert not choose(held("a"), "a", TWO, is_lease=True, now=1.0)
+    assert not choose(held("a", "a"), "a", ONE, is_lease=True, now=1.0)
 
 
 def test_a_lease_lasts_a_moment():
     leases = held("a", "a", since=5.0)
-    assert choose(leases, "b", ONE, is_lease=True, now=5.0 + QUANTUM_S / 2) is None
-    assert choose(leases, "b", ONE, is_lease=True, now=5.0 + 2 * QUANTUM_S) is not None
+    assert not choose(leases, "b", ONE, is_lease=True, now=5.0 + QUANTUM_S / 2)
+    assert choose(leases, "b", ONE, is_lease=True, now=5.0 + 2 * QUANTUM_S)
 
 
 def test_nobody_gives_what_nobody_has():
-    assert choose([], "a", ONE, is_lease=False, now=1.0) is None
+    assert not choose([], "a", ONE, is_lease=False, now=1.0)
 
 
-@given(st.integers(1, 12), st.lists(st.sampled_from("abcd"), min_size=1, max_size=12))
-def test_shares_of_those_who_wait_become_equal_and_stay_so(num_more, first):
+def test_as_many_end_at_once_as_make_shares_equal():
+    leases = held(*["a"] * 10)
+    assert len(choose(leases, "b", is_lease=True, now=1.0, num_waiting=100)) == 5
+    assert len(choose(leases, "b", is_lease=True, now=1.0, num_waiting=2)) == 2
+    assert len(choose(leases, "b", is_lease=False, now=1.0, num_waiting=100)) == 1
+
+
+@given(
+    st.integers(1, 12),
+    st.lists(st.sampled_from("abcd"), min_size=1, max_size=12),
+    st.integers(1, 5),
+)
+def test_shares_of_those_who_wait_become_equal_and_stay_so(num_more, first, num_waiting):
     owners = [*first, *first[:1] * num_more]
     leases, now = held(*owners), 1.0
     wanting = "abcd"  # each of them always wants one more
@@ -61,11 +78,12 @@ def test_shares_of_those_who_wait_become_equal_and_stay_so(num_more, first):
         now += 1.0
         counts = Counter(each.owner for each in leases)
         poorest = min(wanting, key=lambda owner: counts[owner])
-        chosen = choose(leases, poorest, ONE, is_lease=True, now=now)
-        if chosen is None:
+        chosen = choose(leases, poorest, is_lease=True, now=now, num_waiting=num_waiting)
+        if not chosen:
             break
-        leases.remove(chosen)
-        leases.append(Held(f"new-{number}", poorest, ONE, "node", now))
+        for each in chosen:
+            leases.remove(each)
+            leases.append(Held(f"new-{number}-{each.key}", poorest, ONE, "node", now))
     counts = Counter(each.owner for each in leases)
     assert max(counts.values()) - min(counts[owner] for owner in wanting) <= 1
     assert len(leases) == len(owners)
