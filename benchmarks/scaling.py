@@ -129,13 +129,12 @@ def cost_of_a_call(number: int) -> dict[str, float]:
 
     def spent() -> dict[str, float]:
         used = {"driver": time.process_time(), "scheduler": 0.0, "node": 0.0, "executors": 0.0}
+        cluster = psutil.Process().children()
         for process in psutil.Process().children(recursive=True):
-            command = " ".join(process.cmdline())
             who = "executors"
-            if "_scheduler.main" in command:
-                who = "scheduler"
-            elif "_node.main" in command:
-                who = "node"
+            if process in cluster:
+                is_node = any("_node.main" in word for word in process.cmdline())
+                who = "node" if is_node else "scheduler"
             used[who] += sum(process.cpu_times()[:2])
         return used
 

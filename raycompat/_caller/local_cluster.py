@@ -6,6 +6,7 @@ Both are told to end through their standard input, which closes when the driver 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -25,12 +26,15 @@ class _Process:
 
     def __init__(self, module: str, options: dict[str, Any], log: Path) -> None:
         self.log = log
+        # One thread: executors are forked from a process that has imported numpy.
+        environment = {"OMP_NUM_THREADS": "1", **os.environ}
         with log.open("wb") as output:
             self._popen = subprocess.Popen(
                 [sys.executable, "-m", module, json.dumps(options)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
+                env=environment,
                 start_new_session=True,
             )
 

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from raycompat._node import forkserver
 from raycompat._node.forkserver import MAX_PACKET_BYTES
 from raycompat._node.logs import LogPump
 from raycompat._protocol import frames
@@ -126,16 +127,46 @@ class Executor:
         self.ended.add_done_callback(lambda _: timer.cancel())
 
 
+class _Forked:
+    """A child that was forked, not started: what a pool asks of a `subprocess.Popen`."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """Return how the process has ended; None if it has not."""
+        return self._look(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        """Wait until the process has ended."""
+        return self._look(0)
+
+    def _look(self, how: int) -> int | None:
+        if self._code is None:
+            pid, status = os.waitpid(self._pid, how)
+            if pid:
+                self._code = os.waitstatus_to_exitcode(status)
+        return self._code
+
+
 #: A forkserver that no pool has yet.
-_early: list[tuple[socket.socket, subprocess.Popen[bytes]]] = []
+_early: list[tuple[socket.socket, _Forked]] = []
 
 
-def start_early() -> None:
-    """Start a forkserver for the pool that this process will have: it imports for half a second.
+def fork_early() -> None:
+    """Fork the forkserver of the pool that this process will have: so it need not import again.
 
-    Call it in the node's main thread: children die with that.
+    Call it in the main thread of a process that has no other thread, and has opened nothing yet.
     """
-    _early.append(_start_forkserver())
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    node = os.getpid()
+    pid = os.fork()
+    if not pid:
+        ours.close()
+        forkserver.run(theirs, node)
+    theirs.close()
+    _early.append((ours, _Forked(pid)))
 
 
 def _start_forkserver() -> tuple[socket.socket, subprocess.Popen[bytes]]:
@@ -179,7 +210,7 @@ class ExecutorPool:
         self._closed = False
         self._ready: asyncio.Future[int]
         self._control: socket.socket
-        self._server: subprocess.Popen[bytes]
+        self._server: subprocess.Popen[bytes] | _Forked
 
     def background(self, coroutine: Any) -> None:
         """Run a coroutine of the pool's for as long as it takes."""
@@ -188,7 +219,10 @@ class ExecutorPool:
         task.add_done_callback(self._tasks.discard)
 
     def start(self) -> None:
-        """Start the forkserver, if that was not done early. Call it in the node's main thread."""
+        """Start the forkserver, if there is none yet. Call it in the node's main thread.
+
+        Children die with the thread that starts them.
+        """
         self._control, self._server = _early.pop() if _early else _start_forkserver()
         self._control.setblocking(False)
         loop = asyncio.get_running_loop()

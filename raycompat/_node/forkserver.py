@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 import traceback
-from typing import Any
+from typing import Any, NoReturn
 
 #: Bytes. The largest request: mostly the environment variables that a call asks for.
 MAX_PACKET_BYTES = 1 << 20
@@ -127,17 +127,30 @@ def _fork(
     control.send(pickle.dumps(("forked", request["number"], pid)))
 
 
+def run(control: socket.socket, node: int) -> NoReturn:
+    """Be the forkserver of a node, whose pid is `node`."""
+    die_with_parent(node)
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
+    code = 1
+    try:
+        import distributed  # noqa: F401
+        import numpy as np  # noqa: F401
+
+        import raycompat._executor.main  # noqa: F401
+
+        gc.collect()
+        gc.freeze()
+        serve(control)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    os._exit(code)
+
+
 def main() -> None:
     """Run as ``python -m raycompat._node.forkserver <descriptor> <pid of the node>``."""
-    die_with_parent(int(sys.argv[2]))
-    import distributed  # noqa: F401
-    import numpy as np  # noqa: F401
-
-    import raycompat._executor.main  # noqa: F401
-
-    gc.collect()
-    gc.freeze()
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    run(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
 
 
 if __name__ == "__main__":

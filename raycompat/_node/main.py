@@ -38,7 +38,7 @@ async def _serve(options: dict[str, Any]) -> None:
 def main() -> None:
     """Run the node until standard input closes."""
     options = json.loads(sys.argv[1])
-    executor_pool.start_early()  # while the scheduler starts
+    executor_pool.fork_early()
     store = options["resources"].get("object_store_memory")
     settings = {"distributed.worker.memory.terminate": False}
     if store is not None:
