@@ -181,9 +181,9 @@ def draw(figures: Figures) -> str:
     view = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="How calls scale"'
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {view}>']
     panels = [
-        ("rate by calls in flight", "calls/s by calls in flight", 100_000.0, "{:,.0f}"),
+        ("rate by calls in flight", "calls/s by calls in flight", 40_000.0, "{:,.0f}"),
         ("efficiency by duration (ms)", "share of CPU time used, by ms a call", 1.0, "{:.0%}"),
-        ("rate of calls of 10 ms by nodes", "calls of 10 ms a second by nodes", 1_000.0, "{:,.0f}"),
+        ("rate of calls of 10 ms by nodes", "calls of 10 ms a second by nodes", 800.0, "{:,.0f}"),
     ]
     for number, (key, title, top, form) in enumerate(panels):
         left = LEFT + number * (PANEL + GAP)
@@ -196,8 +196,9 @@ def panel(
 ) -> Iterator[str]:
     """Yield one panel: a curve for each way to call."""
     curves = {name: values for name, values in figures.items() if name.startswith(key)}
-    top = max([top, *(max(values.values()) for values in curves.values())])
-    top = 1.0 if top <= 1 else top * 1.05
+    highest = max(max(values.values()) for values in curves.values())
+    while top < highest:
+        top *= 2
     yield text(left, TOP - 28, title, size=13, weight=600)
     for share in (0, 0.25, 0.5, 0.75, 1):
         y = TOP + PANEL * (1 - share)
@@ -214,9 +215,16 @@ def panel(
             for name, value in values.items()
         ]
         yield line(points, COLOURS[who], width=2.4)
-        x, y = points[-1]
-        if who:
-            yield text(x, y - 8, who, anchor="end", size=11, colour=COLOURS[who])
+        if who:  # above the second point, where the curves are far from one another
+            x, y = points[1]
+            yield text(x - 6, y - 8, who, anchor="end", size=11, colour=COLOURS[who])
+        else:
+            ideal = [
+                (x, TOP + PANEL * (1 - int(n) / CALL_S / top))
+                for n, (x, _) in zip(names, points, strict=True)
+            ]
+            yield line(ideal, RULE, width=1, dash="2 4")
+            yield text(*ideal[1], "ideal", anchor="end", size=11)
 
 
 def main() -> None:
