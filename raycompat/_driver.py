@@ -203,7 +203,7 @@ def init(
     given.update(given.pop("kwargs"))
     _adopt_old_names(given)
     temp_dir = given.pop("_temp_dir", None)
-    uses_leases = given.pop("_leases", os.environ.get(_LEASES_VARIABLE, "1") != "0")
+    uses_leases = _wants_leases(given.pop("_leases", None))
     _check_unknown(given)
     _refuse(given)
     with _init_lock:
@@ -217,6 +217,17 @@ def init(
                 "'ray.init()'."
             )
         return _init(given, temp_dir, uses_leases=uses_leases)
+
+
+def _wants_leases(given: Any) -> bool:
+    if given is None:
+        value = os.environ.get(_LEASES_VARIABLE, "1")
+        if value not in ("0", "1"):
+            raise ValueError(f"{_LEASES_VARIABLE}={value!r}: expected 0 or 1.")
+        return value == "1"
+    if not isinstance(given, bool):
+        raise TypeError(f"init(_leases={given!r}): expected True or False.")
+    return given
 
 
 _NOT_HONOURED = (

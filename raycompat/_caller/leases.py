@@ -16,7 +16,7 @@ import operator
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +29,6 @@ from raycompat._protocol.values import SegmentLink, Wire
 from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from raycompat._caller.session import Session
     from raycompat._protocol.resource_set import ResourceSet
 
@@ -296,7 +294,6 @@ class LeasePool(Sender):
         for call in reversed(list(calls)):
             lease = call.lease
             assert lease is not None
-            lease.done_s += call.cost_s
             for entry in call.returns:
                 entry.channel, entry.is_on_wire = None, False
             if call.is_cancelled:
@@ -307,6 +304,7 @@ class LeasePool(Sender):
                 partial(self._queue.appendleft, call),
             )
             deque(map(operator.call, moves), 0)  # in one C call: an interrupt comes before or after
+            lease.done_s += call.cost_s
             call.lease = None
 
     def _leave_to_scheduler(self, call: DirectCall) -> None:
@@ -471,8 +469,8 @@ class LeasePool(Sender):
     def _account(self, lease: Lease) -> None:
         """Decide what becomes of calls that a process did not answer.
 
-        Answers are written in order, and before a call begins that may not be tried again. So only
-        the first can have begun, unless answers were lost on their way with the node.
+        Answers are written in order, and all before and after a call that may not be tried again.
+        So of those only the first can have begun, unless answers were lost with the node.
         """
         lost = list(lease.unanswered.values())
         if not lost or (lease.error is None and not lease.how):

@@ -729,9 +729,7 @@ class Session:
             for holder in located["holders"][key]:
                 try:
                     return (await self._ask_node(holder, [key], host))[0]
-                except (
-                    OSError
-                ):  # it has died, which the scheduler hears soon; or it is out of reach
+                except OSError:  # it has died, as the scheduler hears soon, or is out of reach
                     if asyncio.get_running_loop().time() > deadline:
                         raise
                     await asyncio.sleep(_RETRY_S)

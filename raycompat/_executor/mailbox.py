@@ -196,16 +196,13 @@ class Mailbox:
     def close(self) -> None:
         """Let the callers take the last answers, and leave."""
         self._listener.close()
+        self.drain()
+
+    def drain(self) -> bool:
+        """Write all answers, waiting a while for callers to take them; whether they have."""
         for caller in self.callers:
             caller.drain(_DRAIN_S)
-
-    def write_all(self) -> None:
-        """Write all answers, however long the callers take to read them."""
-        for caller in self.callers:
-            while not caller.is_flushed and not caller.closed:
-                caller.drain(_DRAIN_S)
-                if not caller.is_flushed:
-                    self._look(0)  # it may be gone
+        return all(caller.is_flushed for caller in self.callers)
 
     def part(self) -> bool:
         """Leave the callers, once they have what was made for them: then they close.

@@ -94,7 +94,9 @@ class Lease:
         executor = self._executor
         # Of calls that may not be repeated, the first without an answer is the one that had begun.
         if self._owes_answer or not may_repeat:
-            self._mailbox.write_all()
+            while not self._mailbox.drain():
+                with self._lock:
+                    self._mailbox.look()  # a caller may be gone
         self._owes_answer = not may_repeat
         if name != self._name:
             self._name = name

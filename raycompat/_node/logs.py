@@ -43,8 +43,9 @@ class LogPump:
         if not data:
             self._finish(descriptor)
             return False
-        *lines, self._rest[descriptor] = (self._rest[descriptor] + data).split(b"\n")
-        if NAME_MARK in data or NAME_MARK in self._rest[descriptor]:
+        data = self._rest[descriptor] + data
+        *lines, self._rest[descriptor] = data.split(b"\n")
+        if NAME_MARK in data:
             lines = self._take_names(descriptor, lines)
         if len(self._rest[descriptor]) >= _CHUNK_BYTES:
             lines.append(self._rest[descriptor])

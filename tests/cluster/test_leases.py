@@ -353,6 +353,15 @@ def test_leases_can_be_switched_off(no_cluster, monkeypatch, way):
     ray.shutdown()
 
 
+def test_a_switch_that_says_neither_is_refused(no_cluster, monkeypatch):
+    with pytest.raises(TypeError, match="True or False"):
+        ray.init(_leases="off")
+    monkeypatch.setenv("RAYCOMPAT_LEASES", "off")
+    with pytest.raises(ValueError, match="expected 0 or 1"):
+        ray.init()
+    assert not ray.is_initialized()
+
+
 def test_what_was_sent_behind_a_call_that_waits_for_an_object_is_run_elsewhere(
     no_cluster, tmp_path
 ):
