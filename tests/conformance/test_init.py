@@ -27,11 +27,15 @@ def stopped(ray, fresh, monkeypatch):
 
 
 def drive(ray, script):
-    """Run `script` as a program of its own, which finds the implementation as `ray`."""
+    """Run `script` as a program of its own, which finds the implementation as `ray`.
+
+    Its output is buffered: otherwise each word of a print is a write of its own, and what the
+    thread that shows the prints of tasks writes can come between the words.
+    """
     path = os.pathsep.join([str(Path(ray.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
         [sys.executable, "-c", f"import {ray.__name__} as ray\n" + textwrap.dedent(script)],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": ""},
         capture_output=True,
         text=True,
         timeout=50,
