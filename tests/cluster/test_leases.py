@@ -45,6 +45,14 @@ def log_and_wait(log, path, value):
     return value
 
 
+@pytest.fixture(scope="module", autouse=True)
+def switched_on():
+    """Whatever the rest of the suite runs with."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAYCOMPAT_LEASES", "1")
+        yield
+
+
 def lines_of(path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
