@@ -29,7 +29,7 @@ from typing import (
 
 from raycompat import _driver, exceptions
 from raycompat._caller import submit
-from raycompat._caller.direct_call import DirectCall
+from raycompat._caller.calls import DirectCall
 from raycompat._protocol import ids
 from raycompat._protocol.actor_about import (
     About,
@@ -38,7 +38,7 @@ from raycompat._protocol.actor_about import (
     methods_of,
     signature_without_self,
 )
-from raycompat._protocol.call_spec import ActorSpec, CallSpec
+from raycompat._protocol.call_spec import ActorSpec, new_spec
 from raycompat._protocol.options import (
     ActorOptions,
     MethodOptions,
@@ -211,21 +211,16 @@ class ActorClass(Generic[T]):
             max_concurrency=options.max_concurrency or 0,
             groups=dict(options.concurrency_groups or {}),
         )
-        spec = CallSpec(
-            key=key,
-            kind="actor",
-            name=f"{name}.__init__",
-            job=session.setup.job,
-            deps=[],
-            payload=b"",
-            request=options.placement_request().units(),
-            keep=options.lifetime_request().units(),
-            strategy=options.scheduling_strategy or "DEFAULT",
-            retries=0,
-            max_calls=0,
-            env_vars=dict((options.runtime_env or {}).get("env_vars", {})),
+        spec = new_spec(
+            "actor",
+            key,
+            f"{name}.__init__",
+            session.setup.job,
+            options.placement_request(),
+            keep=options.lifetime_request(),
+            strategy=options.scheduling_strategy,
+            env_vars=(options.runtime_env or {}).get("env_vars"),
             actor=actor,
-            promised=False,
         )
         function = self._export(session)
         payload = {"function": function, "is_actor": True}

@@ -13,10 +13,10 @@ import cloudpickle
 
 from raycompat import _driver
 from raycompat._caller import submit
-from raycompat._caller.direct_call import DirectCall
+from raycompat._caller.calls import DirectCall
 from raycompat._caller.session import Session
 from raycompat._protocol import ids
-from raycompat._protocol.call_spec import CallSpec
+from raycompat._protocol.call_spec import new_spec
 from raycompat._protocol.options import TaskOptions, task_options
 from raycompat.exceptions import UnsupportedRayFeatureError
 
@@ -112,21 +112,16 @@ class RemoteFunction:
             direct.retry_exceptions = retry_exceptions
             direct.holds = (*arguments.holds, *held)
             return submit.call_directly(session, direct, arguments, num_returns)
-        spec = CallSpec(
-            key=key,
-            kind="task",
-            name=options.name or name,
-            job=session.setup.job,
-            deps=[],
-            payload=b"",
-            request=options.request().units(),
-            keep={},
-            strategy=options.scheduling_strategy or "DEFAULT",
+        spec = new_spec(
+            "task",
+            key,
+            options.name or name,
+            session.setup.job,
+            options.request(),
+            strategy=options.scheduling_strategy,
             retries=options.max_retries,
             max_calls=options.max_calls,
-            env_vars=dict((options.runtime_env or {}).get("env_vars", {})),
-            actor=None,
-            promised=False,
+            env_vars=(options.runtime_env or {}).get("env_vars"),
         )
         payload = {"function": function, "retry_exceptions": retry_exceptions}
         return submit.call(session, spec, arguments, payload, num_returns, holds=held)

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
 from raycompat._caller import roads
-from raycompat._caller.direct_call import LARGE_BYTES, LAST_WORDS_S, DirectCall, Sender
+from raycompat._caller.calls import DirectCall
 from raycompat._caller.object_table import Entry, State
+from raycompat._caller.sender import LARGE_BYTES, LAST_WORDS_S, Sender
 from raycompat._protocol import failures
 from raycompat._protocol.connection import Notes
 from raycompat._protocol.ids import return_key
@@ -178,9 +179,8 @@ class Channel(Sender):
                 self._fail(call, failures.cancelled(call.key))
                 self._advance()
                 return
-        self._session.send(
-            "raycompat-cancel-method", actor=self.key, key=call.key, recursive=recursive
-        )
+        message = {"key": call.key, "force": False, "recursive": recursive}
+        self._session.send("raycompat-cancel-direct", party=self.key, **message)
 
     # --- where the actor is ---------------------------------------------------------------------
 

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import logging
 import operator
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import lineage, roads
-from raycompat._caller.direct_call import LARGE_BYTES, LAST_WORDS_S, DirectCall, Sender
+from raycompat._caller.calls import DirectCall
+from raycompat._caller.lease import Lease
 from raycompat._caller.object_table import Entry, State
+from raycompat._caller.sender import LARGE_BYTES, LAST_WORDS_S, Sender
 from raycompat._protocol import failures, ids
-from raycompat._protocol.call_spec import CallSpec
+from raycompat._protocol.call_spec import new_spec
 from raycompat._protocol.values import SegmentLink, Wire
 from raycompat.object_ref import ObjectRef
 
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
 
 logger = logging.getLogger(__name__)
-
-#: Seconds of work, and calls, that may wait in a process: enough to keep it busy while we hear of it.
-_DEPTH_S, _DEPTH = 0.004, 256
 
 #: Seconds that a call of a function takes that was never called: it waits for nobody, nobody for it.
 _UNKNOWN_S = 1.0
@@ -48,105 +46,6 @@ _ASKED = 3
 
 #: Leases that are looked at for the one with the least to do.
 _CHOICES = 4
-
-
-class Lease:
-    """One executor that takes our calls, from the asking to the end. A `roads.Party`."""
-
-    def __init__(self, pool: LeasePool, key: str, ref: Any) -> None:
-        self.key = key
-        #: Keeps the lease.
-        self.ref = ref
-        self.host = ""
-        self.node_address = ""
-        self.road: roads.Road | None = None
-        self.was_connected = False
-        #: Whether it takes calls just now, and how often it gave some back.
-        self.is_open = False
-        self.num_returned = 0
-        #: Calls that were sent and not answered, in order.
-        self.unanswered: dict[str, DirectCall] = {}
-        #: How many seconds all that was sent may take, and all that was answered: each has one writer,
-        #: whoever holds the pool's lock and whoever reads.
-        self.sent_s = self.done_s = 0.0
-        self.idle_since = 0.0
-        #: Whether the scheduler has said that it is over, and what it said.
-        self.is_over = threading.Event()
-        self.error: bytes | None = None
-        self.how = ""
-        self._pool = pool
-
-    @property
-    def backlog_s(self) -> float:
-        """How many seconds it has to do."""
-        return self.sent_s - self.done_s
-
-    def has_room(self, cost_s: float) -> bool:
-        """Whether it may be sent one call more, of so many seconds."""
-        if not self.is_open:
-            return False
-        sent = len(self.unanswered)
-        return not sent or (sent < _DEPTH and self.backlog_s + cost_s <= _DEPTH_S)
-
-    @property
-    def is_low(self) -> bool:
-        """Whether it has done half of what it may have to do."""
-        return 2 * len(self.unanswered) <= _DEPTH and 2 * self.backlog_s <= _DEPTH_S
-
-    def flush(self) -> None:
-        """Write the calls that have gathered."""
-        road = self.road
-        if road is not None:
-            road.flush()
-
-    def read_until(
-        self, is_over: Callable[[], bool], timeout_s: float | None, entries: Sequence[Entry]
-    ) -> bool:
-        """Handle answers in this thread until `is_over()`; False when it must wait otherwise."""
-        road = self.road
-        if road is None:
-            return False
-        returned: int | None = None
-
-        def stops() -> bool:
-            nonlocal returned
-            if returned is None:  # from now on we read: nothing is given back but to this thread
-                returned = self.num_returned
-                if not all(e.channel is self for e in entries if e.state is State.PENDING):
-                    return True
-            return is_over() or self.num_returned != returned
-
-        road.receive_until(stops, timeout_s)
-        return is_over()
-
-    def granted(self, place: dict[str, Any]) -> None:
-        """Connect to the executor. Called in the session's event loop."""
-        self._pool.granted(self, place)
-
-    def ended(self, error: bytes | None, how: str) -> None:
-        """Hear from the scheduler that it is over. Called in the session's event loop."""
-        self._pool.ended(self, error, how)
-
-    def connected(self, connection: roads.Road, incarnation: int) -> None:
-        """Take calls from now on."""
-        self._pool.connected(self, connection)
-
-    def on_message(self, message: tuple[Any, ...]) -> None:
-        """Handle one message of the executor."""
-        self._pool.on_message(self, message)
-
-    def disconnected(self, connection: roads.Road) -> None:
-        """Account for what was not answered, once it is known how the lease has ended."""
-        self._pool.disconnected(self, connection)
-
-    def broken(self, connection: roads.Road) -> None:
-        """Have the executor end, which cannot be reached any more."""
-        self._pool.kill(self)
-        self._pool.disconnected(self, connection)
-
-    def expect_news(self) -> None:
-        """Have the executor end if it has not."""
-        self._pool.kill(self)
 
 
 class LeasePool(Sender):
@@ -324,7 +223,7 @@ class LeasePool(Sender):
                 self._fail(call, failures.cancelled(call.key))
                 return
         message = {"key": call.key, "force": force, "recursive": recursive}
-        self._session.send("raycompat-cancel-leased", lease=lease.key, **message)
+        self._session.send("raycompat-cancel-direct", party=lease.key, **message)
 
     # --- leases come and go ---------------------------------------------------------------------
 
@@ -336,7 +235,7 @@ class LeasePool(Sender):
         session.table.add(key, wanted=True)
         lease = Lease(self, key, ObjectRef._from_key(key, session))
         session.leases[key] = lease
-        session.submit(dict(_spec(key, name, session.setup.job, self._request)))
+        session.submit(new_spec("lease", key, name, session.setup.job, self._request))
         self._asked[key] = lease
 
     def granted(self, lease: Lease, place: dict[str, Any]) -> None:
@@ -567,22 +466,3 @@ def is_near(entry: Entry, host: str) -> bool:
     if isinstance(entry.value, SegmentLink):
         return entry.value.host == host
     return entry.value is not None
-
-
-def _spec(key: str, name: str, job: str, request: ResourceSet) -> CallSpec:
-    return CallSpec(
-        key=key,
-        kind="lease",
-        name=name,
-        job=job,
-        deps=[],
-        payload=b"",
-        request=request.units(),
-        keep={},
-        strategy="DEFAULT",
-        retries=0,
-        max_calls=0,
-        env_vars={},
-        actor=None,
-        promised=False,
-    )

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from raycompat._caller.calls import PendingCall
 from raycompat._caller.object_table import Entry
-from raycompat._caller.session import PendingCall
 from raycompat._protocol import failures
 from raycompat._protocol.values import ErrorValue, SegmentLink, Wire, to_wire
 from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
-    from raycompat._caller.direct_call import DirectCall
+    from raycompat._caller.calls import DirectCall
     from raycompat._caller.session import Session
 
 
@@ -52,9 +52,8 @@ def schedule(session: Session, call: DirectCall) -> None:
 def _submit(session: Session, call: DirectCall, *, promised: bool) -> ObjectRef[None]:
     """Tell the scheduler of a call, and return the reference that keeps it there."""
     table = session.table
-    spec = call.spec(session.setup.job)
-    spec["deps"] = [session.publish(entry) for entry in call.dependencies]
-    spec["promised"] = promised
+    deps = [session.publish(entry) for entry in call.dependencies]
+    spec = call.spec(session.setup.job, deps, promised=promised)
     if call.num_returns == 1:
         entry = call.returns[0]
         table.entries[call.key] = entry  # its references may all be gone
@@ -65,7 +64,7 @@ def _submit(session: Session, call: DirectCall, *, promised: bool) -> ObjectRef[
                 one.parent, one.pick_index = entry, index
                 entry.count += 1
     entry.wanted = True
-    session.submit(dict(spec))
+    session.submit(spec)
     return ObjectRef._from_key(call.key, session)
 
 

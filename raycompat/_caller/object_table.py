@@ -22,9 +22,9 @@ from raycompat._protocol import failures
 from raycompat._protocol.values import InlineValue, SegmentLink
 
 if TYPE_CHECKING:
+    from raycompat._caller.calls import DirectCall
     from raycompat._caller.channel import Channel
-    from raycompat._caller.direct_call import DirectCall
-    from raycompat._caller.leases import Lease
+    from raycompat._caller.lease import Lease
 
 logger = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
+from raycompat._caller.fetch import fetch
 from raycompat._caller.object_table import Entry, State
 from raycompat._protocol import segment
 from raycompat._protocol.serialization import deserialize
@@ -22,7 +23,7 @@ from raycompat._protocol.values import InlineValue, SegmentLink
 
 if TYPE_CHECKING:
     from raycompat._caller.channel import Channel
-    from raycompat._caller.leases import Lease
+    from raycompat._caller.lease import Lease
     from raycompat._caller.session import Session
     from raycompat.object_ref import ObjectRef
 
@@ -216,7 +217,7 @@ def _fetch(session: Session, entries: Iterable[Entry], deadline: float | None) -
         return True
     left = None if deadline is None else max(0.0, deadline - time.monotonic())
     try:
-        session.run(session.fetch(list(absent.values()))).result(left)
+        session.run(fetch(session, list(absent.values()))).result(left)
     except TimeoutError:
         return False
     return True
@@ -347,7 +348,9 @@ class _Awaited:
             if entry.state is State.FAILED:
                 raise error_of(entry)
             if not entry.is_here:
-                session.run(session.fetch([entry])).add_done_callback(partial(self._fetched, entry))
+                session.run(fetch(session, [entry])).add_done_callback(
+                    partial(self._fetched, entry)
+                )
                 return
             self.future.set_result(read(entry))
         except FileNotFoundError as error:  # its node spilled or lost it
@@ -356,8 +359,8 @@ class _Awaited:
         except Exception as error:
             self._fail(error)
 
-    def _fetched(self, entry: Entry, fetch: Future[None]) -> None:
-        error = fetch.exception()
+    def _fetched(self, entry: Entry, done: Future[None]) -> None:
+        error = done.exception()
         if error is None:
             self.look_soon(entry)
             return

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,54 +22,36 @@ from distributed import Client
 
 from raycompat import _dask_adapter as dask
 from raycompat import _transfer  # noqa: F401  (registers how values cross)
+from raycompat._caller.calls import DirectCall, PendingCall
 from raycompat._caller.channel import Channel
-from raycompat._caller.direct_call import DirectCall
 from raycompat._caller.object_table import Entry, ObjectTable, State
+from raycompat._caller.reports import Reports
 from raycompat._protocol import failures, segment
+from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
-from raycompat._protocol.ids import return_key
 from raycompat._protocol.values import (
     ErrorValue,
     InlineValue,
     SegmentLink,
     StorePlace,
     Wire,
-    from_wire,
     to_wire,
 )
 
 if TYPE_CHECKING:
-    from raycompat._caller.generator import Stream
-    from raycompat._caller.leases import Lease, LeasePool
+    from raycompat._caller.lease import Lease
+    from raycompat._caller.leases import LeasePool
     from raycompat._caller.roads import RelayedRoad
     from raycompat._protocol.resource_set import ResourceSet
     from raycompat.object_ref import ObjectRef
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that a node which has a value is tried, and between two tries.
-_UNREACHABLE_S, _RETRY_S = 30.0, 0.1
-
 #: Seconds that idle executors have to leave us before we leave the cluster.
 _PART_S = 1.0
 
 #: Seconds between two collections of references to small values.
 _TICK_S = 0.5
-
-
-@dataclass(slots=True)
-class PendingCall:
-    """A task or actor of ours that has not ended. It keeps its arguments' references alive."""
-
-    key: str
-    name: str
-    returns: list[Entry]
-    holds: tuple[Any, ...]
-    #: Keeps the call's key wanted until Dask has seen its end; None for actors.
-    ref: ObjectRef[Any] | None
-    #: Task id of the call that made this one, for recursive cancellation.
-    parent: str | None
-    stream: Stream | None = None
 
 
 @dataclass
@@ -114,9 +96,7 @@ class Session:
         #: Channels that go through the scheduler, by name.
         self.relays: dict[str, RelayedRoad] = {}
         self.pump = Pump()
-        #: Calls that have answered, until Dask has seen their end. Letting a key go earlier would
-        #: look like taking the call back.
-        self._ending: dict[str, ObjectRef[Any]] = {}
+        self._reports = Reports(self)
         #: Called around a wait: an executor tells its node, which gives the CPU back meanwhile.
         self.on_block: Callable[[], None] = lambda: None
         self.on_unblock: Callable[[], None] = lambda: None
@@ -172,21 +152,9 @@ class Session:
 
     def _attach(self, client: Client) -> None:
         handlers = {
-            "raycompat-done": self._on_done,
-            "raycompat-actor-alive": self._on_actor_alive,
-            "raycompat-lease-alive": self._on_lease_alive,
-            "raycompat-lease-ended": self._on_lease_ended,
-            "raycompat-pressure": self._on_pressure,
-            "raycompat-actor-state": self._on_actor_state,
-            "raycompat-relay-data": self._on_relay_data,
-            "raycompat-cancel-promised": self._on_cancel_promised,
-            "raycompat-item": self._on_item,
+            **self._reports.handlers(),
             "raycompat-synced": self._on_synced,
             "raycompat-log": lambda **message: self.on_log(**message),
-            "key-in-memory": self._on_key_in_memory,
-            "task-erred": self._on_task_erred,
-            "cancelled-keys": self._on_cancelled_keys,
-            "lost-data": self._on_lost_data,
         }
         client.sync(_call_soon, dask.prepare_client, client, handlers)
         # Only now: whoever wakes a loop that cannot send yet would wait for us.
@@ -202,7 +170,7 @@ class Session:
         self._outbox.append({"op": operation, **message})
         self.wake()
 
-    def submit(self, spec: dict[str, Any]) -> None:
+    def submit(self, spec: CallSpec) -> None:
         """Queue one call; calls queued in a row travel in one message."""
         self.send("raycompat-submit", calls=[spec])
         self._note_said()
@@ -531,61 +499,6 @@ class Session:
 
     # --- how calls end --------------------------------------------------------------------------
 
-    def _on_done(
-        self,
-        key: str,
-        values: list[Any] | None = None,
-        error: bytes | None = None,
-        dependency: bool = False,
-        unknown: bool = False,
-    ) -> None:
-        """Enter the end of a call. `unknown`: Dask does not know it, and will say no more of it."""
-        if key in self.leases:
-            self._on_lease_ended(key, error=error, unknown=unknown)
-            return
-        call = self.calls.get(key)
-        if not isinstance(call, PendingCall):
-            return
-        if call.ref is not None and not unknown:
-            self._ending[key] = call.ref
-        victim = call.name if dependency else None
-        if call.stream is not None:
-            call.stream.end(error, victim)
-        for index, entry in enumerate(call.returns):
-            if error is not None:
-                self.table.settle(entry, error=error, victim=victim)
-            else:
-                assert values is not None
-                self._settle(entry, from_wire(values[index]))
-        call.ref = None
-        self.call_ended(call)
-        self.wake()
-
-    def _on_actor_alive(self, key: str) -> None:
-        call = self.calls.get(key)
-        if call is not None:
-            self.call_ended(call)
-            self.wake()
-
-    def _on_pressure(self, is_on: bool) -> None:
-        self.is_pressed = is_on
-        if is_on:
-            self.return_leases()
-
-    def _on_lease_alive(self, key: str, **place: Any) -> None:
-        lease = self.leases.get(key)
-        if lease is not None:
-            lease.granted(place)
-
-    def _on_lease_ended(
-        self, key: str, error: bytes | None = None, how: str = "", unknown: bool = False
-    ) -> None:
-        lease = self.leases.get(key)
-        if lease is not None:
-            if not unknown and lease.ref is not None:
-                self._ending[key] = lease.ref
-            lease.ended(error, how)
-
     def call_ended(self, call: PendingCall | DirectCall) -> None:
         """Let go of what a call has kept alive."""
         call.holds = ()
@@ -594,23 +507,7 @@ class Session:
             with self._idle:
                 self._idle.notify_all()
 
-    def _on_actor_state(self, key: str, **report: Any) -> None:
-        channel = self.channels.get(key)
-        if channel is not None:
-            channel.on_report(report)
-
-    def _on_relay_data(self, relay: str, data: bytes | None) -> None:
-        road = self.relays.get(relay)
-        if road is not None:
-            road.on_data(data)
-
-    def _on_cancel_promised(self, key: str, recursive: bool) -> None:
-        for call in list(self.calls.values()):
-            keys = (call.key, *(entry.key for entry in call.returns))
-            if isinstance(call, DirectCall) and key in keys:
-                call.sender.cancel(call, force=False, recursive=recursive)
-
-    def _settle(self, entry: Entry, value: InlineValue | SegmentLink | ErrorValue) -> None:
+    def settle(self, entry: Entry, value: InlineValue | SegmentLink | ErrorValue) -> None:
         if isinstance(value, ErrorValue):
             self.table.settle(entry, error=value.error)
         elif isinstance(value, InlineValue):
@@ -619,56 +516,6 @@ class Session:
             self.table.settle(entry, value=value)
         else:
             self.table.settle(entry)  # it is in the cluster
-
-    def _on_item(self, key: str, index: int, wire: Any, stored: bool) -> None:
-        call = self.calls.get(key)
-        if (
-            not isinstance(call, PendingCall)
-            or call.stream is None
-            or index < call.stream.num_items
-        ):
-            return
-        entry = self.table.add(return_key(key, index), wanted=stored)
-        self._settle(entry, from_wire(wire))
-        call.stream.add(entry)
-
-    def _dask_has_seen_the_end(self, key: str) -> None:
-        ref = self._ending.pop(key, None)
-        if ref is not None:
-            self.table.keep_alone(self.table.entries[key])
-            del ref
-            self.wake()
-
-    def _on_key_in_memory(self, key: str, **_: Any) -> None:
-        self._dask_has_seen_the_end(key)
-        entry = self.table.get(key)
-        # What we called ourselves is settled by the answer to the call, which has the value.
-        if entry is not None and key not in self.calls and entry.state is State.PENDING:
-            self.table.settle(entry)
-
-    def _on_task_erred(self, key: str, exception: Any = None, **_: Any) -> None:
-        self._dask_has_seen_the_end(key)
-        entry = self.table.get(key)
-        if entry is not None and key not in self.calls:
-            self.table.settle(entry, error=dask.error_bytes(exception))
-
-    def _on_cancelled_keys(self, keys: list[str], **_: Any) -> None:
-        for key in keys:
-            call, entry = self.calls.get(key), self.table.get(key)
-            self._ending.pop(key, None)
-            if key in self.leases:
-                self._on_lease_ended(key, error=failures.object_lost(key), unknown=True)
-            elif isinstance(call, PendingCall):
-                self._on_done(key, error=failures.object_lost(key), unknown=True)
-            elif entry is not None and not entry.is_here:
-                self.table.settle(entry, error=failures.object_lost(key))
-
-    def _on_lost_data(self, key: str, **_: Any) -> None:
-        """Wait for a value that no node has any more: Dask makes it anew, or says why it cannot."""
-        with self.table.lock:
-            entry = self.table.get(key)
-            if entry is not None and entry.state is State.READY and entry.value is None:
-                entry.state = State.PENDING
 
     def lose_value(self, entry: Entry, path: str) -> None:
         """Forget a segment that is gone: a node has the value, or it is made anew, or lost."""
@@ -684,55 +531,6 @@ class Session:
                 origin.retries -= origin.retries > 0
                 entry.state = State.PENDING
                 lineage.schedule(self, origin)
-
-    async def fetch(self, entries: Sequence[Entry]) -> None:
-        """Bring values here that are only in the cluster: our node does, from any that have them."""
-        keys = [self.publish(entry) for entry in entries]
-        for entry, answer in zip(entries, await self._ask_for(keys), strict=True):
-            if "block" in answer:
-                block = bytes(answer["block"])
-                self._settle(entry, InlineValue(block, tuple(answer["refs"])))
-                continue
-            value = from_wire(answer["wire"])
-            if isinstance(value, SegmentLink):
-                try:
-                    path = segment.take(value.path, self.setup.place.store)
-                except FileNotFoundError:  # we came too late: whoever needs it asks again
-                    continue
-                mine = SegmentLink(path, value.size, value.host, value.refs)
-                self.table.settle(entry, value=mine, own_segment=True)
-                if entry.value is not mine:  # another thread had asked too
-                    self._remove_segment(mine)
-            else:
-                self._settle(entry, value)
-
-    async def _ask_for(self, keys: list[str]) -> list[dict[str, Any]]:
-        node, host = self.setup.node_address, self.setup.host
-        try:
-            return await self._ask_node(node, keys, host)
-        except OSError:  # it has died: then each from a node that has it
-            return [await self._ask_a_holder(key, host) for key in keys]
-
-    async def _ask_node(self, node: str, keys: list[str], host: str) -> list[dict[str, Any]]:
-        answers: list[dict[str, Any]] = await dask.ask_worker(
-            self.client, node, "raycompat_fetch", keys=keys, host=host
-        )
-        return answers
-
-    async def _ask_a_holder(self, key: str, host: str) -> dict[str, Any]:
-        scheduler = self.client.scheduler
-        deadline = asyncio.get_running_loop().time() + _UNREACHABLE_S
-        while True:
-            located = await scheduler.raycompat_locate(keys=[key])
-            if key in located["errors"]:
-                return {"wire": ("error", located["errors"][key], ())}
-            for holder in located["holders"][key]:
-                try:
-                    return (await self._ask_node(holder, [key], host))[0]
-                except OSError:  # it has died, as the scheduler hears soon, or is out of reach
-                    if asyncio.get_running_loop().time() > deadline:
-                        raise
-                    await asyncio.sleep(_RETRY_S)
 
     def wait_until_idle(self) -> None:
         """Wait until every call of ours has ended."""

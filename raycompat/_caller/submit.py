@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, cast
 import cloudpickle
 
 from raycompat import exceptions
+from raycompat._caller.calls import DirectCall, PendingCall
 from raycompat._caller.dask_values import as_ref, is_dask_value
-from raycompat._caller.direct_call import DirectCall
 from raycompat._caller.generator import Stream
 from raycompat._caller.leases import is_near
 from raycompat._caller.object_table import Entry, State
-from raycompat._caller.session import PendingCall
 from raycompat._protocol import failures, ids
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.serialization import (
@@ -288,7 +287,7 @@ def call(
         session.current_task(),
         stream,
     )
-    session.submit(dict(spec))
+    session.submit(spec)
     return refs
 
 

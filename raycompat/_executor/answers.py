@@ -1,4 +1,4 @@
-"""Answers to the calls that callers send straight to this process: see `_caller.direct_call`."""
+"""Answers to the calls that callers send straight to this process: see `_caller.calls`."""
 
 from __future__ import annotations
 

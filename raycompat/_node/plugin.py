@@ -129,8 +129,7 @@ class NodePlugin(distributed.WorkerPlugin):
                 "raycompat-grant": self._on_grant,
                 "raycompat-cancel": self._on_cancel,
                 "raycompat-end": self._on_end,
-                "raycompat-cancel-method": self._on_cancel_method,
-                "raycompat-cancel-leased": self._on_cancel_leased,
+                "raycompat-cancel-direct": self._on_cancel_direct,
                 "raycompat-revoke": self._on_revoke,
                 "raycompat-restart-actor": self._on_restart,
                 "raycompat-discard": self.store.discard,
@@ -224,20 +223,16 @@ class NodePlugin(distributed.WorkerPlugin):
         else:
             running.executor.send("cancel", key, recursive)
 
-    def _on_cancel_method(self, actor: str, key: str, recursive: bool) -> None:
-        host = self._actors.get(actor)
-        if host is not None:
-            host.executor.send("cancel", key, recursive)
-
-    def _on_cancel_leased(self, lease: str, key: str, force: bool, recursive: bool) -> None:
-        """End a call that a leased executor was sent; by force, the executor with it."""
-        running = self._granted.get(lease)
-        if running is None or running.executor is None:
+    def _on_cancel_direct(self, party: str, key: str, force: bool, recursive: bool) -> None:
+        """End a call that an actor or a leased executor was sent; by force, the executor with it."""
+        holder = self._actors.get(party) or self._granted.get(party)
+        executor = holder.executor if holder is not None else None
+        if executor is None:
             return
         if force:
-            self._pool.background(self._kill_if_running(running.executor, lease, key))
+            self._pool.background(self._kill_if_running(executor, party, key))
         else:
-            running.executor.send("cancel", key, recursive)
+            executor.send("cancel", key, recursive)
 
     async def _kill_if_running(self, executor: Executor, lease: str, key: str) -> None:
         question = f"{lease} {key}"

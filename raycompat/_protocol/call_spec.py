@@ -6,7 +6,11 @@ needs (function, arguments) is the *payload*: bytes for everyone on the way.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from raycompat._protocol.resource_set import ResourceSet
 
 Kind = Literal["task", "actor", "lease"]
 
@@ -31,7 +35,7 @@ class ActorSpec(TypedDict):
 
 
 class CallSpec(TypedDict):
-    """One call, as submitted. Those that are sent directly do not come: see `_caller.direct_call`."""
+    """One call, as submitted. Those that are sent directly do not come: see `_caller.calls`."""
 
     key: str
     kind: Kind
@@ -52,6 +56,42 @@ class CallSpec(TypedDict):
     actor: ActorSpec | None
     #: Whether its owner runs it, by a lease, and will say how it ended.
     promised: bool
+
+
+def new_spec(
+    kind: Kind,
+    key: str,
+    name: str,
+    job: str,
+    request: ResourceSet,
+    *,
+    keep: ResourceSet | None = None,
+    deps: Sequence[str] = (),
+    payload: bytes = b"",
+    strategy: str | None = None,
+    retries: int = 0,
+    max_calls: int = 0,
+    env_vars: Mapping[str, str] | None = None,
+    actor: ActorSpec | None = None,
+    promised: bool = False,
+) -> CallSpec:
+    """Fill in the specification of a call; what is not given is as most calls have it."""
+    return CallSpec(
+        key=key,
+        kind=kind,
+        name=name,
+        job=job,
+        deps=list(deps),
+        payload=payload,
+        request=request.units(),
+        keep=keep.units() if keep is not None else {},
+        strategy=strategy or "DEFAULT",
+        retries=retries,
+        max_calls=max_calls,
+        env_vars=dict(env_vars or {}),
+        actor=actor,
+        promised=promised,
+    )
 
 
 class Grant(TypedDict):

@@ -66,6 +66,12 @@ def owner_died(key: str) -> bytes:
     return exceptions.dumps_error(exceptions.OwnerDiedError(ids.object_hex(key), None, ""))
 
 
+def fetch_timed_out(key: str) -> bytes:
+    """Say that no node that has an object could be reached."""
+    error = exceptions.ObjectFetchTimedOutError(ids.object_hex(key), None, "")
+    return exceptions.dumps_error(error)
+
+
 def internal(text: str) -> bytes:
     """Say that raycompat or Dask itself failed."""
     return exceptions.dumps_error(exceptions.RaySystemError(text))

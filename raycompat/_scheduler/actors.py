@@ -131,18 +131,6 @@ class Actors:
         for client in row.watchers:
             self._report(client, row)
 
-    def cancel_method(self, client: str, actor: str, key: str, recursive: bool) -> None:
-        """Have an actor's process end one call."""
-        row = self._directory.rows.get(actor)
-        if row is not None and row.address is not None:
-            message = {
-                "op": "raycompat-cancel-method",
-                "actor": actor,
-                "key": key,
-                "recursive": recursive,
-            }
-            dask.tell_worker(self._scheduler, row.address, message)
-
     def alive(self, worker: str, key: str, pid: int, socket: str, incarnation: int) -> None:
         """Hear from a node that an actor's process takes calls."""
         call, row = self._plugin.calls.get(key), self._directory.rows.get(key)

@@ -236,16 +236,3 @@ class Leases:
         """Hear from a node that a lease is over; `how` its process ended, if it did."""
         message = {"op": "raycompat-lease-ended", "key": key, "how": how, "error": error}
         dask.tell_client(self._scheduler, owner, message)
-
-    def cancel(self, client: str, lease: str, key: str, force: bool, recursive: bool) -> None:
-        """Have a leased executor end one call."""
-        call = self._plugin.calls.get(lease)
-        if call is not None and call.address is not None:
-            message = {
-                "op": "raycompat-cancel-leased",
-                "lease": lease,
-                "key": key,
-                "force": force,
-                "recursive": recursive,
-            }
-            dask.tell_worker(self._scheduler, call.address, message)

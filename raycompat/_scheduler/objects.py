@@ -8,7 +8,7 @@ tasks, which Dask runs again when all copies are lost.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
@@ -144,15 +144,22 @@ class Objects:
             self.errors[key] = error = failures.object_lost(key)
             dask.fail(self._scheduler, key, CallFailed(error, "the value was lost"))
 
-    async def locate(self, keys: list[str]) -> dict[str, dict[str, Any]]:
-        """Return which nodes have values, once all are made, and the errors of those that are not."""
+    async def locate(
+        self, keys: list[str], besides: Sequence[str] = ()
+    ) -> dict[str, dict[str, Any]]:
+        """Return which nodes have values, once all are made, and the errors of those that are not.
+
+        Nodes of `besides` do not count: whoever asks cannot reach them.
+        """
         holders: dict[str, list[str]] = {}
         errors: dict[str, bytes] = {}
         for key in keys:
-            state, who = dask.locate(self._scheduler, key)
-            while state not in ("memory", "erred", "forgotten"):
+            while True:
+                state, all_who = dask.locate(self._scheduler, key)
+                who = [each for each in all_who if each not in besides]
+                if who or state in ("erred", "forgotten"):
+                    break
                 await self._awaited.setdefault(key, asyncio.Event()).wait()
-                state, who = dask.locate(self._scheduler, key)
             if state == "memory":
                 holders[key] = who
             elif state == "forgotten":

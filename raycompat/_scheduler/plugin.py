@@ -125,11 +125,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat-made": self._made_by_owner,
                 "raycompat-schedule": self._schedule,
                 "raycompat-cancel": self._cancel,
-                "raycompat-cancel-leased": leases.cancel,
+                "raycompat-cancel-direct": self._cancel_direct,
                 "raycompat-kill-actor": actors.kill,
                 "raycompat-watch-actor": actors.watch,
                 "raycompat-unwatch-actor": actors.unwatch,
-                "raycompat-cancel-method": actors.cancel_method,
                 "raycompat-disown": self._disown,
                 "raycompat-relay-open": self._open_relay,
                 "raycompat-node": self._node_ready,
@@ -717,6 +716,13 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "force": force,
                 "recursive": recursive,
             }
+            dask.tell_worker(self._scheduler, call.address, message)
+
+    def _cancel_direct(self, client: str, party: str, **message: Any) -> None:
+        """Have the process of an actor or a lease, `party`, end one call that it was sent."""
+        call = self.calls.get(party)
+        if call is not None and call.address is not None:
+            message |= {"op": "raycompat-cancel-direct", "party": party}
             dask.tell_worker(self._scheduler, call.address, message)
 
     # --- relays ---------------------------------------------------------------------------------

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections import Counter
 
@@ -389,6 +391,31 @@ def test_what_was_sent_behind_a_call_that_waits_for_an_object_is_run_elsewhere(
         assert ray.get(waiting, timeout=60) == 7
 
 
+def test_calls_of_all_lengths_are_done_while_one_runs_on(cluster, tmp_path):
+    """Whatever their lengths, and wherever among them the one is that does not end."""
+    go = tmp_path / "go"
+
+    @ray.remote
+    def last(seconds, path=None):
+        time.sleep(seconds)
+        while path and not os.path.exists(path):
+            time.sleep(0.001)
+        return seconds
+
+    lengths = [0.0001] * 500 + [0.001] * 200 + [0.01] * 40 + [0.1] * 8 + [0.5] * 2
+    order = random.Random(5)
+    for _ in range(4):
+        go.unlink(missing_ok=True)
+        order.shuffle(lengths)
+        position = order.randrange(len(lengths))
+        before = [last.remote(each) for each in lengths[:position]]
+        endless = last.remote(0, str(go))
+        after = [last.remote(each) for each in lengths[position:]]
+        assert ray.get(before + after, timeout=60) == lengths
+        go.touch()
+        assert ray.get(endless, timeout=60) == 0
+
+
 def test_calls_within_calls_need_one_cpu(no_cluster):
     @ray.remote
     def depth(left):
@@ -417,18 +444,27 @@ OTHER_DRIVER = """
 
 
 @pytest.fixture
-def other_driver(dask_cluster):
+def start_driver(dask_cluster):
+    """Return a function that starts another driver, and returns when it is at work."""
+    processes = []
+
+    def start(source, **settings):
+        code = textwrap.dedent(source).format(address=dask_cluster.address, **settings)
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        processes.append(process)
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_two_drivers_share_the_cpus(dask_cluster, start_driver, inventory_of):
     dask_cluster.add_worker()
-    code = textwrap.dedent(OTHER_DRIVER.format(address=dask_cluster.address))
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "ready\n"
-    yield process
-    process.kill()
-    process.wait()
-    process.stdout.close()
-
-
-def test_two_drivers_share_the_cpus(dask_cluster, other_driver, inventory_of):
+    start_driver(OTHER_DRIVER)
     dask_cluster.connect()
 
     @ray.remote
@@ -487,3 +523,73 @@ def test_a_chain_of_large_values_is_made_again(dask_cluster, tmp_path, wait_unti
     assert float(ray.get(refs[0], timeout=60)[0]) == 1.0
     assert float(ray.get(refs[1], timeout=60)[0]) == 2.0
     assert Counter(lines_of(log)) == {"make": 2, "double": 1}
+
+
+def test_a_free_cpu_is_found_by_what_waits_behind_long_calls(no_cluster, tmp_path):
+    """Of calls that wait for one another, all run at once if there are as many CPUs."""
+
+    @ray.remote
+    def meet(directory, number):
+        open(os.path.join(directory, str(number)), "w").close()
+        while len(os.listdir(directory)) % 4:
+            time.sleep(0.001)
+        return number
+
+    with ray.init(num_cpus=4, include_dashboard=False, configure_logging=False):
+        warm_up()
+        for start in range(0, 80, 4):
+            refs = [meet.remote(str(tmp_path), start + each) for each in range(4)]
+            assert ray.get(refs, timeout=60) == list(range(start, start + 4))
+
+
+SHARING_DRIVER = """
+    import sys, time
+    import raycompat as ray
+    ray.init(address={address!r}, configure_logging=False)
+
+    @ray.remote
+    def last(seconds):
+        time.sleep(seconds)
+
+    refs = [last.remote({seconds}) for _ in range(40)]
+    print("ready", flush=True)
+    while True:
+        ready, refs = ray.wait(refs)
+        print(len(ready), flush=True)
+        refs += [last.remote({seconds}) for _ in ready]
+"""
+
+
+def test_long_calls_of_one_driver_leave_half_of_the_time_to_another(dask_cluster, start_driver):
+    dask_cluster.add_worker()
+    other = start_driver(SHARING_DRIVER, seconds=0.2)
+    dask_cluster.connect()
+
+    @ray.remote
+    def last(seconds):
+        time.sleep(seconds)
+
+    refs = [last.remote(0.01) for _ in range(40)]
+
+    def ours_while_the_other_does(number):
+        nonlocal refs
+        count = 0
+        done = threading.Event()
+
+        def follow():
+            for _ in range(number):
+                other.stdout.readline()
+            done.set()
+
+        threading.Thread(target=follow).start()
+        while not done.is_set():
+            ready, refs = ray.wait(refs, num_returns=5)
+            refs += [last.remote(0.01) for _ in ready]
+            count += len(ready)
+        return count
+
+    ours_while_the_other_does(10)  # a second, once each has half
+    ours = ours_while_the_other_does(20)  # four seconds of work
+    # With half of the CPUs each, we do 400; with next to none, or nearly all, it would be off by far.
+    assert 150 <= ours <= 1000
+    ray.get(refs)

@@ -1,0 +1,76 @@
+"""Values that are only in the cluster, brought here: our node does it, from any that has them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as dask
+from raycompat._protocol import failures, segment
+from raycompat._protocol.values import InlineValue, SegmentLink, from_wire
+
+if TYPE_CHECKING:
+    from raycompat._caller.object_table import Entry
+    from raycompat._caller.session import Session
+
+#: Seconds that the scheduler has to name a node that we can reach.
+_UNREACHABLE_S = 30.0
+
+
+async def fetch(session: Session, entries: Sequence[Entry]) -> None:
+    """Bring values here. Called in the session's event loop."""
+    keys = [session.publish(entry) for entry in entries]
+    for entry, answer in zip(entries, await _ask_for(session, keys), strict=True):
+        if "block" in answer:
+            session.settle(entry, InlineValue(bytes(answer["block"]), tuple(answer["refs"])))
+            continue
+        value = from_wire(answer["wire"])
+        if isinstance(value, SegmentLink):
+            _take(session, entry, value)
+        else:
+            session.settle(entry, value)
+
+
+def _take(session: Session, entry: Entry, link: SegmentLink) -> None:
+    try:
+        path = segment.take(link.path, session.setup.place.store)
+    except FileNotFoundError:  # we came too late: whoever needs it asks again
+        return
+    mine = SegmentLink(path, link.size, link.host, link.refs)
+    session.table.settle(entry, value=mine, own_segment=True)
+    if entry.value is not mine:  # another thread had asked too
+        session.setup.place.remove(path)
+
+
+async def _ask_for(session: Session, keys: list[str]) -> list[dict[str, Any]]:
+    try:
+        return await _ask_node(session, session.setup.node_address, keys)
+    except OSError:  # it has died: then each from a node that has it
+        return [await _ask_a_holder(session, key) for key in keys]
+
+
+async def _ask_node(session: Session, node: str, keys: list[str]) -> list[dict[str, Any]]:
+    answers: list[dict[str, Any]] = await dask.ask_worker(
+        session.client, node, "raycompat_fetch", keys=keys, host=session.setup.host
+    )
+    return answers
+
+
+async def _ask_a_holder(session: Session, key: str) -> dict[str, Any]:
+    """Ask nodes that have a value, and those that make it anew when none of them answers."""
+    scheduler = session.client.scheduler
+    unreachable: list[str] = []
+    while True:
+        asked = scheduler.raycompat_locate(keys=[key], besides=unreachable)
+        try:
+            located = await asyncio.wait_for(asked, _UNREACHABLE_S)
+        except TimeoutError:
+            return {"wire": ("error", failures.fetch_timed_out(key), ())}
+        if key in located["errors"]:
+            return {"wire": ("error", located["errors"][key], ())}
+        for holder in located["holders"][key]:
+            try:
+                return (await _ask_node(session, holder, [key]))[0]
+            except OSError:  # it has died, as the scheduler hears soon, or is out of reach
+                unreachable.append(holder)

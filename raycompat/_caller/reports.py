@@ -1,0 +1,178 @@
+"""What the scheduler tells this process: how calls ended, where leases and actors are, what was lost.
+
+All in the Dask client's event loop, in the order in which the scheduler said it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as dask
+from raycompat._caller.calls import DirectCall, PendingCall
+from raycompat._caller.object_table import State
+from raycompat._protocol import failures
+from raycompat._protocol.ids import return_key
+from raycompat._protocol.values import from_wire
+
+if TYPE_CHECKING:
+    from raycompat._caller.session import Session
+    from raycompat.object_ref import ObjectRef
+
+
+class Reports:
+    """See the module. One per session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        #: Calls that have answered, until Dask has seen their end. Letting a key go earlier would
+        #: look like taking the call back.
+        self._ending: dict[str, ObjectRef[Any]] = {}
+
+    def handlers(self) -> dict[str, Callable[..., None]]:
+        """Return what handles each kind of message."""
+        return {
+            "raycompat-done": self._on_done,
+            "raycompat-actor-alive": self._on_actor_alive,
+            "raycompat-lease-alive": self._on_lease_alive,
+            "raycompat-lease-ended": self._on_lease_ended,
+            "raycompat-pressure": self._on_pressure,
+            "raycompat-actor-state": self._on_actor_state,
+            "raycompat-relay-data": self._on_relay_data,
+            "raycompat-cancel-promised": self._on_cancel_promised,
+            "raycompat-item": self._on_item,
+            "key-in-memory": self._on_key_in_memory,
+            "task-erred": self._on_task_erred,
+            "cancelled-keys": self._on_cancelled_keys,
+            "lost-data": self._on_lost_data,
+        }
+
+    def _on_done(
+        self,
+        key: str,
+        values: list[Any] | None = None,
+        error: bytes | None = None,
+        dependency: bool = False,
+        unknown: bool = False,
+    ) -> None:
+        """Enter the end of a call. `unknown`: Dask does not know it, and will say no more of it."""
+        session = self._session
+        if key in session.leases:
+            self._on_lease_ended(key, error=error, unknown=unknown)
+            return
+        call = session.calls.get(key)
+        if not isinstance(call, PendingCall):
+            return
+        if call.ref is not None and not unknown:
+            self._ending[key] = call.ref
+        victim = call.name if dependency else None
+        if call.stream is not None:
+            call.stream.end(error, victim)
+        for index, entry in enumerate(call.returns):
+            if error is not None:
+                session.table.settle(entry, error=error, victim=victim)
+            else:
+                assert values is not None
+                session.settle(entry, from_wire(values[index]))
+        call.ref = None
+        session.call_ended(call)
+        session.wake()
+
+    def _on_actor_alive(self, key: str) -> None:
+        session = self._session
+        call = session.calls.get(key)
+        if call is not None:
+            session.call_ended(call)
+            session.wake()
+
+    def _on_pressure(self, is_on: bool) -> None:
+        session = self._session
+        session.is_pressed = is_on
+        if is_on:
+            session.return_leases()
+
+    def _on_lease_alive(self, key: str, **place: Any) -> None:
+        lease = self._session.leases.get(key)
+        if lease is not None:
+            lease.granted(place)
+
+    def _on_lease_ended(
+        self, key: str, error: bytes | None = None, how: str = "", unknown: bool = False
+    ) -> None:
+        lease = self._session.leases.get(key)
+        if lease is not None:
+            if not unknown and lease.ref is not None:
+                self._ending[key] = lease.ref
+            lease.ended(error, how)
+
+    def _on_actor_state(self, key: str, **report: Any) -> None:
+        channel = self._session.channels.get(key)
+        if channel is not None:
+            channel.on_report(report)
+
+    def _on_relay_data(self, relay: str, data: bytes | None) -> None:
+        road = self._session.relays.get(relay)
+        if road is not None:
+            road.on_data(data)
+
+    def _on_cancel_promised(self, key: str, recursive: bool) -> None:
+        for call in list(self._session.calls.values()):
+            keys = (call.key, *(entry.key for entry in call.returns))
+            if isinstance(call, DirectCall) and key in keys:
+                call.sender.cancel(call, force=False, recursive=recursive)
+
+    def _on_item(self, key: str, index: int, wire: Any, stored: bool) -> None:
+        session = self._session
+        call = session.calls.get(key)
+        if (
+            not isinstance(call, PendingCall)
+            or call.stream is None
+            or index < call.stream.num_items
+        ):
+            return
+        entry = session.table.add(return_key(key, index), wanted=stored)
+        session.settle(entry, from_wire(wire))
+        call.stream.add(entry)
+
+    def _dask_has_seen_the_end(self, key: str) -> None:
+        session = self._session
+        ref = self._ending.pop(key, None)
+        if ref is not None:
+            session.table.keep_alone(session.table.entries[key])
+            del ref
+            session.wake()
+
+    def _on_key_in_memory(self, key: str, **_: Any) -> None:
+        session = self._session
+        self._dask_has_seen_the_end(key)
+        entry = session.table.get(key)
+        # What we called ourselves is settled by the answer to the call, which has the value.
+        if entry is not None and key not in session.calls and entry.state is State.PENDING:
+            session.table.settle(entry)
+
+    def _on_task_erred(self, key: str, exception: Any = None, **_: Any) -> None:
+        session = self._session
+        self._dask_has_seen_the_end(key)
+        entry = session.table.get(key)
+        if entry is not None and key not in session.calls:
+            session.table.settle(entry, error=dask.error_bytes(exception))
+
+    def _on_cancelled_keys(self, keys: list[str], **_: Any) -> None:
+        session = self._session
+        for key in keys:
+            call, entry = session.calls.get(key), session.table.get(key)
+            self._ending.pop(key, None)
+            if key in session.leases:
+                self._on_lease_ended(key, error=failures.object_lost(key), unknown=True)
+            elif isinstance(call, PendingCall):
+                self._on_done(key, error=failures.object_lost(key), unknown=True)
+            elif entry is not None and not entry.is_here:
+                session.table.settle(entry, error=failures.object_lost(key))
+
+    def _on_lost_data(self, key: str, **_: Any) -> None:
+        """Wait for a value that no node has any more: Dask makes it anew, or says why it cannot."""
+        session = self._session
+        with session.table.lock:
+            entry = session.table.get(key)
+            if entry is not None and entry.state is State.READY and entry.value is None:
+                entry.state = State.PENDING
