@@ -8,7 +8,6 @@ import inspect
 import logging
 import os
 import sys
-import tempfile
 import threading
 import uuid
 import warnings
@@ -19,9 +18,9 @@ import psutil
 
 from raycompat import exceptions
 from raycompat._caller import session as sessions
+from raycompat._caller.home import home_at
 from raycompat._node import accelerators
 from raycompat._protocol import ids, segment
-from raycompat._protocol.values import StorePlace
 
 if TYPE_CHECKING:
     from raycompat._caller.local_cluster import LocalCluster
@@ -414,20 +413,16 @@ def _open_session(client: Any, given: dict[str, Any], *, uses_leases: bool) -> N
         ) from error
     nodes = client.sync(client.scheduler.raycompat_ready)
     here = segment.host_id(str(segment.SHARED_MEMORY))
-    near = next((node for node in nodes if node["place"][2] == here), None)
-    home = near or nodes[0]
+    home = next((node for node in nodes if node["place"][2] == here), nodes[0])
     namespace = given["namespace"] or str(uuid.uuid4())
     setup = sessions.Setup(
         job=ids.new_job_id(),
         namespace=namespace,
-        node_id=home["node_id"],
-        node_address=home["address"],
-        place=StorePlace(*near["place"]) if near is not None else _own_place(here),
+        home=home_at(home, here),
         scheduler=client.scheduler.address,
         is_driver=True,
         host=here,
         uses_leases=uses_leases,
-        extra={"ip": home["ip"]},
     )
     session = sessions.Session(setup, client)
     num_started += 1
@@ -446,17 +441,11 @@ def _open_session(client: Any, given: dict[str, Any], *, uses_leases: bool) -> N
             "env_vars": environment,
             "driver_pid": os.getpid(),
             "driver_host": here,
+            "home": setup.home.address,
             "uses_leases": uses_leases,
             "log_to_driver": True if log_to_driver is None else log_to_driver,
         },
     )
-
-
-def _own_place(host: str) -> StorePlace:
-    """Return where a driver without a node on its host keeps large values until nodes have them."""
-    limit = int(psutil.virtual_memory().total * _OBJECT_SHARE)
-    directories = (str(segment.SHARED_MEMORY), tempfile.gettempdir())
-    return StorePlace(segment.store_name(), directories, host, limit)
 
 
 def _paths_of_the_driver() -> list[str]:
@@ -482,18 +471,18 @@ def _print_log(stream: str, lines: list[str], prefix: str) -> None:
 def _context() -> RayContext:
     session = sessions.current()
     assert session is not None
-    setup = session.setup
+    setup, home = session.setup, session.home
     url = _cluster.dashboard_url if _cluster is not None else None
     return RayContext(
         {
-            "node_ip_address": setup.extra["ip"],
+            "node_ip_address": home.ip,
             "address": setup.scheduler.split("://")[-1],
             "gcs_address": setup.scheduler.split("://")[-1],
             "webui_url": url,
             "session_dir": str(_cluster.directory) if _cluster is not None else None,
-            "node_id": setup.node_id,
-            "object_store_address": setup.place.directories[0],
-            "raylet_ip_address": setup.extra["ip"],
+            "node_id": home.node_id,
+            "object_store_address": home.place.directories[0],
+            "raylet_ip_address": home.ip,
         }
     )
 

@@ -34,18 +34,18 @@ async def fetch(session: Session, entries: Sequence[Entry]) -> None:
 
 def _take(session: Session, entry: Entry, link: SegmentLink) -> None:
     try:
-        path = segment.take(link.path, session.setup.place.store)
+        path = segment.take(link.path, session.home.place.store)
     except FileNotFoundError:  # we came too late: whoever needs it asks again
         return
     mine = SegmentLink(path, link.size, link.host, link.refs)
     session.table.settle(entry, value=mine, own_segment=True)
     if entry.value is not mine:  # another thread had asked too
-        session.setup.place.remove(path)
+        session.home.place.remove(path)
 
 
 async def _ask_for(session: Session, keys: list[str]) -> list[dict[str, Any]]:
     try:
-        return await _ask_node(session, session.setup.node_address, keys)
+        return await _ask_node(session, session.home.address, keys)
     except OSError:  # it has died: then each from a node that has it
         return [await _ask_a_holder(session, key) for key in keys]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
 from raycompat._caller.calls import DirectCall, PendingCall
+from raycompat._caller.home import home_at
 from raycompat._caller.object_table import State
 from raycompat._protocol import failures
 from raycompat._protocol.ids import return_key
@@ -37,6 +38,7 @@ class Reports:
             "raycompat-lease-alive": self._on_lease_alive,
             "raycompat-lease-ended": self._on_lease_ended,
             "raycompat-pressure": self._on_pressure,
+            "raycompat-home": self._on_home,
             "raycompat-actor-state": self._on_actor_state,
             "raycompat-relay-data": self._on_relay_data,
             "raycompat-cancel-promised": self._on_cancel_promised,
@@ -60,7 +62,9 @@ class Reports:
         if key in session.leases:
             self._on_lease_ended(key, error=error, unknown=unknown)
             return
-        call = session.calls.get(key)
+        call, borrowed = session.calls.get(key), session.table.get(key)
+        if call is None and borrowed is not None and error is not None:
+            session.table.settle(borrowed, error=error)
         if not isinstance(call, PendingCall):
             return
         if call.ref is not None and not unknown:
@@ -90,6 +94,9 @@ class Reports:
         session.is_pressed = is_on
         if is_on:
             session.return_leases()
+
+    def _on_home(self, node: dict[str, Any]) -> None:
+        self._session.move(home_at(node, self._session.setup.host))
 
     def _on_lease_alive(self, key: str, **place: Any) -> None:
         lease = self._session.leases.get(key)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -24,6 +25,7 @@ from raycompat import _dask_adapter as dask
 from raycompat import _transfer  # noqa: F401  (registers how values cross)
 from raycompat._caller.calls import DirectCall, PendingCall
 from raycompat._caller.channel import Channel
+from raycompat._caller.home import Home
 from raycompat._caller.object_table import Entry, ObjectTable, State
 from raycompat._caller.reports import Reports
 from raycompat._protocol import failures, segment
@@ -60,21 +62,14 @@ class Setup:
 
     job: str
     namespace: str
-    node_id: str
-    node_address: str
-    place: StorePlace
+    home: Home
     scheduler: str
     is_driver: bool
-    #: Identifies the host that this process runs on; its `place` may be on another one.
+    #: Identifies the host that this process runs on.
     host: str
     #: Whether calls go by leases where they can.
     uses_leases: bool
     extra: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def is_near(self) -> bool:
-        """Whether its node can map the segments that this process writes."""
-        return self.place.host == self.host
 
 
 class Session:
@@ -82,6 +77,9 @@ class Session:
 
     def __init__(self, setup: Setup, client: Client | None = None) -> None:
         self.setup = setup
+        #: Another one than at first when that node has left the cluster.
+        self.home = setup.home
+        self._former_places: list[StorePlace] = []
         self.table = ObjectTable(self._release, self._remove_segment)
         self.calls: dict[str, PendingCall | DirectCall] = {}
         #: The ways to the actors that we have called, by their keys.
@@ -112,8 +110,6 @@ class Session:
         #: References that left by a pickling that was not ours: kept for good.
         self.leaked: dict[str, Any] = {}
         self.closed = False
-        #: Bytes of segments that we keep ourselves: a small share of the node's.
-        self._own_limit = setup.place.limit_bytes // 16
         self._client = client
         self._outbox: deque[dict[str, Any]] = deque()
         self._flush_due = False
@@ -144,6 +140,19 @@ class Session:
                     self._attach(client)
                     self._client = client
         return self._client
+
+    @property
+    def is_near(self) -> bool:
+        """Whether our node can map the segments that this process writes."""
+        return self.home.host == self.setup.host
+
+    def move(self, home: Home) -> None:
+        """Have another node keep our values from now on: the one that did has left the cluster.
+
+        What it does not have yet stays where it is: nobody sweeps away what a living process wrote.
+        """
+        self._former_places.append(self.home.place)
+        self.home = home
 
     @property
     def is_connected(self) -> bool:
@@ -278,8 +287,10 @@ class Session:
         for entry in list(self.table.own.values()):  # what a node keeps stays
             if isinstance(entry.value, SegmentLink):
                 segment.remove(entry.value.path)
-        if not self.setup.is_near:
-            segment.remove_all(self.setup.place.directories, self.setup.place.store)
+        for place in self._former_places:
+            segment.remove_all(place.directories, place.store, os.getpid())
+        if not self.is_near:
+            segment.remove_all(self.home.place.directories, self.home.place.store)
         if self._client is not None:
             self._client.close(timeout=5)
 
@@ -324,14 +335,14 @@ class Session:
             self.send("client-releases-keys", keys=keys)
 
     def _remove_segment(self, link: SegmentLink) -> None:
-        self.setup.place.remove(link.path)
+        self.home.place.remove(link.path)
 
     def share_segments(self) -> None:
         """Have the node keep our oldest segments, when ours are many: then it may spill them."""
-        table = self.table
+        table, limit_bytes = self.table, self.home.place.limit_bytes // 16
         with table.lock:
             for entry in list(table.own.values())[:-1]:
-                if table.own_bytes <= self._own_limit:
+                if table.own_bytes <= limit_bytes:
                     return
                 if entry.promised:
                     continue  # it is about to be given
@@ -350,7 +361,7 @@ class Session:
             if entry is None:
                 entry = self.table.add(key, wanted=True)
                 entry.escaped = True
-                self.send("client-desires-keys", keys=[key])
+                self.send("raycompat-borrow", key=key)
                 self.note_hold()
             return entry
 
@@ -484,13 +495,13 @@ class Session:
     def _give(self, entry: Entry, operation: str) -> None:
         """Have Dask keep a value that is here."""
         wire = self.give(entry)
-        self.send(operation, key=entry.key, wire=wire, worker=self.setup.node_address)
+        self.send(operation, key=entry.key, wire=wire, worker=self.home.address)
 
     def give(self, entry: Entry) -> Wire:
         """Return a value that is here as our node is to keep it."""
         assert entry.value is not None
         wire = to_wire(entry.value)
-        if isinstance(entry.value, SegmentLink) and not self.setup.is_near:
+        if isinstance(entry.value, SegmentLink) and not self.is_near:
             wire = ("inline", bytes(segment.read(entry.value.path)), entry.value.refs)
         elif entry.own_segment:
             self.table.disown(entry)

@@ -311,8 +311,11 @@ class NodePlugin(distributed.WorkerPlugin):
         try:
             return self.store.adopt(wire)
         except FileNotFoundError as error:
+            owner_died = failures.owner_died(key)
+            message = {"op": "raycompat-not-adopted", "key": key, "error": owner_died}
+            dask.tell_scheduler(self._worker, message)
             text = "the value of a put is gone with the process that made it"
-            raise CallFailed(failures.owner_died(key), text) from error
+            raise CallFailed(owner_died, text) from error
 
     def load(self, stored: Any) -> Any:
         """Return the value that is stored, for one of Dask's own tasks (see `entry.load`)."""
