@@ -114,6 +114,11 @@ class ObjectStore:
                 if str(path) not in self._kept:
                     path.unlink(missing_ok=True)
 
+    @property
+    def keeps_anything(self) -> bool:
+        """Whether there is a segment in its keeping."""
+        return bool(self._kept)
+
     def tidy(self) -> None:
         """Give memory back that nobody has wanted for a while, and what nodes left that have died."""
         segment.sweep(self.place.directories[:1])

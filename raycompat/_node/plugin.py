@@ -154,6 +154,8 @@ class NodePlugin(distributed.WorkerPlugin):
         shutil.rmtree(self._spill_directory, ignore_errors=True)
 
     def _tidy(self) -> None:
+        if self.store.keeps_anything:
+            gc.collect()  # tracebacks of Dask's failed transfers have values in their frames
         self.store.tidy()
         self._tidying = asyncio.get_running_loop().call_later(_TIDY_S, self._tidy)
 
