@@ -537,7 +537,20 @@ def is_initialized() -> bool:
 
 
 def require_session() -> sessions.Session:
-    """Return this process's session; start one, as `init` without arguments, if there is none."""
+    """Return this process's session; start one, as `init` without arguments, if there is none.
+
+    Raises
+    ------
+    RaySystemError
+        When its connection to the scheduler was lost.
+    """
+    session = any_session()
+    session.check_connection()
+    return session
+
+
+def any_session() -> sessions.Session:
+    """Return this process's session, connected or not; start one if there is none."""
     session = sessions.current()
     if session is None:
         with _init_lock:
@@ -554,11 +567,12 @@ def connected_session(function: str) -> sessions.Session:
     Raises
     ------
     RaySystemError
-        When there is none.
+        When there is none, or its connection to the scheduler was lost.
     """
     session = sessions.current()
     if session is None:
         raise exceptions.RaySystemError(
             f"Ray has not been started yet. You can start Ray with 'ray.init()' before {function}()."
         )
+    session.check_connection()
     return session

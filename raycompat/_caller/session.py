@@ -22,7 +22,10 @@ from typing import TYPE_CHECKING, Any
 from distributed import Client
 
 from raycompat import _dask_adapter as dask
-from raycompat import _transfer  # noqa: F401  (registers how values cross)
+from raycompat import (
+    _transfer,  # noqa: F401  (registers how values cross)
+    exceptions,
+)
 from raycompat._caller.calls import DirectCall, PendingCall
 from raycompat._caller.channel import Channel
 from raycompat._caller.home import Home
@@ -110,6 +113,8 @@ class Session:
         #: References that left by a pickling that was not ours: kept for good.
         self.leaked: dict[str, Any] = {}
         self.closed = False
+        #: What is wrong, once the connection to the scheduler is lost.
+        self.lost: str | None = None
         self._client = client
         self._outbox: deque[dict[str, Any]] = deque()
         self._flush_due = False
@@ -165,7 +170,7 @@ class Session:
             "raycompat-synced": self._on_synced,
             "raycompat-log": lambda **message: self.on_log(**message),
         }
-        client.sync(_call_soon, dask.prepare_client, client, handlers)
+        client.sync(_call_soon, dask.prepare_client, client, handlers, self.lose_connection)
         # Only now: whoever wakes a loop that cannot send yet would wait for us.
         self._loop = dask.event_loop(client)
         self._loop.call_soon_threadsafe(self._tick)
@@ -216,13 +221,29 @@ class Session:
             dask.send(self.client, messages)
 
     def rpc(self, operation: str, /, **arguments: Any) -> Any:
-        """Ask the scheduler plugin something and wait for the answer."""
+        """Ask the scheduler plugin something and wait for the answer.
+
+        Raises
+        ------
+        RaySystemError
+            When the connection to it is lost, or was lost before.
+        """
         client = self.client
 
         async def ask() -> Any:
             return await getattr(client.scheduler, operation)(**arguments)
 
-        return client.sync(ask)
+        self.check_connection()
+        try:
+            return client.sync(ask)
+        except OSError:
+            self.check_connection()
+            raise
+
+    def check_connection(self) -> None:
+        """Raise `RaySystemError` if the connection to the scheduler was lost."""
+        if self.lost is not None:
+            raise exceptions.RaySystemError(self.lost)
 
     def run(self, coroutine: Any) -> Future[Any]:
         """Run a coroutine in the client's event loop."""
@@ -281,7 +302,8 @@ class Session:
                 self._client.sync(_call_soon, self._flush)
         self.closed = True
         self.pump.close()
-        self._tell_who_waits()
+        text = "The session was shut down while this object was being made."
+        self._tell_who_waits(failures.internal(text))
         if self._callbacks is not None:
             self._callbacks.shutdown(wait=False, cancel_futures=True)
         for entry in list(self.table.own.values()):  # what a node keeps stays
@@ -303,14 +325,26 @@ class Session:
             if not lease.unanswered and lease.road is not None and self.setup.is_driver:
                 lease.is_over.wait(max(0.0, deadline - time.monotonic()))
 
-    def _tell_who_waits(self) -> None:
-        error = failures.internal("The session was shut down while this object was being made.")
+    def lose_connection(self) -> None:
+        """Fail all that the scheduler was to tell us: it has died, or the way to it is cut.
+
+        There is no way back: it has ended what we had as soon as it missed us. Called in the client's
+        event loop.
+        """
+        self.lost = text = (
+            f"The connection to the cluster's scheduler at {self.setup.scheduler} was lost: it has "
+            "died, or cannot be reached any more. Call ray.shutdown(), and ray.init() when there is "
+            "a cluster again."
+        )
+        logger.log(logging.ERROR if self.setup.is_driver else logging.DEBUG, "%s", text)
+        self.closed = True
+        self._tell_who_waits(failures.internal(text))
+
+    def _tell_who_waits(self, error: bytes) -> None:
         for call in list(self.calls.values()):
             if call.stream is not None:
                 call.stream.end(error, None)
-        for entry in list(self.table.entries.values()):
-            if entry.state is State.PENDING:
-                self.table.settle(entry, error=error)
+        self.table.end(error)
 
     @property
     def callbacks(self) -> ThreadPoolExecutor:

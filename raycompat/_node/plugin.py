@@ -149,7 +149,7 @@ class NodePlugin(distributed.WorkerPlugin):
         self._jobs.clear()  # so that nothing is tried again
         self._tidying.cancel()
         self._relays.close_all()
-        await self._pool.close()
+        self._pool.close()
         self.store.close()
         shutil.rmtree(self._spill_directory, ignore_errors=True)
 
