@@ -47,6 +47,7 @@ class Reports:
             "task-erred": self._on_task_erred,
             "cancelled-keys": self._on_cancelled_keys,
             "lost-data": self._on_lost_data,
+            "restart": self._on_restart,
         }
 
     def _on_done(
@@ -95,8 +96,9 @@ class Reports:
         if is_on:
             session.return_leases()
 
-    def _on_home(self, node: dict[str, Any]) -> None:
-        self._session.move(home_at(node, self._session.setup.host))
+    def _on_home(self, node: dict[str, Any] | None) -> None:
+        session = self._session
+        session.move(home_at(node, session.setup.host) if node is not None else None)
 
     def _on_lease_alive(self, key: str, **place: Any) -> None:
         lease = self._session.leases.get(key)
@@ -183,3 +185,17 @@ class Reports:
             entry = session.table.get(key)
             if entry is not None and entry.state is State.READY and entry.value is None:
                 entry.state = State.PENDING
+
+    def _on_restart(self) -> None:
+        """Fail what was being made: somebody has had Dask forget all its tasks and end its workers."""
+        session = self._session
+        for key, call in list(session.calls.items()):
+            if isinstance(call, PendingCall):
+                self._on_done(key, error=failures.object_lost(key), unknown=True)
+            else:
+                call.retries = 0
+        for key in list(session.leases):
+            self._on_lease_ended(key, error=failures.object_lost(key), unknown=True)
+        for entry in list(session.table.entries.values()):
+            if not entry.is_here:
+                session.table.settle(entry, error=failures.object_lost(entry.key))

@@ -83,6 +83,8 @@ class Session:
         #: Another one than at first when that node has left the cluster.
         self.home = setup.home
         self._former_places: list[StorePlace] = []
+        #: Set when that node leaves. For the event loop.
+        self.home_left = asyncio.Event()
         self.table = ObjectTable(self._release, self._remove_segment)
         self.calls: dict[str, PendingCall | DirectCall] = {}
         #: The ways to the actors that we have called, by their keys.
@@ -151,13 +153,16 @@ class Session:
         """Whether our node can map the segments that this process writes."""
         return self.home.host == self.setup.host
 
-    def move(self, home: Home) -> None:
+    def move(self, home: Home | None) -> None:
         """Have another node keep our values from now on: the one that did has left the cluster.
 
-        What it does not have yet stays where it is: nobody sweeps away what a living process wrote.
+        None: there is no other yet. What it does not have stays where it is: nobody sweeps away what
+        a living process wrote. Called in the event loop.
         """
-        self._former_places.append(self.home.place)
-        self.home = home
+        self.home_left.set()
+        if home is not None:
+            self._former_places.append(self.home.place)
+            self.home, self.home_left = home, asyncio.Event()
 
     @property
     def is_connected(self) -> bool:

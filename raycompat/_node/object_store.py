@@ -127,6 +127,6 @@ class ObjectStore:
         segment.drop_shared(directory, store, _UNTAKEN_FOR_S)
 
     def close(self) -> None:
-        """Remove all segments of this node."""
+        """Remove all segments of this node, but for those of drivers that live on."""
         self._handed_over.clear()
-        segment.remove_all(self.place.directories, self.place.store)
+        segment.remove_all(self.place.directories, self.place.store, but_of_others=True)

@@ -197,10 +197,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         host = job.setup["driver_host"]
         near = [each for each, info in self.nodes.items() if info["place"][2] == host]
         job.home = next(iter(near or self.nodes), None)
-        if job.home is not None:
-            node = {"address": job.home, **self.nodes[job.home]}
-            message = {"op": "raycompat-home", "node": node}
-            dask.tell_client(self._scheduler, job.client, message)
+        node = {"address": job.home, **self.nodes[job.home]} if job.home is not None else None
+        dask.tell_client(self._scheduler, job.client, {"op": "raycompat-home", "node": node})
 
     def add_client(self, scheduler: Scheduler, client: str) -> None:
         """Make a new client's stream quick, once it is there."""
