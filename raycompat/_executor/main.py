@@ -71,6 +71,7 @@ class Executor:
             )
         )
         session.current_task = context.current_task
+        session.captured = context.captured
         session.on_block = lambda: self._tell_of_block("blocked")
         session.on_unblock = lambda: self._tell_of_block("unblocked")
         session.on_hand_over = lambda wire: self.send("hand-over", "", wire)
