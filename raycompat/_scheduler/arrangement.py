@@ -108,17 +108,17 @@ def _strict_spread(
 ) -> Layout | None:
     """Match bundles and nodes: one that finds its nodes taken moves others, if they can move."""
     choices = {
-        number: [n for n in nodes if n.node_id not in beside and n.fits(bundle)]
+        number: [n.node_id for n in nodes if n.node_id not in beside and n.fits(bundle)]
         for number, bundle in bundles
     }
     taken_by: dict[str, int] = {}
 
     def match(number: int, tried: set[str]) -> bool:
-        for node in choices[number]:
-            if node.node_id not in tried:
-                tried.add(node.node_id)
-                if node.node_id not in taken_by or match(taken_by[node.node_id], tried):
-                    taken_by[node.node_id] = number
+        for node_id in sorted(choices[number], key=taken_by.__contains__):
+            if node_id not in tried:
+                tried.add(node_id)
+                if node_id not in taken_by or match(taken_by[node_id], tried):
+                    taken_by[node_id] = number
                     return True
         return False
 
