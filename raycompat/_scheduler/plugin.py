@@ -627,7 +627,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             return True
         holding = self._acquire(key, shape)
         if holding is None:
-            return False
+            return self._fail_instead_of_waiting(key, shape)
         queue.popleft()
         del self._queues[shape]
         if queue:
@@ -638,6 +638,16 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             self.leases.granted(key, call.owner, request, holding.node_id)
         self.leases.served(shape)
         self._run_on(holding.node_id, key, call)
+        return True
+
+    def _fail_instead_of_waiting(self, key: str, shape: Shape) -> bool:
+        """End a call for which nothing is free, if it asked for that; whether it did."""
+        _, request, strategy = shape
+        if not (isinstance(strategy, OnNode) and strategy.fails_when_busy):
+            return False
+        text = f"The node {strategy.node_id} has no {request} free, and _fail_on_unavailable is set."
+        is_actor = self.calls[key].spec["kind"] == "actor"
+        self.end_call(key, failures.unschedulable(text, is_actor=is_actor))
         return True
 
     def _why_it_cannot_go(self, key: str, strategy: Strategy, request: ResourceSet) -> bytes | None:
