@@ -7,11 +7,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from raycompat._protocol.strategy import NODE_ID_LABEL
+
 #: Labels of the node that is started with it, as JSON: {"zone": "a"}.
 VARIABLE = "RAYCOMPAT_NODE_LABELS"
-
-#: What labels of ours begin with, and nobody else's.
-_RESERVED = "ray.io/"
 
 
 def read() -> dict[str, str]:
@@ -38,7 +37,7 @@ def checked(source: str, labels: Any) -> dict[str, str]:
     Raises
     ------
     ValueError
-        When they are no mapping of strings, or have a name that is not theirs.
+        When they are no mapping of strings, or name the label that every node has by itself.
     """
     if not isinstance(labels, Mapping) or not all(
         isinstance(part, str) for item in labels.items() for part in item
@@ -47,10 +46,9 @@ def checked(source: str, labels: Any) -> dict[str, str]:
             f"{source}={labels!r}: expected labels and their values, all strings, as in "
             "{'zone': 'a'}."
         )
-    for name in labels:
-        if name.startswith(_RESERVED):
-            raise ValueError(
-                f"Custom label keys `{name}` cannot start with the prefix `{_RESERVED}`: {source} may "
-                "not give these, which every node has by itself."
-            )
+    if NODE_ID_LABEL in labels:
+        raise ValueError(
+            f"{source}={labels!r}: {NODE_ID_LABEL} is the label that every node has by itself. Leave "
+            "it out."
+        )
     return dict(labels)

@@ -111,7 +111,12 @@ class NodePlugin(distributed.WorkerPlugin):
         gc.freeze()  # what is there already need not be looked at by later collections
         self._functions: dict[str, asyncio.Task[bytes]] = {}
         self.node_id = ids.new_node_id()
-        self.labels = {**labels.read(), NODE_ID_LABEL: self.node_id}
+        try:
+            self.labels = {**labels.read(), NODE_ID_LABEL: self.node_id}
+        except ValueError as error:
+            message = {"op": "raycompat-unfit", "reason": str(error)}
+            dask.tell_scheduler(worker, message)
+            raise
         directory = os.path.join(worker.local_directory, "raycompat-segments")
         os.makedirs(directory, exist_ok=True)
         self._spill_directory = directory

@@ -90,6 +90,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def __init__(self) -> None:
         self.calls: dict[str, Call] = {}
         self.nodes: dict[str, dict[str, Any]] = {}
+        #: Workers that cannot be nodes, and why.
+        self._unfit: dict[str, str] = {}
         self.jobs: dict[str, Job] = {}
         self._functions: dict[str, bytes] = {}
         self._function_waiters: dict[str, asyncio.Event] = {}
@@ -139,6 +141,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat-await-group": groups.tell_when_ready,
                 "raycompat-relay-open": self._open_relay,
                 "raycompat-node": self._node_ready,
+                "raycompat-unfit": self._node_unfit,
                 "raycompat-result": self._result,
                 "raycompat-item": self._item,
                 "raycompat-tried": self._tried,
@@ -186,8 +189,16 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self.notify_change()
         self.dispatch_soon()
 
+    def _node_unfit(self, worker: str, reason: str) -> None:
+        """Hear that a worker cannot be a node: who waits for it, and who runs, is told."""
+        self._unfit[worker] = reason
+        for job in self.jobs:
+            self._tell_driver(job, f"raycompat: the Dask worker {worker} is no node: {reason}")
+        self.notify_change()
+
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
         """Forget a node; its calls have already left it (see `transition`)."""
+        self._unfit.pop(worker, None)
         if self.nodes.pop(worker, None) is not None:
             self._relays.lose(worker)
             self.ledger.remove_node(worker)
@@ -265,8 +276,16 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self.changed = asyncio.Event()
 
     async def wait_until_ready(self) -> list[dict[str, Any]]:
-        """Return the nodes, once every Dask worker that is there now has reported."""
+        """Return the nodes, once every Dask worker that is there now has reported.
+
+        Raises
+        ------
+        ValueError
+            When one cannot be a node.
+        """
         while any(address not in self.nodes for address in self._scheduler.workers):
+            for worker, reason in self._unfit.items():
+                raise ValueError(f"The Dask worker {worker} cannot be a node. {reason}")
             await self.changed.wait()
         return [{"address": address, **info} for address, info in self.nodes.items()]
 
@@ -645,7 +664,9 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         _, request, strategy = shape
         if not (isinstance(strategy, OnNode) and strategy.fails_when_busy):
             return False
-        text = f"The node {strategy.node_id} has no {request} free, and _fail_on_unavailable is set."
+        text = (
+            f"The node {strategy.node_id} has no {request} free, and _fail_on_unavailable is set."
+        )
         is_actor = self.calls[key].spec["kind"] == "actor"
         self.end_call(key, failures.unschedulable(text, is_actor=is_actor))
         return True

@@ -252,8 +252,8 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
     Notes
     -----
     Ray source: ``ray.util.remove_placement_group``, 2.60.0. Differs from Ray: a task that runs fails
-    with `TaskPlacementGroupRemoved`, there with `WorkerCrashedError`; and tasks that have retries left, or
-    are called later, fail too: there they wait for ever.
+    with `TaskPlacementGroupRemoved`, there with `WorkerCrashedError`; and tasks that have retries left,
+    or are called later, fail too: there they wait for ever.
     """
     assert placement_group is not None
     session = _driver.require_session()

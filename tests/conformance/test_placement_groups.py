@@ -6,6 +6,8 @@ import importlib
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -332,9 +334,7 @@ def test_the_gpus_of_a_bundle_keep_their_ids(ray, group, inside, Actor):
 
 def test_parts_of_a_gpu_in_a_bundle(ray, group, inside, Actor):
     made = group({"CPU": 1, "GPU": 1})
-    halves = [
-        Actor.options(num_cpus=0, num_gpus=0.5, **inside(made)).remote() for _ in range(2)
-    ]
+    halves = [Actor.options(num_cpus=0, num_gpus=0.5, **inside(made)).remote() for _ in range(2)]
     (one, _), (two, _) = ray.get([actor.gpus.remote() for actor in halves])
     assert one == two
     assert len(one) == 1
@@ -621,7 +621,6 @@ def test_removal_kills_the_actors_in_it(ray, util, group, inside, Actor):
             wait_until(lambda: not ray.get(actor.pid.remote()))
     wait_until(lambda: not any(map(is_running, pids)))
     assert is_running(ray.get(elsewhere.pid.remote()))
-    del elsewhere, actor, actors
 
 
 def test_removal_spares_what_is_outside(ray, util, group, waits, where, tmp_path):
@@ -649,9 +648,6 @@ print(group.id.hex())
 @pytest.fixture
 def another_driver(ray):
     """`another_driver(lifetime)` makes a group named "left" in a driver that ends."""
-    import subprocess
-    import sys
-
     context = ray.get_runtime_context()
 
     def run(lifetime):
