@@ -211,8 +211,9 @@ def test_a_large_group_is_served_though_small_ones_never_end(no_cluster, remove)
         assert time.monotonic() < deadline
         if small:
             remove_placement_group(small.pop(0))
-        small += [group for group in waiting if state(group) == "CREATED"]
-        waiting = [group for group in waiting if state(group) == "PENDING"]
+        served = [group for group in waiting if state(group) == "CREATED"]
+        waiting = [group for group in waiting if group not in served]
+        small += served
         waiting += [placement_group([{"CPU": 2}]) for _ in range(2 - len(waiting))]
     assert state(large) == "CREATED"
 
