@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from raycompat import _dask_adapter as dask
 from raycompat._protocol import failures
@@ -23,8 +22,14 @@ from raycompat._scheduler.keeping import Keeper
 if TYPE_CHECKING:
     from distributed import Scheduler
 
+    from raycompat._scheduler.actors import Actors
+    from raycompat._scheduler.leases import Leases
+    from raycompat._scheduler.objects import Objects
     from raycompat._scheduler.placement import Grant as Holding
     from raycompat._scheduler.plugin import SchedulerPlugin
+
+#: Bundles that have no node, the strategy by which they get some, and the nodes of the others.
+Wish: TypeAlias = "tuple[tuple[ResourceSet, ...], str, frozenset[str]]"
 
 #: How many groups that are gone the table still shows.
 _MANY_REMOVED = 1000
@@ -47,6 +52,8 @@ class Group:
     #: Seconds from the request to the first reservation.
     latency_s: float = 0.0
     num_attempts: int = 0
+    #: Whether its creator has been told that it waits in vain.
+    is_told: bool = False
     #: Objects that are ready when it is: their keys, and their values as they travel.
     awaited: dict[str, Any] = field(default_factory=dict)
 
@@ -64,6 +71,11 @@ class Group:
         """Return the numbers of the bundles that have no node."""
         return [number for number, holding in enumerate(self.holdings) if holding is None]
 
+    def wish(self) -> Wish:
+        """Return what it waits for: bundles, laid out in a way, beside those that it has."""
+        bundles = tuple(self.bundles[number] for number in self.homeless())
+        return bundles, self.spec["strategy"], frozenset(self.addresses())
+
     def addresses(self) -> list[str]:
         """Return the nodes of its other bundles."""
         return [holding.node_id for holding in self.holdings if holding is not None]
@@ -72,13 +84,22 @@ class Group:
 class Groups:
     """See the module."""
 
-    def __init__(self, plugin: SchedulerPlugin, scheduler: Scheduler) -> None:
+    def __init__(
+        self,
+        plugin: SchedulerPlugin,
+        scheduler: Scheduler,
+        actors: Actors,
+        objects: Objects,
+        leases: Leases,
+    ) -> None:
         self._plugin = plugin
         self._scheduler = scheduler
-        #: All groups by id, in the order in which they were made.
+        self._actors = actors
+        self._objects = objects
+        #: The groups by id, in the order in which they were made; and the last that were removed.
         self._rows: dict[str, Group] = {}
-        self._removed: deque[str] = deque()
-        self.keeper = Keeper(plugin)
+        self._removed: dict[str, Group] = {}
+        self.keeper = Keeper(plugin, leases)
 
     # --- what callers ask -----------------------------------------------------------------------
 
@@ -103,8 +124,7 @@ class Groups:
 
     def _find(self, name: str, namespace: str) -> Group | None:
         for row in self._rows.values():
-            named = (row.spec["name"], row.spec["namespace"]) == (name, namespace)
-            if named and row.state != "REMOVED":
+            if (row.spec["name"], row.spec["namespace"]) == (name, namespace):
                 return row
         return None
 
@@ -115,8 +135,10 @@ class Groups:
 
     async def table(self, group: str | None = None) -> dict[str, dict[str, Any]]:
         """Describe the groups, or one, by id."""
-        rows = self._rows.values() if group is None else filter(None, [self._rows.get(group)])
-        return {row.id: self._describe(row) for row in rows}
+        rows = {**self._removed, **self._rows}
+        if group is not None:
+            rows = {group: rows[group]} if group in rows else {}
+        return {row.id: self._describe(row) for row in rows.values()}
 
     def _describe(self, row: Group) -> dict[str, Any]:
         progress: str = "FINISHED" if row.state == "CREATED" else row.state
@@ -135,10 +157,10 @@ class Groups:
 
     def tell_when_ready(self, client: str, key: str, group: str, wire: Any) -> None:
         """Make an object of `wire` once a group has all its bundles."""
-        self._plugin.objects.promise(client, key, owner="")
+        self._objects.promise(client, key, owner="")
         row = self._rows.get(group)
-        if row is None or row.state == "REMOVED":
-            self._plugin.objects.break_promise(key, failures.group_removed())
+        if row is None:
+            self._objects.break_promise(key, failures.group_removed())
             return
         row.awaited[key] = wire
         if row.state == "CREATED":
@@ -147,7 +169,7 @@ class Groups:
     def _fulfil(self, row: Group) -> None:
         awaited, row.awaited = row.awaited, {}
         for key, wire in awaited.items():
-            self._plugin.objects.fulfil("", key, wire, row.addresses()[0])
+            self._objects.fulfil("", key, wire, row.addresses()[0])
 
     # --- reservation ----------------------------------------------------------------------------
 
@@ -160,28 +182,28 @@ class Groups:
         """Reserve nodes for the groups that wait, if there are any that fit."""
         waiting = self.waiting()
         running = dask.running_workers(self._scheduler) if waiting else set()
+        in_vain: set[Wish] = set()
         for row in waiting:
-            self._try(row, running - self.keeper.kept_from_groups(row.id))
+            wish = row.wish()
+            if wish not in in_vain and not self._try(row, wish, running):
+                in_vain.add(wish)
         self.keeper.look_after([row for row in waiting if row.is_waiting], running)
 
-    def _try(self, row: Group, only: Collection[str]) -> None:
-        numbers = row.homeless()
+    def _try(self, row: Group, wish: Wish, running: set[str]) -> bool:
         row.num_attempts += 1
-        grants = self._plugin.ledger.reserve(
-            [row.bundles[number] for number in numbers],
-            row.spec["strategy"],
-            only=only,
-            beside=row.addresses(),
-        )
+        bundles, strategy, beside = wish
+        only = running - self.keeper.kept_from_groups(row.id)
+        grants = self._plugin.ledger.reserve(bundles, strategy, only=only, beside=beside)
         if grants is None:
-            return
-        for number, grant in zip(numbers, grants, strict=True):
+            return False
+        for number, grant in zip(row.homeless(), grants, strict=True):
             row.holdings[number] = grant
             row.node_ids[number] = self._plugin.nodes[grant.node_id]["node_id"]
         if row.state == "PENDING":
             row.latency_s = time.monotonic() - row.made
         row.state = "CREATED"
         self._fulfil(row)
+        return True
 
     def bundles(self, strategy: InGroup) -> Iterable[Holding]:
         """Return the bundles from which a call may take, as far as they are reserved."""
@@ -194,7 +216,7 @@ class Groups:
     def node_left(self, address: str) -> None:
         """Have the bundles of a node that is gone placed anew."""
         for row in self._rows.values():
-            if address in row.addresses() and row.state != "REMOVED":
+            if address in row.addresses():
                 row.holdings = [
                     None if holding is None or holding.node_id == address else holding
                     for holding in row.holdings
@@ -206,16 +228,15 @@ class Groups:
 
     def is_gone(self, group: str) -> bool:
         """Whether a group has been removed, or was never there."""
-        row = self._rows.get(group)
-        return row is None or row.state == "REMOVED"
+        return group not in self._rows
 
     async def remove(self, group: str) -> None:
         """End a group, and what runs in it."""
         self._remove(group)
 
     def _remove(self, group: str) -> None:
-        row = self._rows.get(group)
-        if row is None or row.state == "REMOVED":
+        row = self._rows.pop(group, None)
+        if row is None:
             return
         row.state = "REMOVED"
         for holding in row.holdings:
@@ -223,15 +244,22 @@ class Groups:
                 self._plugin.ledger.release(holding)
         row.holdings = [None] * len(row.bundles)
         for key in row.awaited:
-            self._plugin.objects.break_promise(key, failures.group_removed())
+            self._objects.break_promise(key, failures.group_removed())
         row.awaited.clear()
         for key, call in list(self._plugin.calls.items()):
             if isinstance(call.strategy, InGroup) and call.strategy.group == group:
-                self._plugin.end_call(key, self._plugin.why_group_is_gone(key))
-        self._removed.append(group)
+                self._plugin.end_call(key, self.why_it_is_gone(key))
+        self._removed[group] = row
         if len(self._removed) > _MANY_REMOVED:
-            del self._rows[self._removed.popleft()]
+            del self._removed[next(iter(self._removed))]
         self._plugin.dispatch_soon()
+
+    def why_it_is_gone(self, key: str) -> bytes:
+        """Return the error of a call, or an actor, whose group was removed."""
+        row = self._actors.rows.get(key)
+        if row is not None and row.address is not None:
+            return failures.actor_died("Its placement group was removed.", key)
+        return failures.group_removed(is_actor=row is not None)
 
     def collect_soon(self) -> None:
         """Remove the groups whose creators are gone, after what is going on."""
@@ -245,17 +273,29 @@ class Groups:
                 self._remove(row.id)
 
     def _lives(self, actor: str | None) -> bool:
-        return actor is not None and self._plugin.is_actor_alive(actor)
+        row = self._actors.rows.get(actor or "")
+        return row is not None and row.state != "DEAD"
 
     def living(self) -> list[str]:
         """Return the ids of the groups that are there."""
-        return [row.id for row in self._rows.values() if row.state != "REMOVED"]
+        return list(self._rows)
 
-    def infeasible(self, least_age_s: float) -> list[Group]:
-        """Return the groups that have waited so long, and no nodes here can ever provide for."""
-        now = time.monotonic()
-        return [
-            row
-            for row in self.waiting()
-            if now - row.since >= least_age_s and not self.keeper.is_feasible(row)
-        ]
+    def warnings(self, least_age_s: float) -> list[tuple[str, str]]:
+        """Return what to tell whom, a job, of groups that have waited so long, in vain.
+
+        Each is told of once.
+        """
+        now, found = time.monotonic(), []
+        for row in self.waiting():
+            waited_s = now - row.since
+            if row.is_told or waited_s < least_age_s or self.keeper.is_feasible(row):
+                continue
+            row.is_told = True
+            text = (
+                f"raycompat: a placement group has waited {waited_s:.0f} s for the bundles "
+                f"{row.bundles} ({row.spec['strategy']}) and no nodes can ever provide that. The "
+                f"cluster has in total {self._plugin.ledger.cluster_total()}. Ask for less, or add "
+                "nodes."
+            )
+            found.append((row.spec["job"], text))
+        return found

@@ -19,7 +19,8 @@ from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.groups import Group
+    from raycompat._scheduler.groups import Group, Wish
+    from raycompat._scheduler.leases import Leases
     from raycompat._scheduler.placement import Grant as Holding
     from raycompat._scheduler.plugin import SchedulerPlugin
 
@@ -45,10 +46,14 @@ class Turn:
 class Keeper:
     """See the module. Part of `Groups`."""
 
-    def __init__(self, plugin: SchedulerPlugin) -> None:
+    def __init__(self, plugin: SchedulerPlugin, leases: Leases) -> None:
         self._plugin = plugin
+        self._leases = leases
         self._turn: Turn | None = None
         self._look_due = False
+        #: Whether it can ever be had, by what groups wait for, as long as the nodes are the same.
+        self._feasible: dict[Wish, bool] = {}
+        self._membership = 0
 
     def kept_from_calls(self) -> frozenset[str]:
         """Return the nodes on which no call may start just now."""
@@ -65,7 +70,7 @@ class Keeper:
 
     def look_after(self, waiting: Sequence[Group], running: Collection[str]) -> None:
         """Keep nodes for the first of the groups that could be placed; look again soon."""
-        first = next((row for row in waiting if self.is_feasible(row, running)), None)
+        first = next((row for row in waiting if self.is_feasible(row)), None)
         if first is None:
             self._turn = None
             return
@@ -103,7 +108,7 @@ class Keeper:
             demands: dict[str, ResourceSet] = {}
             for number, address in zip(row.homeless(), nodes, strict=True):
                 demands[address] = demands.get(address, ResourceSet()) + row.bundles[number]
-            self._plugin.leases.vacate(demands)
+            self._leases.vacate(demands)
 
     def _calls_that_end(self) -> list[Holding]:
         """Return what is held by calls that end by themselves, and by leases."""
@@ -118,14 +123,17 @@ class Keeper:
     def _where(
         self, row: Group, only: Collection[str] | None, ended: Collection[Holding] | None
     ) -> list[str] | None:
+        bundles, strategy, beside = row.wish()
         return self._plugin.ledger.where_it_could_be(
-            [row.bundles[number] for number in row.homeless()],
-            row.spec["strategy"],
-            ended=ended,
-            only=only,
-            beside=row.addresses(),
+            bundles, strategy, ended=ended, only=only, beside=beside
         )
 
-    def is_feasible(self, row: Group, only: Collection[str] | None = None) -> bool:
+    def is_feasible(self, row: Group) -> bool:
         """Whether a group could be placed if nothing else were there."""
-        return self._where(row, only, None) is not None
+        if self._membership != self._plugin.ledger.membership:
+            self._membership = self._plugin.ledger.membership
+            self._feasible.clear()
+        wish = row.wish()
+        if wish not in self._feasible:
+            self._feasible[wish] = self._where(row, None, None) is not None
+        return self._feasible[wish]

@@ -135,6 +135,8 @@ class Ledger:
         #: How often the CPU of a grant is lent now: a call may wait in several threads at once.
         self._lent: dict[Grant, int] = {}
         self._spread_from = 0
+        #: How often nodes have come or gone.
+        self.membership = 0
 
     # --- nodes ----------------------------------------------------------------------------------
 
@@ -142,11 +144,13 @@ class Ledger:
         """Add a node with all that it has free; one that comes again is a new one."""
         self.remove_node(node_id)
         self._nodes[node_id] = Node(node_id, total)
+        self.membership += 1
 
     def remove_node(self, node_id: str) -> None:
         """Forget a node and what is held there; harmless when it is not known."""
         if self._nodes.pop(node_id, None) is None:
             return
+        self.membership += 1
         for grant in [grant for grant in self._held if grant.node_id == node_id]:
             del self._held[grant]
             self._lent.pop(grant, None)

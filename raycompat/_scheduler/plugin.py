@@ -21,15 +21,15 @@ from raycompat import _dask_adapter as dask
 from raycompat._protocol import entry, failures
 from raycompat._protocol.call_spec import CallSpec, Grant
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._protocol.strategy import InGroup, OnNode, Strategy, from_wire
+from raycompat._protocol.strategy import InGroup, Strategy, from_wire
 from raycompat._protocol.values import CallFailed
-from raycompat._scheduler import affinity
 from raycompat._scheduler.actors import DETACHED, Actors
 from raycompat._scheduler.groups import Groups
 from raycompat._scheduler.leases import Leases, Shape
 from raycompat._scheduler.objects import Objects
 from raycompat._scheduler.placement import Grant as Holding
 from raycompat._scheduler.placement import Ledger
+from raycompat._scheduler.placer import Placer
 from raycompat._scheduler.relays import Relays
 from raycompat._scheduler.shown import Shown
 
@@ -96,7 +96,6 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self._functions: dict[str, bytes] = {}
         self._function_waiters: dict[str, asyncio.Event] = {}
         self._warned: set[Shape] = set()
-        self._warned_groups: set[str] = set()
         #: Keys of results that have been made once.
         self._made: set[str] = set()
         #: What calls still have that have left their nodes: GPUs, by node and key.
@@ -108,9 +107,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         dask.keep_values_at_home(scheduler)
         self.ledger = Ledger()
         self._actors = actors = Actors(self, scheduler)
-        self.objects = objects = Objects(scheduler, self.tell_owner)
-        self.leases = leases = Leases(self, scheduler)
-        self._groups = groups = Groups(self, scheduler)
+        self._objects = objects = Objects(scheduler, self.tell_owner)
+        self._leases = leases = Leases(self, scheduler)
+        self.groups = groups = Groups(self, scheduler, actors, objects, leases)
+        self._placer = Placer(self, scheduler, actors, leases)
         self._relays = Relays(scheduler)
         self._shown = Shown(scheduler)
         #: Calls whose dependencies are there, by (owner, request, strategy): one shape, one queue.
@@ -202,7 +202,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         if self.nodes.pop(worker, None) is not None:
             self._relays.lose(worker)
             self.ledger.remove_node(worker)
-            self._groups.node_left(worker)
+            self.groups.node_left(worker)
             for gone in [each for each in self._lingering if each[0] == worker]:
                 del self._lingering[gone]
         self.notify_change()
@@ -216,14 +216,14 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         """End what a caller that is gone has left, and its job if it was a driver."""
         self._relays.lose(client)
         self._actors.client_left(client)
-        self.objects.break_promises_of(client)
+        self._objects.break_promises_of(client)
         for key, call in self.calls.items():
             if call.owner == client and call.is_promised:
                 asyncio.get_running_loop().call_soon(self._owner_left, client, key, call)
         for job in [job for job in self.jobs.values() if job.client == client]:
             job.orphaned = True
             self.end_job_if_done(job)
-        self._groups.collect_soon()
+        self.groups.collect_soon()
         self.notify_change()
 
     def _owner_left(self, client: str, key: str, call: Call) -> None:
@@ -309,12 +309,12 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         return {
             "tasks": dask.all_keys(self._scheduler),
             "calls": list(self.calls),
-            "pins": self.objects.pins.keys(),
+            "pins": self._objects.pins.keys(),
             "actors": list(self._actors.rows),
-            "groups": self._groups.living(),
-            "errors": list(self.objects.errors),
-            "promises": list(self.objects.promises),
-            "leases": self.leases.owners(),
+            "groups": self.groups.living(),
+            "errors": list(self._objects.errors),
+            "promises": list(self._objects.promises),
+            "leases": self._leases.owners(),
         }
 
     # --- functions ------------------------------------------------------------------------------
@@ -379,7 +379,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def update_graph(self, scheduler: Scheduler, **_: Any) -> None:
         """Hear that Dask has taken a graph in."""
-        self.objects.graph_came()
+        self._objects.graph_came()
 
     def _sync(self, client: str, token: int) -> None:
         dask.tell_client(self._scheduler, client, {"op": "raycompat-synced", "token": token})
@@ -399,8 +399,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             if call is not None and call.made is not None:
                 worker, wires = call.made
                 for wire in wires:
-                    asyncio.get_running_loop().call_soon(self.objects.discard, worker, wire)
-        self.objects.follow(key, start, finish)
+                    asyncio.get_running_loop().call_soon(self._objects.discard, worker, wire)
+        self._objects.follow(key, start, finish)
 
     def _follow_call(self, key: str, call: Call, start: str, finish: str) -> None:
         if finish == "memory":
@@ -464,14 +464,14 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         call = self.calls.get(key)
         if call is None or call.owner != client or not call.is_promised:
             for wire in wires or ():
-                self.objects.discard(worker, wire)
+                self._objects.discard(worker, wire)
         elif error is not None:
             call.is_promised = False
             self.fail(key, error)
         else:
             call.is_promised, call.made = False, (worker, wires)
             for wire in wires:
-                self.objects.pins.add(key, wire[-1])
+                self._objects.pins.add(key, wire[-1])
             self._go_on(key)
 
     def _schedule(self, client: str, key: str, retries: int) -> None:
@@ -488,7 +488,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def _left_node(self, key: str, call: Call, finish: str) -> None:
         address, call.address = call.address, None
-        self.leases.over(key)
+        self._leases.over(key)
         if call.holding is not None:
             if call.holding.gpus and address in self.nodes and not call.is_freed:
                 self._lingering.setdefault((address, key), []).append(call.holding)
@@ -539,14 +539,14 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def _failed(self, key: str, call: Call) -> None:
         """Tell the owner of a call that failed elsewhere than in its own body."""
-        if key in self.objects.errors:
+        if key in self._objects.errors:
             return
         blamed = dask.blamed_key(self._scheduler, key)
-        error = self.objects.errors.get(blamed or "")
+        error = self._objects.errors.get(blamed or "")
         if error is None:
             text = dask.error_text(self._scheduler, blamed or key)
             error = failures.internal(f"The task {blamed} failed in Dask: {text}")
-        self.objects.errors[key] = error
+        self._objects.errors[key] = error
         if call.spec["kind"] == "actor":
             error = failures.actor_not_built(error, key)
             asyncio.get_running_loop().call_soon(self._actors.bury, key, error)
@@ -557,7 +557,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         call = self.calls.get(key)
         if call is None:
             return
-        self.objects.errors[key] = error
+        self._objects.errors[key] = error
         self.tell_owner(call.owner, key, error)
         dask.fail(self._scheduler, key, CallFailed(error, failures.text_of(error)))
 
@@ -571,15 +571,6 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         else:
             message = {"op": "raycompat-cancel", "key": key, "force": True, "recursive": False}
             dask.tell_worker(self._scheduler, call.address, {**message, "error": error})
-
-    def is_actor_alive(self, key: str) -> bool:
-        """Whether there is an actor of that key, or will be again."""
-        row = self._actors.rows.get(key)
-        return row is not None and row.state != "DEAD"
-
-    def actor_died(self, key: str) -> None:
-        """Hear that an actor is dead for good: what it has made may end with it."""
-        self._groups.collect_soon()
 
     def tell_owner(self, owner: str, key: str, error: bytes, **more: bool) -> None:
         message = {"op": "raycompat-done", "key": key, "error": error, **more}
@@ -595,7 +586,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def _dispatch(self) -> None:
         """Start what fits: one call of each queue in turn, so that no caller is starved."""
         self._dispatch_due = False
-        self._groups.serve()
+        self.groups.serve()
         blocked: set[tuple[ResourceSet, Strategy]] = set()
         progress = True
         while progress:
@@ -605,48 +596,36 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                     continue
                 if self._dispatch_one(shape):
                     progress = True
-                elif self.leases.reserved(shape) is None:
+                elif self._leases.reserved(shape) is None:
                     blocked.add(shape[1:])
         self._queues = {shape: queue for shape, queue in self._queues.items() if queue}
-        waiting = {row.id for row in self._groups.waiting()}
+        waiting = {row.id for row in self.groups.waiting()}
         for shape, queue in self._queues.items():
-            if self._make_room(shape, queue):
+            if self._placer.make_room(shape, queue):
                 waiting.add(shape[0])
-        self.leases.tell_who_waits(waiting)
-        if (self._queues or self._groups.waiting()) and not self._warning_due:
+        self._leases.tell_who_waits(waiting)
+        if (self._queues or self.groups.waiting()) and not self._warning_due:
             self._warning_due = True
             asyncio.get_running_loop().call_later(
                 INFEASIBLE_WARNING_S + 0.1, self._warn_of_the_infeasible
             )
-
-    def _make_room(self, shape: Shape, queue: deque[str]) -> bool:
-        """Have leases end for calls that wait; whether that helps."""
-        _, request, strategy = shape
-        if isinstance(strategy, InGroup):
-            return False  # what its group has, nobody else has
-        first, *others = affinity.choices(strategy, request, self.nodes, self.ledger)
-        call = self.calls[queue[0]]
-        return self.leases.make_room(
-            shape,
-            len(queue),
-            is_lease=call.spec["kind"] == "lease",
-            since=call.since,
-            only=None if others else first,
-        )
 
     def _dispatch_one(self, shape: Shape) -> bool:
         queue = self._queues[shape]
         if not queue:
             del self._queues[shape]
             return True
-        key, (_, request, strategy) = queue[0], shape
-        error = self._why_it_cannot_go(key, strategy, request)
+        key, request = queue[0], shape[1]
+        error = self._placer.why_it_cannot_go(key, shape)
         if error is not None:
             self.end_call(key, error)
             return True
-        holding = self._acquire(key, shape)
+        holding = self._placer.acquire(key, shape)
         if holding is None:
-            return self._fail_instead_of_waiting(key, shape)
+            error = self._placer.why_it_does_not_wait(key, shape)
+            if error is not None:
+                self.end_call(key, error)
+            return error is not None
         queue.popleft()
         del self._queues[shape]
         if queue:
@@ -654,64 +633,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         call = self.calls[key]
         call.holding, call.queue, call.is_freed, call.is_ready = holding, None, False, False
         if call.spec["kind"] == "lease":
-            self.leases.granted(key, call.owner, request, holding.node_id)
-        self.leases.served(shape)
+            self._leases.granted(key, call.owner, request, holding.node_id)
+        self._leases.served(shape)
         self._run_on(holding.node_id, key, call)
         return True
-
-    def _fail_instead_of_waiting(self, key: str, shape: Shape) -> bool:
-        """End a call for which nothing is free, if it asked for that; whether it did."""
-        _, request, strategy = shape
-        if not (isinstance(strategy, OnNode) and strategy.fails_when_busy):
-            return False
-        text = (
-            f"The node {strategy.node_id} has no {request} free, and _fail_on_unavailable is set."
-        )
-        is_actor = self.calls[key].spec["kind"] == "actor"
-        self.end_call(key, failures.unschedulable(text, is_actor=is_actor))
-        return True
-
-    def _why_it_cannot_go(self, key: str, strategy: Strategy, request: ResourceSet) -> bytes | None:
-        """Return the error of a call that waits for what is not there and will not come."""
-        if isinstance(strategy, InGroup) and self._groups.is_gone(strategy.group):
-            return self.why_group_is_gone(key)
-        if isinstance(strategy, OnNode):
-            nodes = affinity.choices(strategy, request, self.nodes, self.ledger)
-            if not nodes:
-                text = (
-                    f"The node {strategy.node_id} of its NodeAffinitySchedulingStrategy does not exist "
-                    f"(any more), or can never provide {request}, and soft=False."
-                )
-                is_actor = self.calls[key].spec["kind"] == "actor"
-                return failures.unschedulable(text, is_actor=is_actor)
-        return None
-
-    def why_group_is_gone(self, key: str) -> bytes:
-        """Return the error of a call, or an actor, whose placement group was removed."""
-        row = self._actors.rows.get(key)
-        if row is not None and row.address is not None:
-            return failures.actor_died("Its placement group was removed.", key)
-        return failures.group_removed(is_actor=row is not None)
-
-    def _acquire(self, key: str, shape: Shape) -> Holding | None:
-        """Take what a call asks for from where its strategy allows."""
-        _, request, strategy = shape
-        running = dask.running_workers(self._scheduler)
-        if isinstance(strategy, InGroup):
-            bundles = self._groups.bundles(strategy)
-            return self.ledger.acquire(request, within=bundles, only=running)
-        nearest = dask.dependency_bytes(self._scheduler, key)
-        free = running - {self.leases.reserved(shape)} - self._groups.keeper.kept_from_calls()
-        for allowed in affinity.choices(strategy, request, self.nodes, self.ledger):
-            holding = self.ledger.acquire(
-                request,
-                strategy="SPREAD" if strategy == "SPREAD" else "DEFAULT",
-                prefer=sorted(nearest, key=nearest.__getitem__)[::-1],
-                only=free if allowed is None else free.intersection(allowed),
-            )
-            if holding is not None:
-                return holding
-        return None
 
     def _run_on(self, address: str, key: str, call: Call, made: list[Any] | None = None) -> None:
         call.address = address
@@ -744,7 +669,9 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             call = self.calls.get(queue[0]) if queue else None
             if call is None or (owner, request, strategy) in self._warned:
                 continue
-            if now - call.since < INFEASIBLE_WARNING_S or self._is_feasible(request, strategy):
+            if now - call.since < INFEASIBLE_WARNING_S or self._placer.is_feasible(
+                request, strategy
+            ):
                 continue
             self._warned.add((owner, request, strategy))
             where = "" if isinstance(strategy, str) else f" ({strategy})"
@@ -755,22 +682,9 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 f"{self.ledger.largest_node(request)}, the cluster in total "
                 f"{self.ledger.cluster_total()}. Ask for less, or add a node that has it.",
             )
-        for row in self._groups.infeasible(INFEASIBLE_WARNING_S):
-            if row.id not in self._warned_groups:
-                self._warned_groups.add(row.id)
-                self._tell_driver(
-                    row.spec["job"],
-                    f"raycompat: a placement group has waited {now - row.since:.0f} s for the bundles "
-                    f"{row.bundles} ({row.spec['strategy']}) and no nodes can ever provide that. The "
-                    f"cluster has in total {self.ledger.cluster_total()}. Ask for less, or add nodes.",
-                )
-
-    def _is_feasible(self, request: ResourceSet, strategy: Strategy) -> bool:
-        """Whether a call that waits could run here; in a group it waits for that, which is told of."""
-        if isinstance(strategy, InGroup):
-            return True
-        nodes = affinity.choices(strategy, request, self.nodes, self.ledger)
-        return any(self.ledger.feasible(request, each) for each in nodes)
+        for job, line in self.groups.warnings(INFEASIBLE_WARNING_S):
+            self._tell_driver(job, line)
+        self.dispatch_soon()  # which has us look again if something still waits
 
     def _tell_driver(self, job: str, line: str) -> None:
         self._log(worker="", job=job, stream="stderr", lines=[line], prefix="")
@@ -779,17 +693,17 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def _result(self, worker: str, key: str, owner: str, **outcome: Any) -> None:
         if "error" in outcome and key in self.calls:
-            self.objects.errors[key] = outcome["error"]
+            self._objects.errors[key] = outcome["error"]
         dask.tell_client(self._scheduler, owner, {"op": "raycompat-done", "key": key, **outcome})
 
     def _item(self, worker: str, key: str, owner: str, item: str, index: int, wire: Any) -> None:
         large = wire[0] == "segment"
         if key not in self.calls:
             if large:
-                self.objects.discard(worker, wire)
+                self._objects.discard(worker, wire)
             return
         if large:
-            self.objects.adopt(owner, item, wire, worker)
+            self._objects.adopt(owner, item, wire, worker)
         dask.tell_client(
             self._scheduler,
             owner,
@@ -827,7 +741,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         if call is not None and call.holding is not None:
             self.ledger.take_back_cpu(call.holding)
             if self.ledger.is_overdrawn(call.holding.node_id):
-                self.leases.relieve(call.holding.node_id)
+                self._leases.relieve(call.holding.node_id)
 
     def _log(self, worker: str, job: str, **message: Any) -> None:
         if job in self.jobs:
@@ -841,9 +755,9 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             message = {"op": "raycompat-cancel-promised", "key": key, "recursive": recursive}
             dask.tell_client(self._scheduler, call.owner, message)
             return
-        if key in self.objects.promises:
+        if key in self._objects.promises:
             message = {"op": "raycompat-cancel-promised", "key": key, "recursive": recursive}
-            dask.tell_client(self._scheduler, self.objects.promises[key], message)
+            dask.tell_client(self._scheduler, self._objects.promises[key], message)
         if call is None:
             return
         call.is_cancelled = True

@@ -25,7 +25,6 @@ __all__ = [
     "NodeLabelSchedulingStrategy",
     "NotIn",
     "PlacementGroupSchedulingStrategy",
-    "SchedulingStrategyT",
 ]
 
 
