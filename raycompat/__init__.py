@@ -39,6 +39,7 @@ from raycompat._api import (
     wait,
 )
 from raycompat._driver import init, is_initialized, shutdown
+from raycompat._protocol.ids import PlacementGroupID
 from raycompat.actor import get_actor, kill, method
 from raycompat.object_ref import ObjectID, ObjectRef, ObjectRefGenerator
 from raycompat.runtime_context import get_runtime_context
@@ -56,6 +57,7 @@ __all__ = [
     "ObjectID",
     "ObjectRef",
     "ObjectRefGenerator",
+    "PlacementGroupID",
     "__version__",
     "actor",
     "available_resources",

@@ -298,7 +298,7 @@ def nodes() -> list[dict[str, Any]]:
             "DeathReasonMessage": "",
             "alive": True,
             "Resources": node["resources"],
-            "Labels": {"ray.io/node-id": node["node_id"]},
+            "Labels": node["labels"],
         }
         for node in session.rpc("raycompat_state")["nodes"]
     ]

@@ -19,7 +19,7 @@ import psutil
 from raycompat import exceptions
 from raycompat._caller import session as sessions
 from raycompat._caller.home import home_at
-from raycompat._node import accelerators
+from raycompat._node import accelerators, labels
 from raycompat._protocol import ids, segment
 
 if TYPE_CHECKING:
@@ -156,6 +156,8 @@ def init(
         GPUs of the started node. More than there are is legal: GPUs are then logical.
     resources : dict of str to float, optional
         Other resources of the started node, by name; amounts are 0 or more.
+    labels : dict of str to str, optional
+        Labels of the started node, for `NodeLabelSchedulingStrategy`.
     object_store_memory : int, default 30 % of the node's memory
         Bytes of the started node's memory that are meant for objects.
     ignore_reinit_error : bool, default False
@@ -274,8 +276,6 @@ def _refuse(given: dict[str, Any]) -> None:
             "it runs tasks in the driver, which hides what fails in separate processes",
             "start with num_cpus=1 and use the remote traceback, or a debugger in the task",
         )
-    if given["labels"]:
-        raise unsupported("init(labels=...)", "nodes have no labels yet", "use resources=")
     if given["enable_resource_isolation"] or given["cgroup_path"]:
         raise unsupported("resource isolation by cgroups", "", "run the node in a container")
     for name in _NOT_HONOURED:
@@ -321,7 +321,7 @@ def _init(given: dict[str, Any], temp_dir: str | None, *, uses_leases: bool) -> 
 
 
 def _check_connecting(given: dict[str, Any]) -> None:
-    for names in (("num_cpus", "num_gpus"), ("resources",), ("object_store_memory",)):
+    for names in (("num_cpus", "num_gpus"), ("resources",), ("labels",), ("object_store_memory",)):
         if any(given[name] is not None for name in names):
             raise ValueError(
                 f"When connecting to an existing cluster, {' and '.join(names)} must not be "
@@ -340,7 +340,11 @@ def _start_cluster(given: dict[str, Any], temp_dir: str | None) -> LocalCluster:
         port = given["dashboard_port"]
         dashboard = f"{given['dashboard_host']}:{_DASHBOARD_PORT if port is None else port}"
     return LocalCluster(
-        resources=resources, memory_bytes=memory, dashboard_address=dashboard, temp_dir=temp_dir
+        resources=resources,
+        labels=labels.checked("init(labels=...)", given["labels"] or {}),
+        memory_bytes=memory,
+        dashboard_address=dashboard,
+        temp_dir=temp_dir,
     )
 
 

@@ -28,7 +28,7 @@ from typing import (
 )
 
 from raycompat import _driver, exceptions
-from raycompat._caller import submit
+from raycompat._caller import placement, submit
 from raycompat._caller.calls import DirectCall
 from raycompat._protocol import ids
 from raycompat._protocol.actor_about import (
@@ -200,6 +200,8 @@ class ActorClass(Generic[T]):
             group = method.options.concurrency_group
             if group is not None and group not in about.groups:
                 raise AssertionError(_unknown_group(group, about))  # Ray's class for it
+        to_start, to_live = options.placement_request(), options.lifetime_request()
+        strategy = placement.choose(session, options, name, to_live, to_start)
         actor = ActorSpec(
             name=options.name,
             namespace=_namespace(session, options.namespace),
@@ -216,9 +218,9 @@ class ActorClass(Generic[T]):
             key,
             f"{name}.__init__",
             session.setup.job,
-            options.placement_request(),
-            keep=options.lifetime_request(),
-            strategy=options.scheduling_strategy,
+            to_start,
+            keep=to_live,
+            strategy=strategy,
             env_vars=(options.runtime_env or {}).get("env_vars"),
             actor=actor,
         )

@@ -12,12 +12,13 @@ from typing import Any
 import cloudpickle
 
 from raycompat import _driver
-from raycompat._caller import submit
+from raycompat._caller import placement, submit
 from raycompat._caller.calls import DirectCall
 from raycompat._caller.session import Session
 from raycompat._protocol import ids
 from raycompat._protocol.call_spec import new_spec
 from raycompat._protocol.options import TaskOptions, task_options
+from raycompat._protocol.strategy import Strategy
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 
@@ -96,6 +97,9 @@ class RemoteFunction:
         num_returns = options.num_returns
         if num_returns is None:
             num_returns = "streaming" if self._is_generator else 1
+        strategy: Strategy = "DEFAULT"
+        if not options.may_go_by_lease or session.captured() is not None:
+            strategy = placement.choose(session, options, name, options.request())
         key = ids.call_key(name, ids.new_task_id())
         retry_exceptions = pickled_exceptions(options.retry_exceptions)
         arguments = submit.Arguments(session, args, kwargs, self._function_name)
@@ -103,6 +107,7 @@ class RemoteFunction:
         if (
             session.setup.uses_leases
             and options.may_go_by_lease
+            and strategy == "DEFAULT"
             and num_returns != "streaming"
             and submit.may_go_by_lease(session, arguments)
         ):
@@ -118,7 +123,7 @@ class RemoteFunction:
             options.name or name,
             session.setup.job,
             options.request(),
-            strategy=options.scheduling_strategy,
+            strategy=strategy,
             retries=options.max_retries,
             max_calls=options.max_calls,
             env_vars=(options.runtime_env or {}).get("env_vars"),

@@ -95,6 +95,27 @@ class RuntimeContext:
         """The namespace in which names of actors are looked up."""
         return self._session.setup.namespace
 
+    def get_placement_group_id(self) -> str | None:
+        """Return the id of the placement group that this runs in, 36 hexadecimal digits; or None."""
+        call = context.current()
+        return call.group.group if call is not None and call.group is not None else None
+
+    @property
+    def current_placement_group_id(self) -> ids.PlacementGroupID:
+        """The id of the placement group; Ray's old way to say `get_placement_group_id`."""
+        warnings.warn("Use get_placement_group_id() instead", DeprecationWarning, stacklevel=2)
+        group = self.get_placement_group_id()
+        return ids.PlacementGroupID(group) if group else ids.PlacementGroupID.nil()
+
+    @property
+    def should_capture_child_tasks_in_placement_group(self) -> bool:
+        """Whether what is called here goes to the placement group that this runs in."""
+        return context.captured() is not None
+
+    def get_node_labels(self) -> dict[str, str]:
+        """Return the labels of this node."""
+        return dict(self._session.home.labels)
+
     @property
     def was_current_actor_reconstructed(self) -> bool:
         """Whether this actor's process has been started anew after it died."""

@@ -78,6 +78,7 @@ class LocalCluster:
         self,
         *,
         resources: dict[str, float],
+        labels: dict[str, str],
         memory_bytes: int,
         dashboard_address: str | None,
         temp_dir: str | None,
@@ -96,6 +97,7 @@ class LocalCluster:
                 {
                     "directory": str(self.directory),
                     "resources": resources,
+                    "labels": labels,
                     "memory_bytes": memory_bytes,
                 },
                 "node",

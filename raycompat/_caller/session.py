@@ -34,6 +34,7 @@ from raycompat._caller.reports import Reports
 from raycompat._protocol import failures, segment
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
+from raycompat._protocol.strategy import InGroup
 from raycompat._protocol.values import (
     ErrorValue,
     InlineValue,
@@ -108,6 +109,10 @@ class Session:
         self.on_log: Callable[..., None] = lambda **message: None
         #: The task id of the call that runs in this thread, if any.
         self.current_task: Callable[[], str | None] = lambda: None
+        #: The placement group that the call which runs in this thread captures its own calls for.
+        self.captured: Callable[[], InGroup | None] = lambda: None
+        #: The bundles of placement groups that we were asked about, by the groups' ids.
+        self.group_bundles: dict[str, list[dict[str, float]]] = {}
         #: Functions already exported, with what holds the references in their closures.
         self.exported: dict[str, Any] = {}
         #: How many references have been unpickled here.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from raycompat._protocol import ids
+from raycompat._protocol.strategy import InGroup
 
 if TYPE_CHECKING:
     from raycompat._executor.main import Executor
@@ -26,6 +27,8 @@ class RunningCall:
     #: Key of this process's actor, in methods and in its constructor.
     actor: str | None
     actor_name: str | None
+    #: The placement group that it runs in.
+    group: InGroup | None = None
 
     @property
     def task_id(self) -> str:
@@ -36,7 +39,15 @@ class RunningCall:
     def of_method(cls, key: str, name: str, actor: str) -> RunningCall:
         """Describe a call of a method of this process's actor: what an actor has, its methods have."""
         about = _actor_about
-        return cls(key, name, about["resources"], about["gpus"], actor, about["actor_name"])
+        return cls(
+            key,
+            name,
+            about["resources"],
+            about["gpus"],
+            actor,
+            about["actor_name"],
+            _actor_group,
+        )
 
 
 #: The call that the main thread runs, which threads that user code starts belong to.
@@ -45,6 +56,7 @@ _call: RunningCall | None = None
 _here: ContextVar[RunningCall | None] = ContextVar("raycompat_call", default=None)
 _executor: Executor | None = None
 _actor_about: dict[str, Any] = {}
+_actor_group: InGroup | None = None
 
 
 def set_executor(executor: Executor) -> None:
@@ -60,14 +72,27 @@ def executor() -> Executor | None:
 
 def describe(key: str, about: dict[str, Any]) -> RunningCall:
     """Describe a task, or the constructor of an actor. One that was given GPUs sees only those."""
-    global _actor_about
+    global _actor_about, _actor_group
     _show_gpus(about["gpus"])
-    actor = None
+    actor, group = None, _group(about)
     if about["is_actor"]:
-        actor, _actor_about = key, about
+        actor, _actor_about, _actor_group = key, about, group
     return RunningCall(
-        key, about["name"], about["resources"], about["gpus"], actor, about["actor_name"]
+        key,
+        about["name"],
+        about["resources"],
+        about["gpus"],
+        actor,
+        about["actor_name"],
+        group,
     )
+
+
+def _group(about: dict[str, Any]) -> InGroup | None:
+    if about["group"] is None:
+        return None
+    group, captures = about["group"]
+    return InGroup(group, captures=captures)
 
 
 def num_restarts() -> int:
@@ -112,3 +137,10 @@ def current_task() -> str | None:
     """Return the key of the call that runs here."""
     call = _here.get() or _call
     return call.key if call is not None else None
+
+
+def captured() -> InGroup | None:
+    """Return the placement group that what is called here goes to, if the running call captures it."""
+    call = _here.get() or _call
+    group = call.group if call is not None else None
+    return group if group is not None and group.captures else None

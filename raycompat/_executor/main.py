@@ -65,6 +65,7 @@ class Executor:
                     node_id=setup["node_id"],
                     address=setup["node_address"],
                     ip=setup["ip"],
+                    labels=setup["labels"],
                     host=setup["place"][2],
                     place=StorePlace(*setup["place"]),
                 ),
@@ -76,6 +77,7 @@ class Executor:
             )
         )
         session.current_task = context.current_task
+        session.captured = context.captured
         session.on_block = lambda: self._tell_of_block("blocked")
         session.on_unblock = lambda: self._tell_of_block("unblocked")
         session.on_hand_over = lambda wire: self.send("hand-over", "", wire)

@@ -12,7 +12,7 @@ from typing import Any
 import dask
 from distributed import Worker
 
-from raycompat._node import executor_pool
+from raycompat._node import executor_pool, labels
 
 
 async def _serve(options: dict[str, Any]) -> None:
@@ -39,6 +39,8 @@ def main() -> None:
     """Run the node until standard input closes."""
     options = json.loads(sys.argv[1])
     executor_pool.fork_early()
+    if options["labels"]:
+        os.environ[labels.VARIABLE] = json.dumps(options["labels"])
     store = options["resources"].get("object_store_memory")
     settings = {"distributed.worker.memory.terminate": False}
     if store is not None:

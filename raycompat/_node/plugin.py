@@ -22,7 +22,7 @@ import psutil
 
 from raycompat import _dask_adapter as dask
 from raycompat import _transfer
-from raycompat._node import accelerators
+from raycompat._node import accelerators, labels
 from raycompat._node.executor_pool import (
     LEAVE_S,
     Executor,
@@ -38,6 +38,7 @@ from raycompat._protocol import entry, failures, ids
 from raycompat._protocol.call_spec import Grant
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.serialization import serialize
+from raycompat._protocol.strategy import NODE_ID_LABEL
 from raycompat._protocol.values import CallFailed, SegmentValue, SeveralValues, to_wire
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ class Running:
     executor: Executor | None = None
     begun: bool = False
     cancelled: bool = False
+    #: What it fails with when it is cancelled, if not with that: a pickled error.
+    failure: bytes | None = None
     ended: bool = False
     is_dropped: bool = False
     #: The process that ran it last.
@@ -116,6 +119,12 @@ class NodePlugin(distributed.WorkerPlugin):
         gc.freeze()  # what is there already need not be looked at by later collections
         self._functions: dict[str, asyncio.Task[bytes]] = {}
         self.node_id = ids.new_node_id()
+        try:
+            self.labels = {**labels.read(), NODE_ID_LABEL: self.node_id}
+        except ValueError as error:
+            message = {"op": "raycompat-unfit", "reason": str(error)}
+            dask.tell_scheduler(worker, message)
+            raise
         directory = os.path.join(worker.local_directory, "raycompat-segments")
         os.makedirs(directory, exist_ok=True)
         self._spill_directory = directory
@@ -197,6 +206,7 @@ class NodePlugin(distributed.WorkerPlugin):
             "hostname": socket.gethostname(),
             "pid": os.getpid(),
             "place": self.store.place.describe(),
+            "labels": self.labels,
         }
 
     # --- what the scheduler plugin says ---------------------------------------------------------
@@ -209,6 +219,7 @@ class NodePlugin(distributed.WorkerPlugin):
             "node_id": self.node_id,
             "ip": self.ip,
             "gpus_are_named": accelerators.preset() is not None,
+            "labels": self.labels,
             "node_address": self._worker.address,
             "scheduler": self._worker.scheduler.address,
             "place": self.store.place.describe(),
@@ -230,11 +241,14 @@ class NodePlugin(distributed.WorkerPlugin):
     def _on_grant(self, grant: Grant) -> None:
         self._granted[grant["key"]] = Running(grant)
 
-    def _on_cancel(self, key: str, force: bool, recursive: bool) -> None:
+    def _on_cancel(
+        self, key: str, force: bool, recursive: bool, error: bytes | None = None
+    ) -> None:
         running = self._granted.get(key)
         if running is None:
             return
         running.cancelled = True
+        running.failure = error
         if running.executor is None:
             return
         if force:
@@ -476,10 +490,11 @@ class NodePlugin(distributed.WorkerPlugin):
         if running.cancelled or running.ended:
             return self._cancelled(running)
         running.begun = True
-        context = {
+        context: dict[str, Any] = {
             "name": grant["name"],
             "resources": grant["resources"],
             "gpus": accelerators.visible_ids(index for index, _ in grant["gpus"]),
+            "group": grant["group"],
             "is_actor": False,
             "actor_name": None,
         }
@@ -496,7 +511,7 @@ class NodePlugin(distributed.WorkerPlugin):
         return await executor.call(grant["key"], "run", grant["key"], payload, wires, context)
 
     def _cancelled(self, running: Running) -> tuple[Any, ...]:
-        error = failures.cancelled(running.grant["key"])
+        error = running.failure or failures.cancelled(running.grant["key"])
         return ("failed", error, f"{running.grant['name']} was cancelled", False)
 
     def _crashed(self, running: Running, died: ExecutorDied) -> tuple[Any, ...]:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from raycompat._protocol.strategy import to_wire
+
 if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
+    from raycompat._protocol.strategy import Strategy
 
 Kind = Literal["task", "actor", "lease"]
 
@@ -47,7 +50,8 @@ class CallSpec(TypedDict):
     #: Resource units that it needs to start, and (actors) keeps after that.
     request: dict[str, int]
     keep: dict[str, int]
-    strategy: str
+    #: Where it may go: see `strategy.to_wire`.
+    strategy: Any
     #: How often it may be tried again after its process died; -1 for ever.
     retries: int
     #: How many calls its executor may run before it is replaced; 0 for ever.
@@ -68,7 +72,7 @@ def new_spec(
     keep: ResourceSet | None = None,
     deps: Sequence[str] = (),
     payload: bytes = b"",
-    strategy: str | None = None,
+    strategy: Strategy = "DEFAULT",
     retries: int = 0,
     max_calls: int = 0,
     env_vars: Mapping[str, str] | None = None,
@@ -85,7 +89,7 @@ def new_spec(
         payload=payload,
         request=request.units(),
         keep=keep.units() if keep is not None else {},
-        strategy=strategy or "DEFAULT",
+        strategy=to_wire(strategy),
         retries=retries,
         max_calls=max_calls,
         env_vars=dict(env_vars or {}),
@@ -107,8 +111,25 @@ class Grant(TypedDict):
     env_vars: dict[str, str]
     resources: dict[str, float]
     gpus: list[tuple[int, int]]
+    #: The placement group that it runs in, and whether it captures what it calls.
+    group: tuple[str, bool] | None
     actor: ActorSpec | None
     #: How often the actor has been started anew, on any node.
     num_restarts: int
     #: What the call has returned, when it was made elsewhere: the node keeps it.
     made: list[Any] | None
+
+
+class GroupSpec(TypedDict):
+    """A placement group, as its creator asks for it."""
+
+    group: str
+    job: str
+    #: Key of the actor that makes it, if one does.
+    actor: str | None
+    name: str
+    namespace: str
+    detached: bool
+    strategy: str
+    #: Resource units of each bundle.
+    bundles: list[dict[str, int]]

@@ -77,6 +77,20 @@ def fetch_timed_out(key: str) -> bytes:
     return exceptions.dumps_error(error)
 
 
+def group_removed(*, is_actor: bool = False) -> bytes:
+    """Say that the placement group of a task, or of an actor that never lived, is gone."""
+    if is_actor:
+        return exceptions.dumps_error(exceptions.ActorPlacementGroupRemoved())
+    return exceptions.dumps_error(exceptions.TaskPlacementGroupRemoved())
+
+
+def unschedulable(text: str, *, is_actor: bool) -> bytes:
+    """Say that a task, or an actor, can never be placed, and why."""
+    if is_actor:
+        return exceptions.dumps_error(exceptions.ActorUnschedulableError(text))
+    return exceptions.dumps_error(exceptions.TaskUnschedulableError(text))
+
+
 def internal(text: str) -> bytes:
     """Say that raycompat or Dask itself failed."""
     return exceptions.dumps_error(exceptions.RaySystemError(text))

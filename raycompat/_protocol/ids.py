@@ -15,6 +15,7 @@ OBJECT_ID_BYTES = 28
 ACTOR_ID_BYTES = 16
 JOB_ID_BYTES = 4
 NODE_ID_BYTES = 28
+PLACEMENT_GROUP_ID_BYTES = 18
 
 _counter = itertools.count(1)
 _prefix = os.urandom(16).hex()
@@ -48,6 +49,11 @@ def new_job_id() -> str:
 def new_node_id() -> str:
     """Return a fresh node id as 56 hexadecimal digits."""
     return os.urandom(NODE_ID_BYTES).hex()
+
+
+def new_placement_group_id() -> str:
+    """Return a fresh id of a placement group as 36 hexadecimal digits."""
+    return os.urandom(PLACEMENT_GROUP_ID_BYTES).hex()
 
 
 def call_key(name: str, task_id: str) -> str:
@@ -111,3 +117,21 @@ class NodeID(Id):
 
 class ActorID(Id):
     """The id of an actor, 16 bytes."""
+
+
+class PlacementGroupID(Id):
+    """The id of a placement group, 18 bytes."""
+
+    @classmethod
+    def nil(cls) -> PlacementGroupID:
+        """Return the id of no group."""
+        return cls("ff" * PLACEMENT_GROUP_ID_BYTES)
+
+    @classmethod
+    def from_hex(cls, digits: str) -> PlacementGroupID:
+        """Return the id with these 36 hexadecimal digits."""
+        return cls(digits)
+
+    def is_nil(self) -> bool:
+        """Return whether this is the id of no group."""
+        return self == PlacementGroupID.nil()

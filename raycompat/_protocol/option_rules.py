@@ -15,6 +15,7 @@ from types import NoneType
 from typing import Any, Final
 
 from raycompat._protocol.resource_set import ResourceSet, to_units
+from raycompat._protocol.strategy import GroupHandle, SchedulingStrategy
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 #: How often a call is tried again after its process or node has died; Ray's default.
@@ -196,16 +197,43 @@ def _runtime_env(name: str, value: Mapping[str, Any] | None) -> Mapping[str, Any
 def _strategy(name: str, value: object) -> object:
     if isinstance(value, str) and value not in ("DEFAULT", "SPREAD"):
         raise ValueError(f"Invalid {name} value {value}. Valid values are 'DEFAULT' and 'SPREAD'.")
-    if not (value is None or isinstance(value, str) or _is_strategy(value)):
+    if not (value is None or isinstance(value, str | SchedulingStrategy)):
         raise TypeError(
-            f"The type of keyword '{name}' must be NoneType or str, but received type "
+            f"The type of keyword '{name}' must be NoneType, str, PlacementGroupSchedulingStrategy, "
+            "NodeAffinitySchedulingStrategy or NodeLabelSchedulingStrategy, but received type "
             f"{type(value)}: {value!r}."
         )
     return value
 
 
-def _is_strategy(value: object) -> bool:
-    return type(value).__name__.endswith("SchedulingStrategy")
+def _placement_group(name: str, value: object) -> object:
+    if not (value in (None, "default") or isinstance(value, GroupHandle)):
+        raise TypeError(
+            f"The type of keyword '{name}' must be NoneType or PlacementGroup, but received type "
+            f"{type(value)}: {value!r}."
+        )
+    if value != "default":
+        _warn_of_group_option(name)
+    return value
+
+
+def _bundle_index(name: str, value: int) -> int:
+    if value != -1:
+        _warn_of_group_option(name)
+    return value
+
+
+def _capture_child_tasks(name: str, value: bool | None) -> bool | None:
+    if value:
+        _warn_of_group_option(name)
+    return value
+
+
+def _warn_of_group_option(name: str) -> None:
+    _warn(
+        f"{name} parameter is deprecated. Use "
+        "scheduling_strategy=PlacementGroupSchedulingStrategy(...) instead."
+    )
 
 
 # --- which options there are: the names and their order are Ray's ---------------------------------
@@ -225,9 +253,9 @@ _COMMON: dict[str, _Rule] = {
     "num_cpus": _QUANTITY,
     "num_gpus": _QUANTITY,
     "object_store_memory": _Rule(_WHOLE, _object_store_memory),
-    "placement_group": _Rule(),
-    "placement_group_bundle_index": _Rule((int,)),
-    "placement_group_capture_child_tasks": _FLAG,
+    "placement_group": _Rule((), _placement_group),
+    "placement_group_bundle_index": _Rule((int,), _bundle_index),
+    "placement_group_capture_child_tasks": _Rule((bool, NoneType), _capture_child_tasks),
     "resources": _Rule((dict, NoneType), _custom_resources),
     "runtime_env": _Rule((dict, NoneType), _runtime_env),
     "scheduling_strategy": _Rule((), _strategy),
@@ -331,8 +359,7 @@ _USE_A_RESOURCE = (
     "Start the nodes that are meant with a resource of their own, and ask for it: "
     "resources={'large_memory': 1}"
 )
-_NO_GROUPS = "There are no placement groups yet"
-_USE_SPREAD = "Use scheduling_strategy='SPREAD' to use all nodes, or ask for resources"
+_USE_LABELS = "Use scheduling_strategy=NodeLabelSchedulingStrategy({'zone': In('a')})"
 _NO_LIMIT = "The number of objects that wait is not limited"
 
 #: The only place that says what is refused. All other values of these options are as in Ray.
@@ -342,19 +369,11 @@ _LIMITS: dict[str, _Limit] = {
         "Of a runtime_env only env_vars are honoured",
         "Install what the program needs on every node before it starts",
     ),
-    "scheduling_strategy": _Limit(
-        _only(None, "DEFAULT", "SPREAD"),
-        "Calls go where resources are free: to one node after the other, or spread",
-        _USE_A_RESOURCE,
-    ),
-    "placement_group": _Limit(_only(None, "default"), _NO_GROUPS, _USE_SPREAD),
-    "placement_group_bundle_index": _Limit(_only(-1), _NO_GROUPS, _USE_SPREAD),
-    "placement_group_capture_child_tasks": _Limit(_empty, _NO_GROUPS, _USE_SPREAD),
     "accelerator_type": _Limit(
         _only(None), "Nodes do not say of what type their accelerators are", _USE_A_RESOURCE
     ),
-    "label_selector": _Limit(_empty, "Nodes have no labels", _USE_A_RESOURCE),
-    "fallback_strategy": _Limit(_empty, "Nodes have no labels", _USE_A_RESOURCE),
+    "label_selector": _Limit(_empty, "Labels are looked at by one strategy only", _USE_LABELS),
+    "fallback_strategy": _Limit(_empty, "Labels are looked at by one strategy only", _USE_LABELS),
     "_labels": _Limit(_empty, "Calls have no labels", "Leave it out"),
     "enable_tensor_transport": _Limit(
         _empty, "Tensors travel through the object store", "Leave it out"
@@ -390,6 +409,12 @@ def checked(kind: Kind, given: Mapping[str, Any], in_options: bool) -> dict[str,
             "@ray.remote."
         )
     values = {name: kind.rules[name](name, value) for name, value in given.items()}
+    group, strategy = values.get("placement_group", "default"), values.get("scheduling_strategy")
+    if group not in ("default", None) and strategy is not None:
+        raise ValueError(
+            "Placement groups should be specified via the scheduling_strategy option. The "
+            "placement_group option is deprecated: give only one of them."
+        )
     _refuse_what_is_not_honoured(values)
     return values
 

@@ -8,11 +8,33 @@ from typing import Any
 
 from raycompat._protocol.option_rules import ACTOR, DEFAULT_MAX_RETRIES, METHOD, TASK, checked
 from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.strategy import SchedulingStrategy
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 
-@dataclass(frozen=True, slots=True)
-class TaskOptions:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementOptions:
+    """Where a call may go, beside what it asks for; see `_caller.placement`."""
+
+    scheduling_strategy: str | SchedulingStrategy | None = None
+    #: Ray's older way to say it: a `PlacementGroup`, None for no group, or what `captures` says.
+    placement_group: Any = "default"
+    placement_group_bundle_index: int = -1
+    placement_group_capture_child_tasks: bool | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a call goes anywhere, unless the call that makes it captures it."""
+        return (
+            self.scheduling_strategy in (None, "DEFAULT")
+            and self.placement_group in (None, "default")
+            and self.placement_group_bundle_index == -1
+            and not self.placement_group_capture_child_tasks
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions(PlacementOptions):
     """The options of one remote function; None means that nothing was said."""
 
     #: 0 when it was set to None, as in Ray.
@@ -29,7 +51,6 @@ class TaskOptions:
     retry_exceptions: bool | tuple[type[Exception], ...] = False
     given_max_calls: int | None = None
     runtime_env: Mapping[str, Any] | None = None
-    scheduling_strategy: str | None = None
     name: str | None = None
     #: Whether a call needs nothing but CPUs, and a process like any other.
     may_go_by_lease: bool = field(init=False, repr=False, compare=False)
@@ -38,8 +59,7 @@ class TaskOptions:
     def __post_init__(self) -> None:
         request = _resource_set(self.num_cpus or 0, self)
         object.__setattr__(self, "_request", request)
-        is_plain = self.max_calls == 0 and not self.runtime_env
-        is_plain = is_plain and self.scheduling_strategy in (None, "DEFAULT")
+        is_plain = self.is_plain and self.max_calls == 0 and not self.runtime_env
         only_cpus = request.units().keys() == {"CPU"}
         object.__setattr__(self, "may_go_by_lease", is_plain and only_cpus)
 
@@ -55,8 +75,8 @@ class TaskOptions:
         return self._request
 
 
-@dataclass(frozen=True, slots=True)
-class ActorOptions:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorOptions(PlacementOptions):
     """The options of one actor class; None means that nothing was said."""
 
     num_cpus: float | None = None
@@ -67,7 +87,6 @@ class ActorOptions:
     #: Bytes.
     object_store_memory: int | None = None
     runtime_env: Mapping[str, Any] | None = None
-    scheduling_strategy: str | None = None
     name: str | None = None
     namespace: str | None = None
     #: "detached" actors outlive their driver.

@@ -203,6 +203,7 @@ class Actors:
         if row is None or row.state == "DEAD":
             return
         self._directory.bury(key, error, frees_name=frees_name or row.detached)
+        self._plugin.groups.collect_soon()
         self._report_to_all(row)
         if key in self._plugin.calls:
             self._plugin.tell_owner(self._plugin.calls[key].owner, key, error)

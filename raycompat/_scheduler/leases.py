@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from distributed import Scheduler
 
     from raycompat._protocol.resource_set import ResourceSet
+    from raycompat._protocol.strategy import Strategy
     from raycompat._scheduler.plugin import SchedulerPlugin
 
 #: Who asks, for what, and by which strategy: see `SchedulerPlugin`.
-Shape: TypeAlias = "tuple[str, ResourceSet, str]"
+Shape: TypeAlias = "tuple[str, ResourceSet, Strategy]"
 
 #: Seconds that a lease lasts at least; after which another is revoked if the first has not ended.
 QUANTUM_S = 0.02
@@ -129,14 +130,26 @@ class Leases:
                 message = {"op": "raycompat-pressure", "is_on": is_pressed}
                 dask.tell_client(self._scheduler, owner, message)
 
-    def make_room(self, shape: Shape, num_waiting: int, *, is_lease: bool, since: float) -> bool:
+    def make_room(
+        self,
+        shape: Shape,
+        num_waiting: int,
+        *,
+        is_lease: bool,
+        since: float,
+        only: Collection[str] | None = None,
+    ) -> bool:
         """Revoke a lease, if that helps a request for which nothing is free; look again soon.
 
-        Return whether the end of leases would help.
+        `only` are the nodes that would do. Return whether the end of leases would help.
         """
         owner, request, _ = shape
         now = time.monotonic()
-        held = [each for each in self._held.values() if self._would_help(each, request)]
+        held = [
+            each
+            for each in self._held.values()
+            if (only is None or each.address in only) and self._would_help(each, request)
+        ]
         if not held:
             return False
         if now - since > _PATIENCE_S and self._reserve(shape, held, now):
@@ -196,6 +209,18 @@ class Leases:
     def _would_help(self, held: Held, request: ResourceSet) -> bool:
         ledger = self._plugin.ledger
         return not self._is_lent(held.key) and ledger.lacks_only_cpus(held.address, request)
+
+    def vacate(self, demands: Mapping[str, ResourceSet]) -> None:
+        """Revoke as many leases of each node as must end before what is demanded of it fits there."""
+        for address, demand in demands.items():
+            ended: list[ResourceSet] = []
+            here = [each for each in self._held.values() if each.address == address]
+            for each in sorted(here, key=lambda each: each.since):
+                if self._plugin.ledger.fits_without(address, demand, ended):
+                    break
+                if not self._is_lent(each.key):
+                    ended.append(each.request)
+                    self._revoke(each)
 
     def relieve(self, address: str) -> None:
         """Revoke a lease of a node on which more runs than it has CPUs for."""

@@ -57,9 +57,12 @@ class Objects:
         else:
             self._tell_owner(client, key, failures.owner_died(key))
 
-    def promise(self, client: str, key: str) -> None:
-        """Make a value known that its owner is waiting for: a task that runs when it has come."""
-        self.promises[key] = client
+    def promise(self, client: str, key: str, owner: str | None = None) -> None:
+        """Make a value known that its owner is waiting for: a task that runs when it has come.
+
+        The owner is the client that wants it, unless another is named: "" is the scheduler.
+        """
+        self.promises[key] = client if owner is None else owner
         dask.add_task(self._scheduler, client, key, entry.adopt, ((),), (), parked=True)
 
     def fulfil(

@@ -1,8 +1,7 @@
 """Placement: what each node has, what of it is free, who holds the rest, and where a request goes.
 
-Pure: no network, no clock, no Dask. The scheduler plugin asks, and acts on what it is told.
-Affinity and labels will narrow `only`; a placement group's bundle will be a `_Node` that a grant
-fills.
+Pure: no network, no clock, no Dask. The scheduler plugin asks, and acts on what it is told. A bundle of
+a placement group is a grant from which others are granted: a node within a node.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from raycompat._protocol.resource_set import UNITS_PER_ONE, ResourceSet
+from raycompat._scheduler.arrangement import arrange
 
 #: Resources whose shortage slows a node down; the fullest of them is the node's utilisation.
 CRITICAL_RESOURCES: Final = ("CPU", "memory", "object_store_memory")
@@ -33,18 +33,28 @@ class Grant:
     gpus: Slots = ()
 
 
-class _Node:
-    """What one node has, and has free. `free` of CPU is negative after a CPU was lent twice."""
+class Node:
+    """What one node, or bundle, has, and has free.
+
+    `free` of CPU is negative after a CPU was lent twice.
+    """
 
     __slots__ = ("critical", "free", "free_gpus", "node_id", "total")
 
-    def __init__(self, node_id: str, total: ResourceSet) -> None:
+    def __init__(self, node_id: str, total: ResourceSet, gpus: Slots | None = None) -> None:
         self.node_id = node_id
         self.total = total
         self.free = total.units()
-        self.free_gpus = _gpu_slots(total)
+        #: Units that are free of each GPU, by index.
+        self.free_gpus = dict(_gpu_slots(total) if gpus is None else gpus)
         units = [(name, total.get(name)) for name in CRITICAL_RESOURCES]
         self.critical = [(name, count) for name, count in units if count]
+
+    def copy(self) -> Node:
+        """Return a node to try something on."""
+        other = Node(self.node_id, self.total)
+        other.free, other.free_gpus = self.free.copy(), self.free_gpus.copy()
+        return other
 
     def fits(self, request: ResourceSet) -> bool:
         """Whether the request can be fulfilled now, its GPUs by ids that are free enough."""
@@ -85,12 +95,12 @@ class _Node:
         return ResourceSet({name: units for name, units in self.free.items() if units > 0})
 
 
-def _gpu_slots(total: ResourceSet) -> list[int]:
+def _gpu_slots(total: ResourceSet) -> Slots:
     whole, rest = divmod(total.get("GPU"), UNITS_PER_ONE)
-    return [UNITS_PER_ONE] * whole + ([rest] if rest else [])
+    return tuple(enumerate([UNITS_PER_ONE] * whole + ([rest] if rest else [])))
 
 
-def _choose_gpus(free: Sequence[int], units: int) -> Slots | None:
+def _choose_gpus(free: Mapping[int, int], units: int) -> Slots | None:
     """Choose GPUs: whole ones among those that are free, a part on the first that has room.
 
     Parts go to a GPU that is in use already where they can, so that whole ones stay whole.
@@ -98,11 +108,11 @@ def _choose_gpus(free: Sequence[int], units: int) -> Slots | None:
     num_whole, part = divmod(units, UNITS_PER_ONE)
     if not num_whole:
         for in_use in (True, False):
-            for index, room in enumerate(free):
+            for index, room in free.items():
                 if room >= units and (room < UNITS_PER_ONE) is in_use:
                     return ((index, units),)
         return None
-    whole = [index for index, room in enumerate(free) if room == UNITS_PER_ONE]
+    whole = [index for index, room in free.items() if room == UNITS_PER_ONE]
     if part or len(whole) < num_whole:
         return None
     return tuple((index, UNITS_PER_ONE) for index in whole[:num_whole])
@@ -111,33 +121,40 @@ def _choose_gpus(free: Sequence[int], units: int) -> Slots | None:
 class Ledger:
     """The accounts of all nodes.
 
-    What is free and what is held add up to what a node has, always; a CPU that is lent counts as
-    free. Only `acquire` and `shrink` make grants, and each is released at most once: a second
-    release, or that of a grant whose node has gone, changes nothing.
+    What is free and what is held add up to what a node has, always, and so for each bundle; a CPU that
+    is lent counts as free. Only `acquire`, `reserve` and `shrink` make grants, and each is released at
+    most once: a second release, or that of a grant whose node has gone, changes nothing.
     """
 
     def __init__(self) -> None:
-        self._nodes: dict[str, _Node] = {}
-        self._held: dict[Grant, _Node] = {}
+        self._nodes: dict[str, Node] = {}
+        #: What each grant was taken from: a node, or a bundle.
+        self._held: dict[Grant, Node] = {}
+        #: What is granted of the grants that are bundles.
+        self._bundles: dict[Grant, Node] = {}
         #: How often the CPU of a grant is lent now: a call may wait in several threads at once.
         self._lent: dict[Grant, int] = {}
         self._spread_from = 0
+        #: How often nodes have come or gone.
+        self.membership = 0
 
     # --- nodes ----------------------------------------------------------------------------------
 
     def add_node(self, node_id: str, total: ResourceSet) -> None:
         """Add a node with all that it has free; one that comes again is a new one."""
         self.remove_node(node_id)
-        self._nodes[node_id] = _Node(node_id, total)
+        self._nodes[node_id] = Node(node_id, total)
+        self.membership += 1
 
     def remove_node(self, node_id: str) -> None:
         """Forget a node and what is held there; harmless when it is not known."""
-        gone = self._nodes.pop(node_id, None)
-        if gone is None:
+        if self._nodes.pop(node_id, None) is None:
             return
-        for grant in [grant for grant, node in self._held.items() if node is gone]:
+        self.membership += 1
+        for grant in [grant for grant in self._held if grant.node_id == node_id]:
             del self._held[grant]
             self._lent.pop(grant, None)
+            self._bundles.pop(grant, None)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -188,9 +205,13 @@ class Ledger:
         """Whether others have the CPU of a grant just now."""
         return bool(self._lent.get(grant))
 
-    def feasible(self, request: ResourceSet) -> bool:
-        """Whether some node could fulfil the request if nothing else ran there."""
-        return any(_Node("", node.total).fits(request) for node in self._nodes.values())
+    def feasible(self, request: ResourceSet, only: Collection[str] | None = None) -> bool:
+        """Whether some node (of `only`) could fulfil the request if nothing else ran there."""
+        return any(Node("", node.total).fits(request) for node in self._among(only))
+
+    def _among(self, only: Collection[str] | None) -> Sequence[Node]:
+        nodes = self._nodes.values()
+        return [node for node in nodes if only is None or node.node_id in only]
 
     def largest_node(self, request: ResourceSet) -> ResourceSet:
         """Return what that node has which comes nearest to the request; empty without nodes."""
@@ -211,6 +232,7 @@ class Ledger:
         strategy: str = "DEFAULT",
         prefer: Sequence[str] = (),
         only: Collection[str] | None = None,
+        within: Iterable[Grant] | None = None,
     ) -> Grant | None:
         """Take what is asked for from one node, or return None when none has it free now.
 
@@ -224,19 +246,22 @@ class Ledger:
             Ids of nodes, the best first; ids that are not known are skipped.
         only : collection of str, optional
             Ids of the nodes that may be taken.
+        within : iterable of Grant, optional
+            Bundles: it is taken from one of these, not from a node; `prefer` does not matter then.
 
         Notes
         -----
         Ray source: its hybrid and spread scheduling policies. Differs from Ray: no random choice
         among nodes that are equally good.
         """
-        nodes: Collection[_Node] = self._nodes.values()
-        if only is not None:
-            nodes = [node for node in nodes if node.node_id in only]
-        if strategy == "DEFAULT":
+        nodes = self._among(only)
+        if within is not None:
+            bundles = [self._bundles[each] for each in within if each in self._bundles]
+            node = _hybrid(request, [b for b in bundles if only is None or b.node_id in only])
+        elif strategy == "DEFAULT":
             node = self._preferred(request, prefer, only) or _hybrid(request, nodes)
         elif strategy == "SPREAD":
-            node = self._in_turn(request, list(nodes))
+            node = self._in_turn(request, nodes)
         else:
             raise ValueError(f"No strategy is called {strategy!r}: expected 'DEFAULT' or 'SPREAD'.")
         if node is None:
@@ -247,14 +272,14 @@ class Ledger:
 
     def _preferred(
         self, request: ResourceSet, prefer: Sequence[str], only: Collection[str] | None
-    ) -> _Node | None:
+    ) -> Node | None:
         for node_id in prefer:
             node = self._nodes.get(node_id)
             if node is not None and (only is None or node_id in only) and node.fits(request):
                 return node
         return None
 
-    def _in_turn(self, request: ResourceSet, nodes: Sequence[_Node]) -> _Node | None:
+    def _in_turn(self, request: ResourceSet, nodes: Sequence[Node]) -> Node | None:
         for step in range(len(nodes)):
             position = (self._spread_from + step) % len(nodes)
             if nodes[position].fits(request):
@@ -262,15 +287,90 @@ class Ledger:
                 return nodes[position]
         return None
 
+    def reserve(
+        self,
+        bundles: Sequence[ResourceSet],
+        strategy: str,
+        *,
+        only: Collection[str] | None = None,
+        beside: Collection[str] = (),
+    ) -> tuple[Grant, ...] | None:
+        """Take all bundles of a group, each from one node, or none when they do not fit now.
+
+        Parameters
+        ----------
+        bundles : sequence of ResourceSet
+        strategy : {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"}
+            See `arrange`.
+        only : collection of str, optional
+            Ids of the nodes that may be taken.
+        beside : collection of str, optional
+            Ids of the nodes that have other bundles of the group.
+
+        Returns
+        -------
+        tuple of Grant or None
+            One for each bundle, in their order: `acquire` takes from them.
+        """
+        found = arrange(bundles, strategy, self._among(only), beside)
+        if found is None:
+            return None
+        grants = []
+        for bundle, (node, gpus) in zip(bundles, found, strict=True):
+            grant = Grant(node.node_id, bundle, gpus)
+            self._held[grant] = node
+            self._bundles[grant] = Node(node.node_id, bundle, gpus)
+            grants.append(grant)
+        return tuple(grants)
+
+    def where_it_could_be(
+        self,
+        bundles: Sequence[ResourceSet],
+        strategy: str,
+        *,
+        ended: Collection[Grant] | None = None,
+        only: Collection[str] | None = None,
+        beside: Collection[str] = (),
+    ) -> list[str] | None:
+        """Return the nodes on which `reserve` would succeed once the grants `ended` have ended.
+
+        Or all, by default. None: it would not even then.
+        """
+        if ended is None:
+            nodes = [Node(node.node_id, node.total) for node in self._among(only)]
+        else:
+            nodes = [node.copy() for node in self._among(only)]
+            by_id = {node.node_id: node for node in nodes}
+            for grant in ended:
+                node = by_id.get(grant.node_id)
+                if node is not None and self._held.get(grant) is self._nodes[grant.node_id]:
+                    node.give(self._back(grant), grant.gpus)
+        found = arrange(bundles, strategy, nodes, beside)
+        return [node.node_id for node, _ in found] if found is not None else None
+
+    def _back(self, grant: Grant) -> dict[str, int]:
+        """Return what is free in addition when a grant ends: what it has lent is free already."""
+        back = grant.resources.units()
+        if self._lent.get(grant):
+            back.pop("CPU", None)
+        return back
+
     def release(self, grant: Grant) -> None:
-        """Give back what a grant holds, except what it has lent: that is free already."""
+        """Give back what a grant holds, except what it has lent: that is free already.
+
+        Of a bundle only that is free which nobody holds; the rest is when they release it.
+        """
         node = self._held.pop(grant, None)
         if node is None:
             return
-        back = grant.resources.units()
-        if self._lent.pop(grant, 0):
-            back.pop("CPU", None)
-        node.give(back, grant.gpus)
+        bundle = self._bundles.pop(grant, None)
+        if bundle is not None:
+            for other in [each for each, of in self._held.items() if of is bundle]:
+                self._held[other] = node
+            node.give(bundle.free, tuple(bundle.free_gpus.items()))
+            return
+        node.give(self._back(grant), grant.gpus)
+        self._lent.pop(grant, None)
 
     def shrink(self, grant: Grant, to: ResourceSet) -> Grant:
         """Give back what a grant holds beyond `to`, and return the grant that replaces it.
@@ -317,17 +417,17 @@ class Ledger:
                 self._held[grant].free["CPU"] -= cpu
 
 
-def _hybrid(request: ResourceSet, nodes: Iterable[_Node]) -> _Node | None:
+def _hybrid(request: ResourceSet, nodes: Iterable[Node]) -> Node | None:
     if request.get("GPU"):
         return _fill(request, nodes)
-    plain: list[_Node] = []
-    with_gpus: list[_Node] = []
+    plain: list[Node] = []
+    with_gpus: list[Node] = []
     for node in nodes:
         (with_gpus if node.free_gpus else plain).append(node)
     return _fill(request, plain) or _fill(request, with_gpus)
 
 
-def _fill(request: ResourceSet, nodes: Iterable[_Node]) -> _Node | None:
+def _fill(request: ResourceSet, nodes: Iterable[Node]) -> Node | None:
     """Choose the first node that is not half full, else the least full."""
     best, least = None, float("inf")
     for node in nodes:

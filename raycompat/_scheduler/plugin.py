@@ -21,12 +21,15 @@ from raycompat import _dask_adapter as dask
 from raycompat._protocol import entry, failures
 from raycompat._protocol.call_spec import CallSpec, Grant
 from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.strategy import InGroup, Strategy, from_wire
 from raycompat._protocol.values import CallFailed
 from raycompat._scheduler.actors import DETACHED, Actors
-from raycompat._scheduler.leases import Leases
+from raycompat._scheduler.groups import Groups
+from raycompat._scheduler.leases import Leases, Shape
 from raycompat._scheduler.objects import Objects
 from raycompat._scheduler.placement import Grant as Holding
 from raycompat._scheduler.placement import Ledger
+from raycompat._scheduler.placer import Placer
 from raycompat._scheduler.relays import Relays
 from raycompat._scheduler.shown import Shown
 
@@ -46,6 +49,7 @@ class Call:
     spec: CallSpec
     owner: str
     request: ResourceSet
+    strategy: Strategy
     retries: int
     since: float = 0.0
     address: str | None = None
@@ -88,10 +92,12 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def __init__(self) -> None:
         self.calls: dict[str, Call] = {}
         self.nodes: dict[str, dict[str, Any]] = {}
+        #: Workers that cannot be nodes, and why.
+        self._unfit: dict[str, str] = {}
         self.jobs: dict[str, Job] = {}
         self._functions: dict[str, bytes] = {}
         self._function_waiters: dict[str, asyncio.Event] = {}
-        self._warned: set[tuple[str, ResourceSet]] = set()
+        self._warned: set[Shape] = set()
         #: Keys of results that have been made once.
         self._made: set[str] = set()
         #: What calls still have that have left their nodes: GPUs, by node and key.
@@ -105,10 +111,12 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self._actors = actors = Actors(self, scheduler)
         self._objects = objects = Objects(scheduler, self.tell_owner)
         self._leases = leases = Leases(self, scheduler)
+        self.groups = groups = Groups(self, scheduler, actors, objects, leases)
+        self._placer = Placer(self, scheduler, actors, leases)
         self._relays = Relays(scheduler)
         self._shown = Shown(scheduler)
         #: Calls whose dependencies are there, by (owner, request, strategy): one shape, one queue.
-        self._queues: dict[tuple[str, ResourceSet, str], deque[str]] = {}
+        self._queues: dict[Shape, deque[str]] = {}
         self._dispatch_due = False
         self._warning_due = False
         self.changed = asyncio.Event()
@@ -133,9 +141,11 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat-watch-actor": actors.watch,
                 "raycompat-unwatch-actor": actors.unwatch,
                 "raycompat-disown": self._disown,
+                "raycompat-await-group": groups.tell_when_ready,
                 "raycompat-relay-open": self._open_relay,
                 "raycompat-node": self._node_ready,
                 "raycompat-not-adopted": objects.not_adopted,
+                "raycompat-unfit": self._node_unfit,
                 "raycompat-result": self._result,
                 "raycompat-item": self._item,
                 "raycompat-tried": self._tried,
@@ -165,6 +175,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat_reserve_actor": actors.reserve,
                 "raycompat_find_actor": actors.find,
                 "raycompat_named_actors": actors.named,
+                "raycompat_create_group": groups.create,
+                "raycompat_remove_group": groups.remove,
+                "raycompat_find_group": groups.find,
+                "raycompat_groups": groups.table,
             }
         )
 
@@ -181,16 +195,26 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self.notify_change()
         self.dispatch_soon()
 
+    def _node_unfit(self, worker: str, reason: str) -> None:
+        """Hear that a worker cannot be a node: who waits for it, and who runs, is told."""
+        self._unfit[worker] = reason
+        for job in self.jobs:
+            self._tell_driver(job, f"raycompat: the Dask worker {worker} is no node: {reason}")
+        self.notify_change()
+
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
         """Forget a node; its calls have already left it (see `transition`)."""
+        self._unfit.pop(worker, None)
         if self.nodes.pop(worker, None) is not None:
             self._relays.lose(worker)
             self.ledger.remove_node(worker)
+            self.groups.node_left(worker)
             for gone in [each for each in self._lingering if each[0] == worker]:
                 del self._lingering[gone]
             for job in [job for job in self.jobs.values() if job.home == worker]:
                 self._find_home(job)
         self.notify_change()
+        self.dispatch_soon()
 
     def _find_home(self, job: Job) -> None:
         """Give a driver a node that keeps its values, on its host if there is one."""
@@ -215,6 +239,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         for job in [job for job in self.jobs.values() if job.client == client]:
             job.orphaned = True
             self.end_job_if_done(job)
+        self.groups.collect_soon()
+        self.notify_change()
 
     def _owner_left(self, client: str, key: str, call: Call) -> None:
         """Run a call anew that a client ran by a lease which is gone, if it may be and is wanted."""
@@ -253,6 +279,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             self._find_home(opened)
         for worker in self.nodes:
             dask.tell_worker(self._scheduler, worker, self._job_message(opened))
+        self.notify_change()
 
     def _job_message(self, job: Job) -> dict[str, Any]:
         return {
@@ -267,8 +294,16 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self.changed = asyncio.Event()
 
     async def wait_until_ready(self) -> list[dict[str, Any]]:
-        """Return the nodes, once every Dask worker that is there now has reported."""
+        """Return the nodes, once every Dask worker that is there now has reported.
+
+        Raises
+        ------
+        ValueError
+            When one cannot be a node.
+        """
         while any(address not in self.nodes for address in self._scheduler.workers):
+            for worker, reason in self._unfit.items():
+                raise ValueError(f"The Dask worker {worker} cannot be a node. {reason}")
             await self.changed.wait()
         return [{"address": address, **info} for address, info in self.nodes.items()]
 
@@ -294,6 +329,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             "calls": list(self.calls),
             "pins": self._objects.pins.keys(),
             "actors": list(self._actors.rows),
+            "groups": self.groups.living(),
             "errors": list(self._objects.errors),
             "promises": list(self._objects.promises),
             "leases": self._leases.owners(),
@@ -339,6 +375,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             spec,
             client,
             ResourceSet.from_units(spec["request"]),
+            from_wire(spec["strategy"]),
             spec["retries"],
             is_promised=spec["promised"],
         )
@@ -424,7 +461,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             self._make_anew(key, call)
         if not call.is_promised and not call.is_doomed:
             call.since = time.monotonic()
-            shape = (call.owner, call.request, call.spec["strategy"])
+            shape = (call.owner, call.request, call.strategy)
             call.queue = self._queues.setdefault(shape, deque())
             call.queue.append(key)
             self.dispatch_soon()
@@ -542,6 +579,17 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self.tell_owner(call.owner, key, error)
         dask.fail(self._scheduler, key, CallFailed(error, failures.text_of(error)))
 
+    def end_call(self, key: str, error: bytes) -> None:
+        """Fail a call or an actor wherever it is; what runs is killed, and not tried again."""
+        call = self.calls[key]
+        if call.spec["kind"] == "actor":
+            self._actors.end(key, error, frees_name=True)
+        elif call.address is None:
+            self.fail(key, error)
+        else:
+            message = {"op": "raycompat-cancel", "key": key, "force": True, "recursive": False}
+            dask.tell_worker(self._scheduler, call.address, {**message, "error": error})
+
     def tell_owner(self, owner: str, key: str, error: bytes, **more: bool) -> None:
         message = {"op": "raycompat-done", "key": key, "error": error, **more}
         dask.tell_client(self._scheduler, owner, message)
@@ -556,7 +604,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def _dispatch(self) -> None:
         """Start what fits: one call of each queue in turn, so that no caller is starved."""
         self._dispatch_due = False
-        blocked: set[tuple[ResourceSet, str]] = set()
+        self.groups.serve()
+        blocked: set[tuple[ResourceSet, Strategy]] = set()
         progress = True
         while progress:
             progress = False
@@ -568,35 +617,33 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 elif self._leases.reserved(shape) is None:
                     blocked.add(shape[1:])
         self._queues = {shape: queue for shape, queue in self._queues.items() if queue}
-        waiting = set()
+        waiting = {row.id for row in self.groups.waiting()}
         for shape, queue in self._queues.items():
-            first = self.calls[queue[0]]
-            is_lease = first.spec["kind"] == "lease"
-            if self._leases.make_room(shape, len(queue), is_lease=is_lease, since=first.since):
+            if self._placer.make_room(shape, queue):
                 waiting.add(shape[0])
         self._leases.tell_who_waits(waiting)
-        if self._queues and not self._warning_due:
+        if (self._queues or self.groups.waiting()) and not self._warning_due:
             self._warning_due = True
             asyncio.get_running_loop().call_later(
                 INFEASIBLE_WARNING_S + 0.1, self._warn_of_the_infeasible
             )
 
-    def _dispatch_one(self, shape: tuple[str, ResourceSet, str]) -> bool:
+    def _dispatch_one(self, shape: Shape) -> bool:
         queue = self._queues[shape]
         if not queue:
             del self._queues[shape]
             return True
-        key, (_, request, strategy) = queue[0], shape
-        nearest = dask.dependency_bytes(self._scheduler, key)
-        kept = {self._leases.reserved(shape)}
-        holding = self.ledger.acquire(
-            request,
-            strategy=strategy,
-            prefer=sorted(nearest, key=nearest.__getitem__)[::-1],
-            only=dask.running_workers(self._scheduler) - kept,
-        )
+        key, request = queue[0], shape[1]
+        error = self._placer.why_it_cannot_go(key, shape)
+        if error is not None:
+            self.end_call(key, error)
+            return True
+        holding = self._placer.acquire(key, shape)
         if holding is None:
-            return False
+            error = self._placer.why_it_does_not_wait(key, shape)
+            if error is not None:
+                self.end_call(key, error)
+            return error is not None
         queue.popleft()
         del self._queues[shape]
         if queue:
@@ -623,6 +670,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 call.spec["keep"] if call.spec["kind"] == "actor" else call.spec["request"]
             ).amounts(),
             gpus=list(call.holding.gpus) if call.holding else [],
+            group=_group_of(call.strategy),
             actor=call.spec["actor"],
             num_restarts=self._actors.rows[key].incarnation if call.spec["actor"] else 0,
             kind=call.spec["kind"],
@@ -635,20 +683,26 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         """Tell drivers, once a shape, what has waited and can never run."""
         self._warning_due = False
         now = time.monotonic()
-        for (owner, request, _), queue in self._queues.items():
+        for (owner, request, strategy), queue in self._queues.items():
             call = self.calls.get(queue[0]) if queue else None
-            if call is None or (owner, request) in self._warned:
+            if call is None or (owner, request, strategy) in self._warned:
                 continue
-            if now - call.since < INFEASIBLE_WARNING_S or self.ledger.feasible(request):
+            if now - call.since < INFEASIBLE_WARNING_S or self._placer.is_feasible(
+                request, strategy
+            ):
                 continue
-            self._warned.add((owner, request))
+            self._warned.add((owner, request, strategy))
+            where = "" if isinstance(strategy, str) else f" ({strategy})"
             self._tell_driver(
                 call.spec["job"],
-                f"raycompat: {call.spec['name']} has waited {now - call.since:.0f} s for {request} "
-                f"and no node can ever provide that. The largest node has "
+                f"raycompat: {call.spec['name']} has waited {now - call.since:.0f} s for {request}"
+                f"{where} and no node can ever provide that. The largest node has "
                 f"{self.ledger.largest_node(request)}, the cluster in total "
                 f"{self.ledger.cluster_total()}. Ask for less, or add a node that has it.",
             )
+        for job, line in self.groups.warnings(INFEASIBLE_WARNING_S):
+            self._tell_driver(job, line)
+        self.dispatch_soon()  # which has us look again if something still waits
 
     def _tell_driver(self, job: str, line: str) -> None:
         self._log(worker="", job=job, stream="stderr", lines=[line], prefix="")
@@ -756,3 +810,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             self._relays.to_node(client, relay, data)
         elif worker is not None:
             self._relays.to_client(worker, relay, data)
+
+
+def _group_of(strategy: Strategy) -> tuple[str, bool] | None:
+    """Return what a node is told of the group of a call."""
+    return (strategy.group, strategy.captures) if isinstance(strategy, InGroup) else None

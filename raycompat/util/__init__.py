@@ -4,13 +4,25 @@ from raycompat.util._named_actors import list_named_actors
 from raycompat.util._node_address import get_node_ip_address
 from raycompat.util.actor_pool import ActorPool
 from raycompat.util.check_serialize import inspect_serializability
+from raycompat.util.placement_group import (
+    get_current_placement_group,
+    get_placement_group,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
 from raycompat.util.serialization import deregister_serializer, register_serializer
 
 __all__ = [
     "ActorPool",
     "deregister_serializer",
+    "get_current_placement_group",
     "get_node_ip_address",
+    "get_placement_group",
     "inspect_serializability",
     "list_named_actors",
+    "placement_group",
+    "placement_group_table",
     "register_serializer",
+    "remove_placement_group",
 ]

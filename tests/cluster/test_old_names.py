@@ -64,7 +64,6 @@ def test_object_id_is_object_ref(cluster):
     "options",
     [
         {"local_mode": True},
-        {"labels": {"zone": "a"}},
         {"runtime_env": {"pip": ["numpy"]}},
         {"job_config": object()},
     ],

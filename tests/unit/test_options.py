@@ -18,13 +18,10 @@ from raycompat._protocol.options import (
     task_options,
 )
 from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.strategy import GroupHandle, SchedulingStrategy
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 R = ResourceSet.from_amounts
-
-
-class PlacementGroupSchedulingStrategy:
-    """Stands for Ray's own, which is known by its name."""
 
 
 # --- names --------------------------------------------------------------------------------------
@@ -127,6 +124,9 @@ COMMON = [
     ({"runtime_env": {"env_vars": {1: "A"}}}, TypeError, "the key 1 is of type <class 'int'>"),
     ({"scheduling_strategy": "PACK"}, ValueError, "Invalid scheduling_strategy value PACK. Valid"),
     ({"scheduling_strategy": 1}, TypeError, "type of keyword 'scheduling_strategy' must be"),
+    ({"placement_group": object()}, TypeError, "'placement_group' must be NoneType or Placem"),
+    ({"placement_group": "mine"}, TypeError, "'placement_group' must be NoneType or Placement"),
+    ({"placement_group_bundle_index": None}, TypeError, "'placement_group_bundle_index' must"),
     ({"accelerator_type": 1}, TypeError, "type of keyword 'accelerator_type' must be"),
     ({"label_selector": 1}, TypeError, "type of keyword 'label_selector' must be"),
     ({"enable_task_events": None}, TypeError, "'enable_task_events' must be <class 'bool'>"),
@@ -318,10 +318,6 @@ def test_an_actor_is_placed_where_it_can_live(num_cpus, num_gpus, resources):
     ("options", "refused"),
     [
         *((task_options, {"runtime_env": {part: ["numpy"]}}) for part in ("pip", "py_modules")),
-        (task_options, {"scheduling_strategy": PlacementGroupSchedulingStrategy()}),
-        (task_options, {"placement_group": object()}),
-        (task_options, {"placement_group_bundle_index": 0}),
-        (task_options, {"placement_group_capture_child_tasks": True}),
         (task_options, {"accelerator_type": "V100"}),
         (task_options, {"label_selector": {"zone": "a"}}),
         (task_options, {"fallback_strategy": [{"label_selector": {}}]}),
@@ -348,7 +344,8 @@ def test_what_is_not_honoured_raises(options, refused):
         (task_options, {"runtime_env": None}),
         (task_options, {"runtime_env": {"env_vars": {"A": "1"}, "pip": None}}),
         *((task_options, {"scheduling_strategy": s}) for s in (None, "DEFAULT", "SPREAD")),
-        *((task_options, {"placement_group": group}) for group in (None, "default")),
+        (task_options, {"scheduling_strategy": SchedulingStrategy()}),
+        (task_options, {"placement_group": "default"}),
         (task_options, {"placement_group_bundle_index": -1, "label_selector": {}}),
         (task_options, {"_generator_backpressure_num_objects": -1, "enable_task_events": False}),
         (actor_options, {"max_restarts": 0, "max_task_retries": None, "max_pending_calls": -1}),
@@ -367,6 +364,51 @@ def test_what_is_ray_s_default_is_honoured(options, honoured):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         options(honoured)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"placement_group": None},
+        {"placement_group": GroupHandle()},
+        {"placement_group_bundle_index": 1},
+        {"placement_group_capture_child_tasks": True},
+    ],
+)
+@pytest.mark.parametrize("options", [task_options, actor_options])
+def test_the_old_ways_to_name_a_group_are_honoured_with_a_warning(options, option):
+    (name, value), *_ = option.items()
+    with pytest.warns(DeprecationWarning, match=f"{name} parameter is deprecated"):
+        assert getattr(options(option), name) is value
+
+
+def test_a_group_is_named_in_one_way_only():
+    given = {"placement_group": GroupHandle(), "scheduling_strategy": "SPREAD"}
+    with (
+        pytest.warns(DeprecationWarning),
+        pytest.raises(ValueError, match="should be specified via the scheduling_strategy option"),
+    ):
+        task_options(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "may"),
+    [
+        ({}, True),
+        ({"scheduling_strategy": "DEFAULT"}, True),
+        ({"scheduling_strategy": "SPREAD"}, False),
+        ({"scheduling_strategy": SchedulingStrategy()}, False),
+    ],
+)
+def test_calls_with_a_strategy_take_no_lease(given, may):
+    assert task_options(given).may_go_by_lease is may
+
+
+@pytest.mark.filterwarnings("ignore:placement_group")
+def test_calls_in_a_group_take_no_lease():
+    assert task_options({"placement_group": None}).may_go_by_lease
+    assert not task_options({"placement_group": GroupHandle()}).may_go_by_lease
+    assert not task_options({"placement_group_capture_child_tasks": True}).may_go_by_lease
 
 
 def test_the_variables_of_a_refused_runtime_env_are_not_shown():

@@ -260,6 +260,182 @@ def test_a_grant_cannot_shrink_to_more(more):
     assert made.cluster_available() == R({"CPU": 3, "GPU": 1})
 
 
+# --- bundles ------------------------------------------------------------------------------------
+
+STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
+
+
+def layout(made: Ledger, strategy: str, *bundles: dict[str, float], **how: object) -> str | None:
+    """Reserve bundles, and say on which nodes."""
+    grants = made.reserve([R(each) for each in bundles], strategy, **how)
+    return "".join(each.node_id for each in grants) if grants is not None else None
+
+
+CPU = {"CPU": 1}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "bundles", "nodes"),
+    [
+        ("PACK", [CPU] * 3, "aaa"),
+        ("PACK", [CPU] * 5, "aaaab"),
+        ("PACK", [CPU] * 9, None),
+        ("PACK", [CPU, {"CPU": 1, "disk": 1}], "bb"),
+        ("PACK", [{"CPU": 4}, {"CPU": 1, "disk": 1}], "ab"),
+        ("SPREAD", [CPU] * 2, "ab"),
+        ("SPREAD", [CPU] * 4, "abab"),
+        ("SPREAD", [CPU, {"CPU": 1, "disk": 1}], "ab"),
+        ("SPREAD", [{"CPU": 4}, CPU, CPU], "abb"),
+        ("STRICT_PACK", [CPU] * 4, "aaaa"),
+        ("STRICT_PACK", [CPU] * 5, None),
+        ("STRICT_PACK", [CPU, {"disk": 1}], "bb"),
+        ("STRICT_SPREAD", [CPU] * 2, "ab"),
+        ("STRICT_SPREAD", [CPU] * 3, None),
+        ("STRICT_SPREAD", [CPU, {"disk": 1}], "ab"),
+        ("STRICT_SPREAD", [{"disk": 1}, {"disk": 1}], None),
+    ],
+)
+def test_bundles_are_laid_out_by_their_strategy(strategy, bundles, nodes):
+    made = ledger(a={"CPU": 4}, b={"CPU": 4, "disk": 2})
+    assert layout(made, strategy, *bundles) == nodes
+    if nodes is None:
+        assert made.cluster_available() == made.cluster_total()
+
+
+def test_a_bundle_moves_over_for_one_that_can_be_nowhere_else():
+    nodes = {"a": {"CPU": 8, "x": 1}, "b": {"CPU": 8, "x": 1, "y": 1}, "c": {"CPU": 8, "z": 1}}
+    bundles = [{"CPU": 8}, {"CPU": 1, "x": 1}, {"CPU": 1, "y": 1}]
+    for strategy in ("SPREAD", "STRICT_SPREAD"):
+        assert layout(ledger(**nodes), strategy, *bundles) == "cab"
+
+
+def test_groups_take_nodes_with_gpus_last():
+    nodes = {"a": {"CPU": 4, "GPU": 2}, "b": {"CPU": 4}}
+    for strategy in STRATEGIES:
+        assert layout(ledger(**nodes), strategy, CPU) == "b"
+        assert layout(ledger(**nodes), strategy, {"CPU": 1, "GPU": 1}) == "a"
+
+
+def test_bundles_that_come_later_keep_to_the_strategy():
+    def later(strategy: str) -> str | None:
+        nodes = {"a": {"CPU": 4}, "b": {"CPU": 4}, "c": {"CPU": 4}}
+        return layout(ledger(**nodes), strategy, CPU, CPU, beside=["a"])
+
+    assert later("PACK") == "aa"
+    assert later("SPREAD") == "bc"
+    assert later("STRICT_SPREAD") == "bc"
+    made = ledger(a={"CPU": 4}, b={"CPU": 4})
+    assert layout(made, "STRICT_SPREAD", CPU, CPU, beside=["a"]) is None
+    assert layout(made, "SPREAD", CPU, CPU, beside=["a"]) == "ba"
+
+
+def test_only_allowed_nodes_have_bundles():
+    made = ledger(a={"CPU": 4}, b={"CPU": 1})
+    assert layout(made, "PACK", CPU, CPU, only={"b"}) is None
+    assert layout(made, "PACK", CPU, only={"b"}) == "b"
+
+
+def test_calls_in_a_group_have_what_it_has_and_no_more():
+    made = ledger(a={"CPU": 4})
+    one, two = made.reserve([R({"CPU": 1}), R({"CPU": 2})], "PACK")
+    assert made.cluster_available() == R({"CPU": 1})
+    assert where(made, {"CPU": 1}, 3) == ["a", None, None]
+    assert where(made, {"CPU": 2}, 2, within=[one, two]) == ["a", None]
+    assert where(made, {"CPU": 1}, 2, within=[one, two]) == ["a", None]
+    assert where(made, {}, 1, within=[one]) == ["a"]
+    assert where(made, {"disk": 1}, 1, within=[one]) == [None]
+    assert where(made, {"CPU": 1}, 1, within=[]) == [None]
+
+
+def test_what_a_call_of_a_group_lends_stays_in_the_group():
+    made = ledger(a={"CPU": 1})
+    (bundle,) = made.reserve([R({"CPU": 1})], "PACK")
+    waiting = made.acquire(R({"CPU": 1}), within=[bundle])
+    made.lend_cpu(waiting)
+    assert where(made, {"CPU": 1}, 1) == [None]
+    assert where(made, {"CPU": 1}, 2, within=[bundle]) == ["a", None]
+
+
+def test_a_gpu_of_a_bundle_keeps_its_id():
+    made = ledger(a={"CPU": 4, "GPU": 4})
+    first = made.acquire(R({"GPU": 1}))
+    bundles = made.reserve([R({"GPU": 1}), R({"GPU": 2})], "PACK")
+    assert sorted(index for each in bundles for index, _ in each.gpus) == [1, 2, 3]
+    made.release(first)
+    for bundle in bundles:
+        ids = {index for index, _ in bundle.gpus}
+        inside = made.acquire(R({"GPU": 1}), within=[bundle])
+        assert {index for index, _ in inside.gpus} <= ids
+    assert gpu_ids(made, 1) == [[0]]
+
+
+def test_parts_of_a_gpu_in_a_bundle():
+    made = ledger(a={"GPU": 1})
+    half, other = made.reserve([R({"GPU": 0.5}), R({"GPU": 0.5})], "STRICT_PACK")
+    assert where(made, {"GPU": 0.3}, 2, within=[half]) == ["a", None]
+    assert where(made, {"GPU": 0.5}, 1, within=[other]) == ["a"]
+
+
+def test_parts_of_gpus_are_laid_out_where_they_fit():
+    made = ledger(a={"GPU": 2})
+    bundles = [{"GPU": part} for part in (0.4, 0.4, 0.6, 0.6)]
+    assert layout(made, "STRICT_PACK", *bundles) == "aaaa"
+    assert made.cluster_available().is_empty
+
+
+def test_what_a_removed_bundle_had_free_is_free_and_the_rest_when_it_ends():
+    made = ledger(a={"CPU": 4, "GPU": 2})
+    (bundle,) = made.reserve([R({"CPU": 3, "GPU": 1})], "PACK")
+    running = made.acquire(R({"CPU": 1, "GPU": 1}), within=[bundle])
+    lender = made.acquire(R({"CPU": 1}), within=[bundle])
+    made.lend_cpu(lender)
+    made.release(bundle)
+    made.release(bundle)
+    assert made.cluster_available() == R({"CPU": 3, "GPU": 1})
+    assert gpu_ids(made, 1, 1) == [[1], None]
+    made.take_back_cpu(lender)
+    assert made.cluster_available() == R({"CPU": 2})
+    made.release(running)
+    made.release(lender)
+    assert made.cluster_available() == R({"CPU": 4, "GPU": 1})
+    assert where(made, {"CPU": 1}, 1, within=[bundle]) == [None]
+
+
+def test_bundles_go_with_their_node():
+    made = ledger(a={"CPU": 1}, b={"CPU": 1})
+    bundles = made.reserve([R(CPU), R(CPU)], "SPREAD")
+    inside = [made.acquire(R(CPU), within=[each]) for each in bundles]
+    made.remove_node("a")
+    made.add_node("a", R(CPU))
+    assert made.acquire(R({}), within=bundles[:1]) is None
+    for grant in (*inside, *bundles):
+        made.release(grant)
+    assert made.cluster_available() == made.cluster_total() == R({"CPU": 2})
+
+
+def test_where_a_group_could_be_once_some_calls_have_ended():
+    made = ledger(a={"CPU": 2}, b={"CPU": 2})
+    calls = [made.acquire(R({"CPU": 2})) for _ in "ab"]
+    two = [R({"CPU": 2})]
+    assert made.reserve(two, "PACK") is None
+    assert made.where_it_could_be(two, "PACK", ended=[]) is None
+    assert made.where_it_could_be(two, "PACK", ended=calls[1:]) == ["b"]
+    assert made.where_it_could_be(two, "PACK") == ["a"]
+    assert made.where_it_could_be(two * 2, "STRICT_SPREAD") == ["a", "b"]
+    assert made.where_it_could_be(two * 3, "PACK") is None
+    assert made.where_it_could_be(two, "PACK", only={"b"}) == ["b"]
+    made.lend_cpu(calls[0])
+    assert made.where_it_could_be([R({"CPU": 3})], "PACK", ended=calls) is None
+    assert made.cluster_available() == R({"CPU": 2})
+
+
+def test_what_ends_inside_of_a_bundle_makes_no_room_for_others():
+    made = ledger(a={"CPU": 2})
+    (bundle,) = made.reserve([R({"CPU": 2})], "PACK")
+    inside = made.acquire(R({"CPU": 2}), within=[bundle])
+    assert made.where_it_could_be([R(CPU)], "PACK", ended=[inside]) is None
+
+
 # --- all of it in any order ---------------------------------------------------------------------
 
 tenths = st.integers(0, 40).map(lambda n: n / 10)
@@ -277,15 +453,19 @@ node_ids = st.sampled_from("abc")
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """A model that only counts: who holds what, and how often each lends its CPU."""
+    """A model that only counts: who holds what, in which bundle, and how often each lends its CPU."""
 
     grants = Bundle("grants")
+    reserved = Bundle("reserved")
 
     def __init__(self) -> None:
         super().__init__()
         self.ledger = Ledger()
         self.totals: dict[str, ResourceSet] = {}
         self.held: dict[object, int] = {}
+        #: The bundle of each grant that is in one.
+        self.inside: dict[object, object] = {}
+        self.reservations: set[object] = set()
 
     @initialize(total=totals)
     def start(self, total):
@@ -303,6 +483,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.totals.pop(node_id, None)
         for grant in [grant for grant in self.held if grant.node_id == node_id]:
             del self.held[grant]
+            self.reservations.discard(grant)
 
     @rule(
         target=grants,
@@ -327,6 +508,55 @@ class LedgerMachine(RuleBasedStateMachine):
         assert request.get("GPU") >= UNITS_PER_ONE or len(grant.gpus) <= 1
         self.held[grant] = 0
         return grant
+
+    @rule(
+        target=reserved,
+        bundles=st.lists(requests, min_size=1, max_size=4),
+        strategy=st.sampled_from(STRATEGIES),
+        only=st.none() | st.sets(node_ids),
+        beside=st.sets(node_ids),
+    )
+    def reserve(self, bundles, strategy, only, beside):
+        before = {node: self.ledger.node_available(node) for node in self.ledger.nodes}
+        could = self.ledger.where_it_could_be(bundles, strategy, ended=[], only=only, beside=beside)
+        grants = self.ledger.reserve(bundles, strategy, only=only, beside=beside)
+        assert (grants is None) == (could is None)
+        if grants is None:
+            assert before == {n: self.ledger.node_available(n) for n in self.ledger.nodes}
+            return multiple()
+        nodes = [grant.node_id for grant in grants]
+        assert nodes == could
+        assert [grant.resources for grant in grants] == bundles
+        assert only is None or set(nodes) <= only
+        assert strategy != "STRICT_PACK" or len(set(nodes)) == 1
+        assert strategy != "STRICT_SPREAD" or len(set(nodes) - beside) == len(nodes)
+        self.held.update(dict.fromkeys(grants, 0))
+        self.reservations.update(grants)
+        return multiple(*grants)
+
+    @rule(target=grants, request=requests, within=st.lists(reserved, max_size=3))
+    def acquire_within(self, request, within):
+        grant = self.ledger.acquire(request, within=within)
+        if grant is None:
+            return multiple()
+        assert any(each in self.reservations for each in within)
+        bundle = next(
+            each for each, node in self.ledger._bundles.items() if node is self.ledger._held[grant]
+        )
+        assert bundle in within
+        assert grant.node_id == bundle.node_id
+        assert {index for index, _ in grant.gpus} <= {index for index, _ in bundle.gpus}
+        self.held[grant] = 0
+        self.inside[grant] = bundle
+        return grant
+
+    @rule(bundle=reserved)
+    def dissolve(self, bundle):
+        """What is held in it goes on, and is the node's."""
+        self.ledger.release(bundle)
+        self.held.pop(bundle, None)
+        self.reservations.discard(bundle)
+        self.inside = {g: b for g, b in self.inside.items() if b is not bundle}
 
     @rule(grant=consumes(grants))
     def release(self, grant):
@@ -358,31 +588,44 @@ class LedgerMachine(RuleBasedStateMachine):
         )
         if grant in self.held:
             self.held[smaller] = self.held.pop(grant)
+        if grant in self.inside:
+            self.inside[smaller] = self.inside.pop(grant)
         return smaller
 
     @invariant()
     def free_and_held_are_what_there_is(self):
         for node_id, total in self.totals.items():
-            held = [(g, lent) for g, lent in self.held.items() if g.node_id == node_id]
-            free = self.ledger._nodes[node_id].free
+            held = [g for g in self.held if g.node_id == node_id and g not in self.inside]
+            self.check(self.ledger._nodes[node_id].free, total, held)
             for name in total:
-                taken = sum(
-                    grant.resources.get(name) for grant, lent in held if name != "CPU" or not lent
-                )
-                assert free[name] + taken == total.get(name)
-                assert name == "CPU" or free[name] >= 0
-                assert self.ledger.node_available(node_id).get(name) == max(free[name], 0)
+                free = self.ledger._nodes[node_id].free[name]
+                assert self.ledger.node_available(node_id).get(name) == max(free, 0)
+
+    @invariant()
+    def so_it_is_in_each_bundle(self):
+        for bundle in self.reservations:
+            held = [g for g in self.held if self.inside.get(g) is bundle]
+            self.check(self.ledger._bundles[bundle].free, bundle.resources, held)
+
+    def check(self, free, total, held):
+        for name in total:
+            taken = sum(g.resources.get(name) for g in held if name != "CPU" or not self.held[g])
+            assert free[name] + taken == total.get(name)
+            assert name == "CPU" or free[name] >= 0
 
     @invariant()
     def no_gpu_is_held_beyond_what_it_is(self):
         for node_id, total in self.totals.items():
-            slots = [0] * (total.get("GPU") // UNITS_PER_ONE)
-            for grant in self.held:
-                if grant.node_id == node_id:
+            on_node = [grant for grant in self.held if grant.node_id == node_id]
+            users = [grant for grant in on_node if grant not in self.reservations]
+            holders = [grant for grant in on_node if grant not in self.inside]
+            for grants in (users, holders):  # those in groups, or the groups
+                slots = [0] * (total.get("GPU") // UNITS_PER_ONE)
+                for grant in grants:
                     assert len({index for index, _ in grant.gpus}) == len(grant.gpus)
                     for index, units in grant.gpus:
                         slots[index] += units
-            assert all(units <= UNITS_PER_ONE for units in slots)
+                assert all(units <= UNITS_PER_ONE for units in slots)
 
     def teardown(self):
         for grant in list(self.held):

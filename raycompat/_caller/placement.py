@@ -1,0 +1,117 @@
+"""Where a call goes: what its options say, or else the placement group of the call that makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from raycompat._protocol import ids
+from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.serialization import serialize
+from raycompat._protocol.strategy import GroupStrategy, InGroup, NodeStrategy, Strategy
+from raycompat._protocol.values import InlineValue, to_wire
+from raycompat.object_ref import ObjectRef
+
+if TYPE_CHECKING:
+    from raycompat._caller.session import Session
+    from raycompat._protocol.options import PlacementOptions
+
+
+def choose(
+    session: Session,
+    options: PlacementOptions,
+    name: str,
+    request: ResourceSet,
+    to_start: ResourceSet | None = None,
+) -> Strategy:
+    """Return the strategy of a call.
+
+    `request` is what it holds while it runs; `to_start` what it needs to start, if that is more.
+
+    Raises
+    ------
+    ValueError
+        When its placement group has no such bundle, or none that could ever have room for it.
+    """
+    chosen = options.scheduling_strategy
+    if isinstance(chosen, str):
+        return cast("Strategy", chosen)
+    if isinstance(chosen, NodeStrategy):
+        return chosen.to_strategy()
+    source: Any = chosen if isinstance(chosen, GroupStrategy) else options
+    captured = session.captured()
+    captures = source.placement_group_capture_child_tasks
+    if captures is None:
+        captures = captured is not None
+    group, index = source.placement_group, source.placement_group_bundle_index
+    if group == "default":
+        group_id = captured.group if captures and captured is not None else None
+        bundles = group_bundles(session, group_id) if group_id is not None else []
+    elif group is None or group.is_empty:
+        group_id, bundles = None, []
+    else:
+        group_id, bundles = group.id.hex(), group.bundle_specs
+    if group_id is None:
+        if index != -1:
+            raise ValueError(
+                f"If placement group is not set, the value of bundle index must be -1; it is {index}."
+            )
+        return "DEFAULT"
+    _check_index(index, len(bundles))
+    _check_fit(name, bundles, index, request, to_start)
+    return InGroup(group_id, index, captures)
+
+
+def group_bundles(session: Session, group: str) -> list[dict[str, float]]:
+    """Return the bundles of a placement group; asks the scheduler once."""
+    bundles = session.group_bundles.get(group)
+    if bundles is None:
+        row = session.rpc("raycompat_groups", group=group).get(group)
+        if row is None:
+            raise ValueError(f"There is no placement group with the id {group}.")
+        bundles = session.group_bundles[group] = list(row["bundles"])
+    return bundles
+
+
+def when_ready(session: Session, group: str, value: Any) -> ObjectRef[Any]:
+    """Return a reference that has `value` once a placement group has all its bundles."""
+    key = ids.call_key("placement_group_ready", ids.new_task_id())
+    block, _ = serialize(value)
+    session.table.add(key, wanted=True)
+    ref: ObjectRef[Any] = ObjectRef._from_key(key, session)
+    wire = to_wire(InlineValue(block.to_bytes()))
+    session.send("raycompat-await-group", key=key, group=group, wire=wire)
+    return ref
+
+
+def _check_index(index: int, num_bundles: int) -> None:
+    if not -1 <= index < num_bundles:
+        raise ValueError(
+            f"placement group bundle index {index} is invalid. Valid placement group indexes: "
+            f"0-{num_bundles - 1}, or -1 for any."
+        )
+
+
+def _check_fit(
+    name: str,
+    bundles: Sequence[Mapping[str, float]],
+    index: int,
+    request: ResourceSet,
+    to_start: ResourceSet | None,
+) -> None:
+    among = bundles if index == -1 else [bundles[index]]
+    sets = [ResourceSet.from_amounts(bundle) for bundle in among]
+    where = f"the placement group, {bundles}" if index == -1 else f"bundle {index}, {among[0]}"
+    if not any(request.fits_in(each) for each in sets):
+        raise ValueError(
+            f"Cannot schedule {name} with the placement group because the resource request "
+            f"{request.amounts()} cannot fit into any bundles for {where}. Ask for less, or make "
+            "the bundle larger."
+        )
+    if to_start is not None and not any(to_start.fits_in(each) for each in sets):
+        raise ValueError(
+            f"Cannot schedule {name} with the placement group because the actor requires "
+            f"{to_start.amounts().get('CPU', 0):g} CPU for creation, but it cannot fit into any "
+            f"bundles for {where}. Consider creating a placement group with CPU resources, or "
+            "give the actor num_cpus=0."
+        )

@@ -1,0 +1,301 @@
+"""Placement groups: which there are, what they hold, who waits for them, and when they end.
+
+A group's bundles are grants in the ledger, from which its calls are granted in turn: nothing runs for
+them, and nodes know nothing of them. Part of the plugin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from raycompat import _dask_adapter as dask
+from raycompat._protocol import failures
+from raycompat._protocol.call_spec import GroupSpec
+from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.strategy import InGroup
+from raycompat._scheduler.keeping import Keeper
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+    from raycompat._scheduler.actors import Actors
+    from raycompat._scheduler.leases import Leases
+    from raycompat._scheduler.objects import Objects
+    from raycompat._scheduler.placement import Grant as Holding
+    from raycompat._scheduler.plugin import SchedulerPlugin
+
+#: Bundles that have no node, the strategy by which they get some, and the nodes of the others.
+Wish: TypeAlias = "tuple[tuple[ResourceSet, ...], str, frozenset[str]]"
+
+#: How many groups that are gone the table still shows.
+_MANY_REMOVED = 1000
+
+
+@dataclass(slots=True)
+class Group:
+    """One placement group."""
+
+    spec: GroupSpec
+    bundles: list[ResourceSet]
+    #: Of each bundle, where it is; None where it waits for a node.
+    holdings: list[Holding | None]
+    #: Of each bundle, the id of the node on which it is, or was last; empty before.
+    node_ids: list[str]
+    state: Literal["PENDING", "CREATED", "RESCHEDULING", "REMOVED"] = "PENDING"
+    #: When it was made, and since when it waits: by the monotonic clock.
+    made: float = field(default_factory=time.monotonic)
+    since: float = field(default_factory=time.monotonic)
+    #: Seconds from the request to the first reservation.
+    latency_s: float = 0.0
+    num_attempts: int = 0
+    #: Whether its creator has been told that it waits in vain.
+    is_told: bool = False
+    #: Objects that are ready when it is: their keys, and their values as they travel.
+    awaited: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """Its id, 36 hexadecimal digits."""
+        return self.spec["group"]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether some of its bundles have no node."""
+        return self.state in ("PENDING", "RESCHEDULING")
+
+    def homeless(self) -> list[int]:
+        """Return the numbers of the bundles that have no node."""
+        return [number for number, holding in enumerate(self.holdings) if holding is None]
+
+    def wish(self) -> Wish:
+        """Return what it waits for: bundles, laid out in a way, beside those that it has."""
+        bundles = tuple(self.bundles[number] for number in self.homeless())
+        return bundles, self.spec["strategy"], frozenset(self.addresses())
+
+    def addresses(self) -> list[str]:
+        """Return the nodes of its other bundles."""
+        return [holding.node_id for holding in self.holdings if holding is not None]
+
+
+class Groups:
+    """See the module."""
+
+    def __init__(
+        self,
+        plugin: SchedulerPlugin,
+        scheduler: Scheduler,
+        actors: Actors,
+        objects: Objects,
+        leases: Leases,
+    ) -> None:
+        self._plugin = plugin
+        self._scheduler = scheduler
+        self._actors = actors
+        self._objects = objects
+        #: The groups by id, in the order in which they were made; and the last that were removed.
+        self._rows: dict[str, Group] = {}
+        self._removed: dict[str, Group] = {}
+        self.keeper = Keeper(plugin, leases)
+
+    # --- what callers ask -----------------------------------------------------------------------
+
+    async def create(self, client: str, spec: GroupSpec) -> bool:
+        """Enter a group; False when its name is taken.
+
+        Raises
+        ------
+        ValueError
+            When the client is gone.
+        """
+        while spec["job"] not in self._plugin.jobs:  # it comes by another connection
+            if client not in self._scheduler.clients:
+                raise ValueError(f"{client} has left the cluster")
+            await self._plugin.changed.wait()
+        if spec["name"] and self._find(spec["name"], spec["namespace"]) is not None:
+            return False
+        bundles = [ResourceSet.from_units(units) for units in spec["bundles"]]
+        self._rows[spec["group"]] = Group(spec, bundles, [None] * len(bundles), [""] * len(bundles))
+        self._plugin.dispatch_soon()
+        return True
+
+    def _find(self, name: str, namespace: str) -> Group | None:
+        for row in self._rows.values():
+            if (row.spec["name"], row.spec["namespace"]) == (name, namespace):
+                return row
+        return None
+
+    async def find(self, name: str, namespace: str) -> str | None:
+        """Return the id of the group of that name; None when there is none."""
+        row = self._find(name, namespace)
+        return row.id if row is not None else None
+
+    async def table(self, group: str | None = None) -> dict[str, dict[str, Any]]:
+        """Describe the groups, or one, by id."""
+        rows = {**self._removed, **self._rows}
+        if group is not None:
+            rows = {group: rows[group]} if group in rows else {}
+        return {row.id: self._describe(row) for row in rows.values()}
+
+    def _describe(self, row: Group) -> dict[str, Any]:
+        progress: str = "FINISHED" if row.state == "CREATED" else row.state
+        if row.is_waiting:
+            progress = "QUEUED" if self.keeper.is_feasible(row) else "INFEASIBLE"
+        return {
+            "name": row.spec["name"],
+            "strategy": row.spec["strategy"],
+            "state": row.state,
+            "bundles": [bundle.amounts() for bundle in row.bundles],
+            "nodes": row.node_ids,
+            "latency_s": row.latency_s,
+            "num_attempts": row.num_attempts,
+            "progress": progress,
+        }
+
+    def tell_when_ready(self, client: str, key: str, group: str, wire: Any) -> None:
+        """Make an object of `wire` once a group has all its bundles."""
+        self._objects.promise(client, key, owner="")
+        row = self._rows.get(group)
+        if row is None:
+            self._objects.break_promise(key, failures.group_removed())
+            return
+        row.awaited[key] = wire
+        if row.state == "CREATED":
+            self._fulfil(row)
+
+    def _fulfil(self, row: Group) -> None:
+        awaited, row.awaited = row.awaited, {}
+        for key, wire in awaited.items():
+            self._objects.fulfil("", key, wire, row.addresses()[0])
+
+    # --- reservation ----------------------------------------------------------------------------
+
+    def waiting(self) -> list[Group]:
+        """Return the groups that wait, in the order in which they are served."""
+        rows = [row for row in self._rows.values() if row.is_waiting]
+        return sorted(rows, key=lambda row: row.state != "RESCHEDULING")
+
+    def serve(self) -> None:
+        """Reserve nodes for the groups that wait, if there are any that fit."""
+        waiting = self.waiting()
+        running = dask.running_workers(self._scheduler) if waiting else set()
+        in_vain: set[Wish] = set()
+        for row in waiting:
+            wish = row.wish()
+            if wish not in in_vain and not self._try(row, wish, running):
+                in_vain.add(wish)
+        self.keeper.look_after([row for row in waiting if row.is_waiting], running)
+
+    def _try(self, row: Group, wish: Wish, running: set[str]) -> bool:
+        row.num_attempts += 1
+        bundles, strategy, beside = wish
+        only = running - self.keeper.kept_from_groups(row.id)
+        grants = self._plugin.ledger.reserve(bundles, strategy, only=only, beside=beside)
+        if grants is None:
+            return False
+        for number, grant in zip(row.homeless(), grants, strict=True):
+            row.holdings[number] = grant
+            row.node_ids[number] = self._plugin.nodes[grant.node_id]["node_id"]
+        if row.state == "PENDING":
+            row.latency_s = time.monotonic() - row.made
+        row.state = "CREATED"
+        self._fulfil(row)
+        return True
+
+    def bundles(self, strategy: InGroup) -> Iterable[Holding]:
+        """Return the bundles from which a call may take, as far as they are reserved."""
+        row = self._rows.get(strategy.group)
+        holdings = row.holdings if row is not None else []
+        if strategy.index != -1:
+            holdings = holdings[strategy.index : strategy.index + 1]
+        return [holding for holding in holdings if holding is not None]
+
+    def node_left(self, address: str) -> None:
+        """Have the bundles of a node that is gone placed anew."""
+        for row in self._rows.values():
+            if address in row.addresses():
+                row.holdings = [
+                    None if holding is None or holding.node_id == address else holding
+                    for holding in row.holdings
+                ]
+                if row.state == "CREATED":
+                    row.state, row.since = "RESCHEDULING", time.monotonic()
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def is_gone(self, group: str) -> bool:
+        """Whether a group has been removed, or was never there."""
+        return group not in self._rows
+
+    async def remove(self, group: str) -> None:
+        """End a group, and what runs in it."""
+        self._remove(group)
+
+    def _remove(self, group: str) -> None:
+        row = self._rows.pop(group, None)
+        if row is None:
+            return
+        row.state = "REMOVED"
+        for holding in row.holdings:
+            if holding is not None:
+                self._plugin.ledger.release(holding)
+        row.holdings = [None] * len(row.bundles)
+        for key in row.awaited:
+            self._objects.break_promise(key, failures.group_removed())
+        row.awaited.clear()
+        for key, call in list(self._plugin.calls.items()):
+            if isinstance(call.strategy, InGroup) and call.strategy.group == group:
+                self._plugin.end_call(key, self.why_it_is_gone(key))
+        self._removed[group] = row
+        if len(self._removed) > _MANY_REMOVED:
+            del self._removed[next(iter(self._removed))]
+        self._plugin.dispatch_soon()
+
+    def why_it_is_gone(self, key: str) -> bytes:
+        """Return the error of a call, or an actor, whose group was removed."""
+        row = self._actors.rows.get(key)
+        if row is not None and row.address is not None:
+            return failures.actor_died("Its placement group was removed.", key)
+        return failures.group_removed(is_actor=row is not None)
+
+    def collect_soon(self) -> None:
+        """Remove the groups whose creators are gone, after what is going on."""
+        asyncio.get_running_loop().call_soon(self._collect)
+
+    def _collect(self) -> None:
+        for row in list(self._rows.values()):
+            job = self._plugin.jobs.get(row.spec["job"])
+            is_job_over = job is None or job.orphaned
+            if not row.spec["detached"] and is_job_over and not self._lives(row.spec["actor"]):
+                self._remove(row.id)
+
+    def _lives(self, actor: str | None) -> bool:
+        row = self._actors.rows.get(actor or "")
+        return row is not None and row.state != "DEAD"
+
+    def living(self) -> list[str]:
+        """Return the ids of the groups that are there."""
+        return list(self._rows)
+
+    def warnings(self, least_age_s: float) -> list[tuple[str, str]]:
+        """Return what to tell whom, a job, of groups that have waited so long, in vain.
+
+        Each is told of once.
+        """
+        now, found = time.monotonic(), []
+        for row in self.waiting():
+            waited_s = now - row.since
+            if row.is_told or waited_s < least_age_s or self.keeper.is_feasible(row):
+                continue
+            row.is_told = True
+            text = (
+                f"raycompat: a placement group has waited {waited_s:.0f} s for the bundles "
+                f"{row.bundles} ({row.spec['strategy']}) and no nodes can ever provide that. The "
+                f"cluster has in total {self._plugin.ledger.cluster_total()}. Ask for less, or add "
+                "nodes."
+            )
+            found.append((row.spec["job"], text))
+        return found

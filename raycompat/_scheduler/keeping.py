@@ -1,0 +1,139 @@
+"""Nodes that are kept for a placement group that waits, so that others do not take what it needs.
+
+The first group in line that could be placed gets its turn when it has waited a moment: leases on the
+nodes that it needs are revoked, and nothing new starts there; then, for twice as long, all is as usual;
+then again, each time longer. So it gets its nodes even if calls come without end, and calls lose a
+third of some nodes at most. If it waits for actors or other groups, which may stay for ever, only later
+groups are kept off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.strategy import InGroup
+
+if TYPE_CHECKING:
+    from raycompat._scheduler.groups import Group, Wish
+    from raycompat._scheduler.leases import Leases
+    from raycompat._scheduler.placement import Grant as Holding
+    from raycompat._scheduler.plugin import SchedulerPlugin
+
+#: Seconds that a group waits before nodes are kept for it; for how long, first and at most.
+_PATIENCE_S, _FIRST_S, _LONGEST_S = 0.2, 0.1, 30.0
+
+_NOWHERE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The nodes that are kept for a group, from whom, and until when; and when they may be again."""
+
+    group: str
+    nodes: frozenset[str]
+    #: Or from later groups only.
+    from_calls: bool
+    until: float
+    next: float
+    length_s: float
+
+
+class Keeper:
+    """See the module. Part of `Groups`."""
+
+    def __init__(self, plugin: SchedulerPlugin, leases: Leases) -> None:
+        self._plugin = plugin
+        self._leases = leases
+        self._turn: Turn | None = None
+        self._look_due = False
+        #: Whether it can ever be had, by what groups wait for, as long as the nodes are the same.
+        self._feasible: dict[Wish, bool] = {}
+        self._membership = 0
+
+    def kept_from_calls(self) -> frozenset[str]:
+        """Return the nodes on which no call may start just now."""
+        turn = self._turn
+        is_on = turn is not None and turn.from_calls and time.monotonic() < turn.until
+        return turn.nodes if turn is not None and is_on else _NOWHERE
+
+    def kept_from_groups(self, group: str) -> frozenset[str]:
+        """Return the nodes that are kept for another group just now."""
+        turn = self._turn
+        if turn is None or turn.group == group or time.monotonic() >= turn.until:
+            return _NOWHERE
+        return turn.nodes
+
+    def look_after(self, waiting: Sequence[Group], running: Collection[str]) -> None:
+        """Keep nodes for the first of the groups that could be placed; look again soon."""
+        first = next((row for row in waiting if self.is_feasible(row)), None)
+        if first is None:
+            self._turn = None
+            return
+        now, last = time.monotonic(), self._turn
+        if last is not None and last.group != first.id:
+            last = self._turn = None
+        due = last.next if last is not None else first.since + _PATIENCE_S
+        if now >= due:
+            length_s = min(2 * last.length_s, _LONGEST_S) if last is not None else _FIRST_S
+            self._begin(first, running, now, length_s)
+            due = now + length_s
+        elif last is not None and now < last.until:
+            due = last.until
+        self._look_again(due - now)
+
+    def _look_again(self, delay_s: float) -> None:
+        if not self._look_due:
+            self._look_due = True
+            asyncio.get_running_loop().call_later(delay_s + 0.001, self._look)
+
+    def _look(self) -> None:
+        self._look_due = False
+        self._plugin.dispatch_soon()
+
+    def _begin(self, row: Group, running: Collection[str], now: float, length_s: float) -> None:
+        nodes = self._where(row, running, self._calls_that_end())
+        from_calls = nodes is not None
+        if nodes is None:
+            nodes = self._where(row, running, None) or []
+        until = now + length_s
+        self._turn = Turn(
+            row.id, frozenset(nodes), from_calls, until, until + 2 * length_s, length_s
+        )
+        if from_calls:
+            demands: dict[str, ResourceSet] = {}
+            for number, address in zip(row.homeless(), nodes, strict=True):
+                demands[address] = demands.get(address, ResourceSet()) + row.bundles[number]
+            self._leases.vacate(demands)
+
+    def _calls_that_end(self) -> list[Holding]:
+        """Return what is held by calls that end by themselves, and by leases."""
+        return [
+            call.holding
+            for call in self._plugin.calls.values()
+            if call.holding is not None
+            and call.spec["kind"] != "actor"
+            and not isinstance(call.strategy, InGroup)
+        ]
+
+    def _where(
+        self, row: Group, only: Collection[str] | None, ended: Collection[Holding] | None
+    ) -> list[str] | None:
+        bundles, strategy, beside = row.wish()
+        return self._plugin.ledger.where_it_could_be(
+            bundles, strategy, ended=ended, only=only, beside=beside
+        )
+
+    def is_feasible(self, row: Group) -> bool:
+        """Whether a group could be placed if nothing else were there."""
+        if self._membership != self._plugin.ledger.membership:
+            self._membership = self._plugin.ledger.membership
+            self._feasible.clear()
+        wish = row.wish()
+        if wish not in self._feasible:
+            self._feasible[wish] = self._where(row, None, None) is not None
+        return self._feasible[wish]

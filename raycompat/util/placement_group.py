@@ -1,0 +1,344 @@
+"""Placement groups: resources of one or several nodes that are reserved together."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from raycompat import _api, _driver
+from raycompat._caller import placement
+from raycompat._executor import context
+from raycompat._protocol import ids
+from raycompat._protocol.call_spec import GroupSpec
+from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.strategy import GroupHandle
+from raycompat.exceptions import RaySystemError, UnsupportedRayFeatureError
+from raycompat.object_ref import ObjectRef
+
+__all__ = [
+    "PlacementGroup",
+    "get_current_placement_group",
+    "get_placement_group",
+    "placement_group",
+    "placement_group_table",
+    "remove_placement_group",
+]
+
+_STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
+
+_EXAMPLE = 'For example: `[{"CPU": 1.0}, {"GPU": 1.0}]`.'
+
+
+class PlacementGroup(GroupHandle):
+    """Refer to a placement group. It may be given to tasks and actors.
+
+    Notes
+    -----
+    Ray source: ``ray.util.placement_group.PlacementGroup``, 2.60.0. Made by `placement_group`.
+    """
+
+    def __init__(
+        self, id: ids.PlacementGroupID, bundle_cache: list[dict[str, float]] | None = None
+    ) -> None:
+        self.id = id
+        self.bundle_cache = bundle_cache
+
+    @staticmethod
+    def empty() -> PlacementGroup:
+        """Return what stands for no group."""
+        return PlacementGroup(ids.PlacementGroupID.nil())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether this stands for no group."""
+        return self.id.is_nil()
+
+    def ready(self) -> ObjectRef[PlacementGroup]:
+        """Return a reference that is ready when all bundles are reserved; its value is the group.
+
+        `get` raises `TaskPlacementGroupRemoved` when the group is removed before that.
+        """
+        if self.is_empty:
+            return _api.put(self)
+        return placement.when_ready(_driver.require_session(), self.id.hex(), self)
+
+    def wait(self, timeout_seconds: float = 30) -> bool:
+        """Wait until all bundles are reserved, but no longer than so many seconds.
+
+        Returns
+        -------
+        bool
+            Whether they are.
+
+        Raises
+        ------
+        TaskPlacementGroupRemoved
+            When the group is, or was, removed.
+        """
+        ref = self.ready()
+        ready, _ = _api.wait([ref], timeout=max(timeout_seconds, 0))
+        if ready:
+            _api.get(ref)
+        return bool(ready)
+
+    @property
+    def bundle_specs(self) -> list[dict[str, float]]:
+        """The resources of each bundle, by name."""
+        if not self.bundle_cache:
+            session = _driver.require_session()
+            self.bundle_cache = placement.group_bundles(session, self.id.hex())
+        return self.bundle_cache
+
+    @property
+    def bundle_count(self) -> int:
+        """How many bundles there are."""
+        return len(self.bundle_specs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlacementGroup) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"PlacementGroup({self.id.hex()})"
+
+
+def placement_group(
+    bundles: list[dict[str, float]],
+    strategy: str | None = None,
+    name: str = "",
+    lifetime: str | None = None,
+    _soft_target_node_id: str | None = None,
+    bundle_label_selector: list[dict[str, str]] | None = None,
+    topology_strategy: dict[str, str] | None = None,
+) -> PlacementGroup:
+    """Reserve bundles of resources, all or none, each on one node; does not wait for them.
+
+    Parameters
+    ----------
+    bundles : list of dict of str to float
+        The resources of each bundle, by name: ``CPU``, ``GPU``, ``memory`` (bytes), or any other.
+    strategy : {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"}, default "PACK"
+        On as few nodes as possible; on as many; on one; each on a node of its own.
+    name : str, optional
+        For `get_placement_group`; unique in the driver's namespace.
+    lifetime : "detached", optional
+        The group outlives its creator, until `remove_placement_group`. Otherwise it ends with the
+        driver, or the detached actor, that made it.
+
+    Returns
+    -------
+    PlacementGroup
+        Wait for it with `PlacementGroup.ready`; calls in it wait by themselves.
+
+    Raises
+    ------
+    ValueError
+        When the bundles are no such list, or an argument has an impossible value.
+    RaySystemError
+        When there is a group of that name.
+    UnsupportedRayFeatureError
+        When bundles are to be chosen by labels or topology.
+
+    Notes
+    -----
+    Ray source: ``ray.util.placement_group``, 2.60.0. Groups are served in the order in which they were
+    made. Differs from Ray: what is reserved does not show among the cluster's resources under names of
+    its own; one that can never be reserved is told of in the driver, after 10 s.
+
+    Examples
+    --------
+    >>> import raycompat as ray
+    >>> from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+    >>> group = ray.util.placement_group([{"CPU": 1}, {"CPU": 1}], strategy="PACK")
+    >>> @ray.remote(scheduling_strategy=PlacementGroupSchedulingStrategy(group))
+    ... def square(x):
+    ...     return x * x
+    >>> ray.get(square.remote(3))
+    9
+    >>> ray.util.remove_placement_group(group)
+    """
+    _check_strategy(strategy, lifetime)
+    for option, value in (
+        ("_soft_target_node_id", _soft_target_node_id),
+        ("bundle_label_selector", bundle_label_selector),
+        ("topology_strategy", topology_strategy),
+    ):
+        if value:
+            raise UnsupportedRayFeatureError(
+                f"placement_group({option}={value!r})",
+                "bundles are placed by what they ask for",
+                "Give the nodes that are meant a resource of their own, and ask for it in bundles",
+            )
+    sets = _checked_bundles(bundles)
+    session = _driver.require_session()
+    call = context.current()
+    group = ids.new_placement_group_id()
+    spec = GroupSpec(
+        group=group,
+        job=session.setup.job,
+        actor=call.actor if call is not None else None,
+        name=name or "",
+        namespace=session.setup.namespace,
+        detached=lifetime == "detached",
+        strategy=strategy or "PACK",
+        bundles=[each.units() for each in sets],
+    )
+    if not session.rpc("raycompat_create_group", client=session.client.id, spec=spec):
+        raise RaySystemError(
+            f"Failed to create placement group '{name}' because name already exists. Get it with "
+            "get_placement_group, remove it, or use another name."
+        )
+    amounts = [{each: float(amount) for each, amount in bundle.items()} for bundle in bundles]
+    return PlacementGroup(ids.PlacementGroupID(group), amounts)
+
+
+def _check_strategy(strategy: str | None, lifetime: str | None) -> None:
+    if strategy is not None and strategy not in _STRATEGIES:
+        raise ValueError(
+            f"Invalid placement group strategy {strategy}. Supported strategies are: {_STRATEGIES}."
+        )
+    if lifetime not in (None, "detached"):
+        raise ValueError(
+            "Placement group `lifetime` argument must be either `None` or 'detached'. Got "
+            f"{lifetime}."
+        )
+
+
+def _checked_bundles(bundles: Any) -> list[ResourceSet]:
+    if not isinstance(bundles, list):
+        raise ValueError(f"Placement group bundles must be a list, got {type(bundles)}. {_EXAMPLE}")
+    expected = f"Bundles must be a non-empty list of resource dictionaries. {_EXAMPLE}"
+    if not bundles:
+        raise ValueError(f"{expected} Got empty list instead.")
+    sets = []
+    for bundle in bundles:
+        if not isinstance(bundle, Mapping) or not all(isinstance(each, str) for each in bundle):
+            raise ValueError(f"{expected} Got {bundle!r} among them.")
+        try:  # a bool counts as a number, as in options: {"GPU": use_gpu}
+            amounts = {k: int(v) if isinstance(v, bool) else v for k, v in bundle.items()}
+            found = ResourceSet.from_amounts(amounts)
+        except TypeError as error:
+            raise ValueError(f"{expected} {error}") from error
+        if not found:
+            raise ValueError(
+                "Bundles cannot be an empty dictionary or resources with only 0 values. Bundles: "
+                f"{bundles}"
+            )
+        if "object_store_memory" in bundle:
+            warnings.warn(
+                "Setting 'object_store_memory' for bundles is deprecated: it reserves no room for "
+                "objects.",
+                DeprecationWarning,
+                stacklevel=4,
+            )
+        sets.append(found)
+    return sets
+
+
+def remove_placement_group(placement_group: PlacementGroup) -> None:
+    """Give back what a group has reserved; the tasks and actors in it are killed.
+
+    The tasks fail with `TaskPlacementGroupRemoved`, actors are dead (`ActorDiedError`), those that have
+    never lived with `ActorPlacementGroupRemoved`.
+
+    Parameters
+    ----------
+    placement_group : PlacementGroup
+        One that was removed already stays so.
+
+    Notes
+    -----
+    Ray source: ``ray.util.remove_placement_group``, 2.60.0. Differs from Ray: a task that runs fails
+    with `TaskPlacementGroupRemoved`, there with `WorkerCrashedError`; and tasks that have retries left,
+    or are called later, fail too: there they wait for ever.
+    """
+    assert placement_group is not None
+    session = _driver.require_session()
+    session.rpc("raycompat_remove_group", group=placement_group.id.hex())
+
+
+def get_placement_group(placement_group_name: str) -> PlacementGroup:
+    """Return the group of that name in this driver's namespace.
+
+    Raises
+    ------
+    ValueError
+        When there is none.
+
+    Notes
+    -----
+    Ray source: ``ray.util.get_placement_group``, 2.60.0. No known difference.
+    """
+    if not placement_group_name:
+        raise ValueError("Please supply a non-empty value to get_placement_group")
+    session = _driver.require_session()
+    found = session.rpc(
+        "raycompat_find_group", name=placement_group_name, namespace=session.setup.namespace
+    )
+    if found is None:
+        raise ValueError(f"Failed to look up placement group with name: {placement_group_name}")
+    return PlacementGroup(ids.PlacementGroupID(found))
+
+
+def placement_group_table(placement_group: PlacementGroup | None = None) -> dict[str, Any]:
+    """Return the state of a group, or that of all groups by their ids.
+
+    Returns
+    -------
+    dict
+        With the keys ``placement_group_id``, ``name``, ``strategy``, ``state`` (PENDING, CREATED,
+        RESCHEDULING or REMOVED), ``bundles`` and ``bundles_to_node_id`` (both by the numbers of the
+        bundles), and ``stats``.
+
+    Notes
+    -----
+    Ray source: ``ray.util.placement_group_table``, 2.60.0. Differs from Ray: of the statistics only the
+    time until the first reservation and the number of attempts are counted.
+    """
+    rows = {group: _described(group, row) for group, row in _rows(placement_group).items()}
+    if placement_group is None:
+        return rows
+    found: dict[str, Any] = rows.get(placement_group.id.hex(), {})
+    return found
+
+
+def _rows(placement_group: PlacementGroup | None) -> dict[str, Any]:
+    group = placement_group.id.hex() if placement_group is not None else None
+    rows: dict[str, Any] = _driver.require_session().rpc("raycompat_groups", group=group)
+    return rows
+
+
+def _described(group: str, row: dict[str, Any]) -> dict[str, Any]:
+    latency_ms = 1000 * row["latency_s"]
+    return {
+        "placement_group_id": group,
+        "name": row["name"],
+        "bundles": dict(enumerate(row["bundles"])),
+        "bundles_to_node_id": dict(enumerate(row["nodes"])),
+        "strategy": row["strategy"],
+        "state": row["state"],
+        "stats": {
+            "end_to_end_creation_latency_ms": latency_ms,
+            "scheduling_latency_ms": latency_ms,
+            "scheduling_attempt": row["num_attempts"],
+            "highest_retry_delay_ms": 0.0,
+            "scheduling_state": row["progress"],
+        },
+    }
+
+
+def get_current_placement_group() -> PlacementGroup | None:
+    """Return the group that the running task or actor was placed in; None without, and in drivers.
+
+    Notes
+    -----
+    Ray source: ``ray.util.get_current_placement_group``, 2.60.0. No known difference.
+    """
+    _driver.require_session()
+    call = context.current()
+    if call is None or call.group is None:
+        return None
+    return PlacementGroup(ids.PlacementGroupID(call.group.group))

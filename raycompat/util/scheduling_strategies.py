@@ -1,0 +1,271 @@
+"""Strategies for the option `scheduling_strategy`: which nodes a task or an actor may go to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from raycompat._protocol import ids
+from raycompat._protocol.strategy import (
+    ByLabels,
+    GroupStrategy,
+    LabelRule,
+    NodeStrategy,
+    OnNode,
+)
+
+if TYPE_CHECKING:
+    from raycompat.util.placement_group import PlacementGroup
+
+__all__ = [
+    "DoesNotExist",
+    "Exists",
+    "In",
+    "NodeAffinitySchedulingStrategy",
+    "NodeLabelSchedulingStrategy",
+    "NotIn",
+    "PlacementGroupSchedulingStrategy",
+]
+
+
+class PlacementGroupSchedulingStrategy(GroupStrategy):
+    """Run a task or an actor in a bundle of a placement group.
+
+    Parameters
+    ----------
+    placement_group : PlacementGroup or None
+        None for no group: also where a group would be captured.
+    placement_group_bundle_index : int, default -1
+        Number of the bundle, from 0; -1 for any that has room.
+    placement_group_capture_child_tasks : bool, optional
+        Whether what the task or actor calls goes to the group too. By default what holds for the
+        caller, which is False in a driver.
+
+    Notes
+    -----
+    Ray source: ``ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy``, 2.60.0. Differs
+    from Ray: a call that asks for more than the bundle of its index has is a `ValueError`, and does not
+    wait for ever.
+    """
+
+    def __init__(
+        self,
+        placement_group: PlacementGroup | None,
+        placement_group_bundle_index: int = -1,
+        placement_group_capture_child_tasks: bool | None = None,
+    ) -> None:
+        self.placement_group = placement_group
+        self.placement_group_bundle_index = placement_group_bundle_index
+        self.placement_group_capture_child_tasks = placement_group_capture_child_tasks
+
+
+class NodeAffinitySchedulingStrategy(NodeStrategy):
+    """Run a task or an actor on one node.
+
+    Parameters
+    ----------
+    node_id : str
+        56 hexadecimal digits, from ``ray.nodes()`` or ``get_runtime_context().get_node_id()``.
+    soft : bool
+        Whether other nodes will do when this one is gone, or can never provide what is asked for.
+        Otherwise the call fails then, with `TaskUnschedulableError` or `ActorUnschedulableError`. When
+        the node is only busy, the call waits for it.
+
+    Raises
+    ------
+    ValueError
+        When `node_id` is no id of a node.
+
+    Notes
+    -----
+    Ray source: ``ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy``, 2.60.0. No known
+    difference.
+    """
+
+    def __init__(
+        self,
+        node_id: str | ids.NodeID,
+        soft: bool,
+        _spill_on_unavailable: bool = False,
+        _fail_on_unavailable: bool = False,
+    ) -> None:
+        self.node_id = node_id if isinstance(node_id, str) else node_id.hex()
+        self.soft = soft
+        self._spill_on_unavailable = _spill_on_unavailable
+        self._fail_on_unavailable = _fail_on_unavailable
+        digits = set(self.node_id.lower())
+        is_nil = digits == {"f"}
+        if len(self.node_id) != 2 * ids.NODE_ID_BYTES or digits - set("0123456789abcdef") or is_nil:
+            raise ValueError(
+                f"Invalid node_id '{self.node_id}'. Node ID must be a valid hex string of "
+                f"{2 * ids.NODE_ID_BYTES} digits: take one from ray.nodes()."
+            )
+        if _spill_on_unavailable and not soft:
+            raise ValueError(
+                "_spill_on_unavailable cannot be set when soft is False. Please set soft to True to "
+                "use _spill_on_unavailable."
+            )
+        if _fail_on_unavailable and soft:
+            raise ValueError(
+                "_fail_on_unavailable cannot be set when soft is True. Please set soft to False to "
+                "use _fail_on_unavailable."
+            )
+
+    def to_strategy(self) -> OnNode:
+        """Return it as it travels."""
+        spills, fails = self._spill_on_unavailable, self._fail_on_unavailable
+        return OnNode(self.node_id.lower(), bool(self.soft), bool(spills), bool(fails))
+
+
+class In:
+    """Match nodes whose label has one of these values.
+
+    Parameters
+    ----------
+    *values : str
+        One or more.
+
+    Notes
+    -----
+    Ray source: ``ray.util.scheduling_strategies.In``, 2.60.0. No known difference.
+    """
+
+    def __init__(self, *values: str) -> None:
+        self.values = _checked_values(values, "In")
+
+
+class NotIn:
+    """Match nodes whose label has none of these values, or that lack it.
+
+    Parameters
+    ----------
+    *values : str
+        One or more.
+
+    Notes
+    -----
+    Ray source: ``ray.util.scheduling_strategies.NotIn``, 2.60.0. No known difference.
+    """
+
+    def __init__(self, *values: str) -> None:
+        self.values = _checked_values(values, "NotIn")
+
+
+class Exists:
+    """Match nodes that have the label.
+
+    Notes
+    -----
+    Ray source: ``ray.util.scheduling_strategies.Exists``, 2.60.0. No known difference.
+    """
+
+
+class DoesNotExist:
+    """Match nodes that lack the label.
+
+    Notes
+    -----
+    Ray source: ``ray.util.scheduling_strategies.DoesNotExist``, 2.60.0. No known difference.
+    """
+
+
+def _checked_values(values: tuple[str, ...], operator: str) -> list[str]:
+    if not values:
+        raise ValueError(
+            f"The variadic parameter of the {operator} operator must be a non-empty tuple: e.g. "
+            f'{operator}("value1", "value2").'
+        )
+    for position, value in enumerate(values):
+        if not isinstance(value, str):
+            raise ValueError(
+                f"Type of value in position {position} for the {operator} operator must be str (e.g. "
+                f'{operator}("value1", "value2")) but got {value!r} of type {type(value)}.'
+            )
+    return list(values)
+
+
+_Operator: TypeAlias = "In | NotIn | Exists | DoesNotExist"
+
+
+class NodeLabelSchedulingStrategy(NodeStrategy):
+    """Run a task or an actor on a node with certain labels.
+
+    Parameters
+    ----------
+    hard : dict of str to In, NotIn, Exists or DoesNotExist
+        By label, what the node must have; a call waits until there is such a node.
+    soft : dict, optional
+        Likewise, what is preferred among the nodes that will do.
+
+    Raises
+    ------
+    ValueError
+        When one of them is no such dictionary, or both are empty.
+
+    Notes
+    -----
+    Ray source: ``ray.util.scheduling_strategies.NodeLabelSchedulingStrategy``, 2.60.0. No known
+    difference. A node has the labels of the environment variable ``RAYCOMPAT_NODE_LABELS`` of its Dask
+    worker (JSON), or of ``init(labels=...)``, and ``ray.io/node-id``.
+
+    Examples
+    --------
+    >>> from raycompat.util.scheduling_strategies import In, NodeLabelSchedulingStrategy
+    >>> in_zone_a = NodeLabelSchedulingStrategy({"zone": In("a", "b")})
+    """
+
+    def __init__(
+        self, hard: dict[str, _Operator], *, soft: dict[str, _Operator] | None = None
+    ) -> None:
+        self.hard = _rules(hard, "hard")
+        self.soft = _rules(soft, "soft")
+        if not self.hard and not self.soft:
+            raise ValueError(
+                "The `hard` and `soft` parameter of NodeLabelSchedulingStrategy cannot both be empty."
+            )
+
+    def to_strategy(self) -> ByLabels:
+        """Return it as it travels."""
+        return ByLabels(self.hard, self.soft)
+
+
+def _rules(by_label: Any, parameter: str) -> tuple[LabelRule, ...]:
+    if by_label is None:
+        return ()
+    example = '(e.g. {"key1": In("value1")})'
+    if not isinstance(by_label, Mapping):
+        raise ValueError(
+            f"The {parameter} parameter must be a map {example} but got type {type(by_label)}."
+        )
+    rules = []
+    for key, operator in by_label.items():
+        if not isinstance(key, str):
+            raise ValueError(
+                f"The map key of the {parameter} parameter must be of type str {example} but got "
+                f"{key!r} of type {type(key)}."
+            )
+        if isinstance(operator, In):
+            rules.append(LabelRule(key, "in", tuple(operator.values)))
+        elif isinstance(operator, NotIn):
+            rules.append(LabelRule(key, "not in", tuple(operator.values)))
+        elif isinstance(operator, Exists):
+            rules.append(LabelRule(key, "exists"))
+        elif isinstance(operator, DoesNotExist):
+            rules.append(LabelRule(key, "does not exist"))
+        else:
+            raise ValueError(
+                f"The map value for key {key} of the {parameter} parameter must be one of the `In`, "
+                f"`NotIn`, `Exists` or `DoesNotExist` operator {example} but got {operator!r} of "
+                f"type {type(operator)}."
+            )
+    return tuple(rules)
+
+
+#: What the option `scheduling_strategy` takes.
+SchedulingStrategyT: TypeAlias = (
+    str
+    | PlacementGroupSchedulingStrategy
+    | NodeAffinitySchedulingStrategy
+    | NodeLabelSchedulingStrategy
+    | None
+)
