@@ -67,6 +67,7 @@ class Executor:
                 is_driver=False,
                 host=setup["place"][2],
                 uses_leases=setup["uses_leases"],
+                security=setup["security"],
                 extra=setup,
             )
         )

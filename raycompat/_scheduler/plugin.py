@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from raycompat._protocol import entry, failures
 from raycompat._protocol.call_spec import CallSpec, Grant
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.values import CallFailed
+from raycompat._protocol.version import VERSION
 from raycompat._scheduler.actors import DETACHED, Actors
 from raycompat._scheduler.leases import Leases
 from raycompat._scheduler.objects import Objects
@@ -37,6 +39,9 @@ logger = logging.getLogger(__name__)
 
 #: Seconds that a request waits before its driver is told that no node can ever fulfil it.
 INFEASIBLE_WARNING_S = 10.0
+
+#: Nodes that have left of which `ray.nodes` still tells.
+_MANY_DEPARTED = 1000
 
 
 @dataclass(slots=True)
@@ -86,6 +91,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def __init__(self) -> None:
         self.calls: dict[str, Call] = {}
         self.nodes: dict[str, dict[str, Any]] = {}
+        #: Nodes that have left, the last of them.
+        self._departed: deque[dict[str, Any]] = deque(maxlen=_MANY_DEPARTED)
         self.jobs: dict[str, Job] = {}
         self._functions: dict[str, bytes] = {}
         self._function_waiters: dict[str, asyncio.Event] = {}
@@ -152,6 +159,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         scheduler.handlers.update(
             {
                 "raycompat_ready": self.wait_until_ready,
+                "raycompat_nodes_are": self.wait_for_nodes,
+                "raycompat_fetch": self.fetch,
                 "raycompat_state": self.state,
                 "raycompat_inventory": self.inventory,
                 "raycompat_function": self.function,
@@ -167,6 +176,9 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     # --- nodes and drivers come and go ----------------------------------------------------------
 
     def _node_ready(self, worker: str, info: dict[str, Any]) -> None:
+        if info["version"] != VERSION:
+            self._refuse(worker, info["version"])
+            return
         self.nodes[worker] = info
         self.ledger.add_node(worker, ResourceSet.from_units(info["total"]))
         dask.send_worker_batches_at_once(self._scheduler, worker)
@@ -175,9 +187,21 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self.notify_change()
         self.dispatch_soon()
 
+    def _refuse(self, worker: str, version: str) -> None:
+        """Have a worker of another version, which has joined later, not take part."""
+        line = (
+            f"raycompat: the Dask worker {worker} has raycompat {version} and takes no calls: the "
+            f"cluster has {VERSION}. Install that there, and start the worker anew."
+        )
+        logger.error(line)
+        for job in self.jobs:
+            self._tell_driver(job, line)
+
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
         """Forget a node; its calls have already left it (see `transition`)."""
-        if self.nodes.pop(worker, None) is not None:
+        info = self.nodes.pop(worker, None)
+        if info is not None:
+            self._departed.append({"address": worker, **info})
             self._relays.lose(worker)
             self.ledger.remove_node(worker)
             for gone in [each for each in self._lingering if each[0] == worker]:
@@ -248,11 +272,53 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self.changed.set()
         self.changed = asyncio.Event()
 
-    async def wait_until_ready(self) -> list[dict[str, Any]]:
-        """Return the nodes, once every Dask worker that is there now has reported."""
-        while any(address not in self.nodes for address in self._scheduler.workers):
-            await self.changed.wait()
-        return [{"address": address, **info} for address, info in self.nodes.items()]
+    async def wait_until_ready(self, at_least: int, timeout_s: float) -> dict[str, Any]:
+        """Return the nodes, once every Dask worker that is there now has reported.
+
+        And the addresses of those that have not in time.
+        """
+
+        def silent() -> list[str]:
+            return [address for address in self._scheduler.workers if address not in self.nodes]
+
+        await self._wait_until(lambda: not silent() and len(self.nodes) >= at_least, timeout_s)
+        nodes = [{"address": address, **info} for address, info in self.nodes.items()]
+        return {"nodes": nodes, "silent": silent()}
+
+    async def wait_for_nodes(self, count: int, timeout_s: float) -> bool:
+        """Return whether there are exactly so many nodes, in time."""
+        return await self._wait_until(lambda: len(self.nodes) == count, timeout_s)
+
+    async def _wait_until(
+        self, condition: Callable[[], bool], timeout_s: float | None = None
+    ) -> bool:
+        """Wait until nodes have come and gone such that a condition holds; whether it does, in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not condition():
+                    await self.changed.wait()
+        except TimeoutError:
+            return condition()
+        return True
+
+    async def fetch(self, node: str, keys: list[str], host: str) -> list[dict[str, Any]]:
+        """Ask a node for values, for a caller that cannot reach it (see `_node.fetcher`).
+
+        Raises
+        ------
+        OSError
+            When it is not there, or leaves before it has answered.
+        """
+        asking = asyncio.ensure_future(dask.fetch_from(self._scheduler, node, keys, host))
+        leaving = asyncio.ensure_future(self._wait_until(lambda: node not in self.nodes))
+        try:
+            await asyncio.wait([asking, leaving], return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                return asking.result()
+            raise OSError(f"{node} has left the cluster")
+        finally:
+            asking.cancel()
+            leaving.cancel()
 
     def state(self) -> dict[str, Any]:
         """Return the nodes with what they have and what is free, for `ray.nodes` and the like."""
@@ -265,6 +331,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 }
                 for address, info in self.nodes.items()
             ],
+            "departed": list(self._departed),
             "total": self.ledger.cluster_total().amounts(),
             "available": self.ledger.cluster_available().amounts(),
         }
