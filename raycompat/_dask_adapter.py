@@ -250,6 +250,12 @@ async def fetch_from(
     return cast("list[dict[str, Any]]", answers)
 
 
+def goes_on(scheduler: Scheduler, worker: str) -> bool:
+    """Whether a worker is there, and not about to end; one that ends gives its tasks back first."""
+    state = scheduler.workers.get(worker)
+    return state is not None and state.status not in (Status.closing, Status.closed)
+
+
 def running_workers(scheduler: Scheduler) -> set[str]:
     """Return the addresses of the workers that take tasks: neither paused nor about to leave."""
     return {worker.address for worker in scheduler.running}

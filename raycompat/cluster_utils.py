@@ -123,11 +123,6 @@ class ClusterNode:
         return str(self._described["node_id"])
 
     @property
-    def unique_id(self) -> str:
-        """The id of the node: another name of `node_id`."""
-        return self.node_id
-
-    @property
     def node_ip_address(self) -> str:
         """The IP address of the node."""
         return str(self._described["ip"])

@@ -529,7 +529,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         if finish in ("memory", "erred") or address is None:
             return
         dask.park(self._scheduler, key)
-        if address in self._scheduler.workers:
+        if dask.goes_on(self._scheduler, address):
             message = {"op": "raycompat-end", "key": key}
             dask.tell_worker(self._scheduler, address, message)
         elif finish != "forgotten":

@@ -100,7 +100,8 @@ class DaskCluster:
         """Make this process a driver; return when every worker is a node."""
         ray.init(address=self.address, configure_logging=False)
         deadline = time.monotonic() + PROCESS_S
-        while len(ray.nodes()) < sum(each.poll() is None for each in self.workers.values()):
+        alive = sum(each.poll() is None for each in self.workers.values())
+        while sum(node["Alive"] for node in ray.nodes()) < alive:
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
