@@ -160,7 +160,9 @@ def dependency_bytes(scheduler: Scheduler, key: str) -> dict[str, int]:
 
 def tell_client(scheduler: Scheduler, client: str, message: dict[str, Any]) -> None:
     """Send one message down a client's stream; nothing happens when the client is gone."""
-    scheduler.send_all({client: [message]}, {})
+    comm = scheduler.client_comms.get(client)
+    if comm is not None and not comm.closed():
+        scheduler.send_all({client: [message]}, {})
 
 
 def tell_worker(scheduler: Scheduler, worker: str, message: dict[str, Any]) -> None:

@@ -112,6 +112,7 @@ class ClusterNode:
         self._cluster = cluster
         self._node = node
         self._row: dict[str, Any] | None = None
+        self._is_killed = False
 
     def is_head(self) -> bool:
         """Return whether it is the first node, with which the scheduler was started."""
@@ -195,6 +196,7 @@ class ClusterNode:
                 "Attempting to kill a node that does not run any more. With check_alive=False it need "
                 "not."
             )
+        self._is_killed = True
         self._node.end() if allow_graceful else self._node.kill()
 
     def any_processes_alive(self) -> bool:
@@ -202,8 +204,8 @@ class ClusterNode:
         return self._node.process.is_running
 
     def remaining_processes_alive(self) -> bool:
-        """Return whether the node's process runs."""
-        return self.any_processes_alive()
+        """Return whether the node's process runs, or was killed by this object's own methods."""
+        return self._is_killed or self.any_processes_alive()
 
     def __repr__(self) -> str:
         kind = "head" if self.head else "worker"
@@ -481,7 +483,7 @@ class Cluster:
         return heads + list(self.worker_nodes)
 
     def remaining_processes_alive(self) -> bool:
-        """Return whether the processes of all nodes run."""
+        """Return whether all nodes run but those that were killed by their own methods."""
         return all(node.remaining_processes_alive() for node in self.list_all_nodes())
 
     def shutdown(self) -> None:

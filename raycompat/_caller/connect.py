@@ -75,7 +75,8 @@ def _check_scheduler(destination: Destination) -> None:
 
 def _reason(error: BaseException) -> str:
     """Say what has happened, with what Dask says behind "timed out"."""
-    why = f" ({error.__cause__})" if error.__cause__ is not None else ""
+    cause = error.__cause__
+    why = f" ({str(cause) or repr(cause)})" if cause is not None else ""
     return (str(error) or repr(error)) + why
 
 

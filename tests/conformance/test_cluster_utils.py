@@ -6,6 +6,7 @@ import importlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -152,7 +153,8 @@ def test_tasks_that_run_at_once_are_on_all_nodes(driver, three, tmp_path):
     @driver.remote
     def meet(number):
         (tmp_path / str(number)).touch()
-        wait_for_files(*(tmp_path / str(each) for each in range(4)))
+        while not all((tmp_path / str(each)).exists() for each in range(4)):
+            time.sleep(0.01)
         return driver.get_runtime_context().get_node_id()
 
     where = driver.get([meet.remote(number) for number in range(4)], timeout=LONG_S)
@@ -293,7 +295,7 @@ OTHER = """
 import sys
 import {name} as ray
 
-ray.init(address=sys.argv[1], namespace=sys.argv[2], configure_logging=False, log_to_driver=False)
+ray.init(address="auto", namespace=sys.argv[1], configure_logging=False, log_to_driver=False)
 
 @ray.remote
 class Counter:
@@ -307,7 +309,7 @@ class Counter:
 counter = Counter.options(name="counter", get_if_exists=True).remote()
 job = ray.get_runtime_context().get_job_id()
 print("said", job, ray.get(counter.add.remote()), flush=True)
-if len(sys.argv) > 3:
+if len(sys.argv) > 2:
     sys.stdin.read()
 """
 
@@ -321,7 +323,7 @@ def start_other(ray, address):
         path = os.pathsep.join(
             [str(Path(ray.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         )
-        command = [sys.executable, "-c", OTHER.format(name=ray.__name__), address, namespace, *more]
+        command = [sys.executable, "-c", OTHER.format(name=ray.__name__), namespace, *more]
         other = subprocess.Popen(
             command,
             env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": ""},
@@ -465,7 +467,8 @@ def test_a_task_whose_node_goes_is_run_elsewhere(ray, two, tmp_path, gracefully)
     def task():
         here = ray.get_runtime_context().get_node_id()
         (tmp_path / here).touch()
-        wait_for_files(tmp_path / "go")
+        while not (tmp_path / "go").exists():
+            time.sleep(0.01)
         return here
 
     @ray.remote(resources={"slot": 1})
@@ -486,7 +489,8 @@ def test_a_task_that_may_not_be_retried_fails_with_its_node(ray, two, tmp_path, 
     @ray.remote(resources={"slot": 1}, max_retries=0)
     def task():
         (tmp_path / "began").touch()
-        wait_for_files(tmp_path / "go")
+        while not (tmp_path / "go").exists():
+            time.sleep(0.01)
 
     ref = task.remote()
     wait_for_files(tmp_path / "began")
@@ -505,11 +509,16 @@ def test_an_actor_is_started_anew_elsewhere_if_it_may_be(ray, two):
             self.count += 1
             return self.count, ray.get_runtime_context().get_node_id()
 
+        def pid(self):
+            return os.getpid()
+
     lasting, mortal = Actor.options(max_restarts=1).remote(), Actor.remote()
     assert ray.get(lasting.add.remote(), timeout=LONG_S) == (1, two.first.node_id)
     assert ray.get(mortal.add.remote(), timeout=LONG_S) == (1, two.first.node_id)
     other = two.add_node(num_cpus=1, resources={"slot": 1})
+    pid = ray.get(lasting.pid.remote())
     two.remove_node(two.first, allow_graceful=False)
+    wait_until(lambda: not is_running(pid), LONG_S)
     retried = lasting.add.options(max_task_retries=-1).remote()
     assert ray.get(retried, timeout=LONG_S) == (1, other.node_id)
     with pytest.raises(ray.exceptions.ActorDiedError):
@@ -538,7 +547,8 @@ def test_results_that_went_with_their_node_are_made_again(ray, two, tmp_path):
 
 def test_a_node_that_was_killed_is_missed(ray, two):
     two.first.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
-    assert not two.remaining_processes_alive()
+    assert not two.first.any_processes_alive()
+    assert two.remaining_processes_alive()  # but for those that were to be killed
     wait_until(lambda: sum(row["Alive"] for row in ray.nodes()) == 1, LONG_S)
     with pytest.raises(TimeoutError, match="Timed out while waiting for nodes to join"):
         two.wait_for_nodes(timeout=1)
@@ -559,8 +569,6 @@ def test_shutdown_ends_all_nodes(ray, make):
     assert not any(node.any_processes_alive() for node in nodes)
     assert cluster.head_node is None
     cluster.shutdown()
-    with pytest.raises(ConnectionError, match="Could not find any running Ray instance"):
-        ray.init(address="auto", **QUIET)
 
 
 def test_a_cluster_begins_anew_after_its_shutdown(ray, make):
