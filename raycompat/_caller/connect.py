@@ -59,7 +59,7 @@ def _check_scheduler(destination: Destination) -> None:
             identity = thread.submit(asyncio.run, asking).result()
         except Exception as error:  # what listens there may answer anything
             raise ConnectionError(
-                f"No Dask scheduler answers at {address}: {_reason(error)}. See that it "
+                f"No Dask scheduler answers at {address}: {str(error) or repr(error)}. See that it "
                 "runs, that host and port are those that it printed when it started, and that it can "
                 "be reached from here; with TLS (tls://), that this program has its certificates."
             ) from error
@@ -71,13 +71,6 @@ def _check_scheduler(destination: Destination) -> None:
         )
     if destination.why_empty and not identity["n_workers"]:
         raise ConnectionError(destination.why_empty)
-
-
-def _reason(error: BaseException) -> str:
-    """Say what has happened, with what Dask says behind "timed out"."""
-    cause = error.__cause__
-    why = f" ({str(cause) or repr(cause)})" if cause is not None else ""
-    return (str(error) or repr(error)) + why
 
 
 def prepare(client: Client) -> list[dict[str, Any]]:

@@ -361,7 +361,7 @@ def soon(monkeypatch):
 def test_an_address_where_nobody_listens_is_an_error(soon, nothing_stays):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        with pytest.raises(ConnectionError, match=r"No Dask scheduler answers.*Connection refused"):
+        with pytest.raises(ConnectionError, match="No Dask scheduler answers at tcp://127"):
             ray.init(address=f"127.0.0.1:{taken.getsockname()[1]}", **QUIET)
 
 
