@@ -94,10 +94,19 @@ class Process:
         return f"A process of the local cluster {how}. Its log said:\n{log}"
 
     def tell(self, words: dict[str, Any]) -> None:
-        """Tell the process something that it waits for."""
+        """Tell the process something that it waits for.
+
+        Raises
+        ------
+        RaySystemError
+            When it has ended.
+        """
         assert self._popen.stdin is not None
-        self._popen.stdin.write(json.dumps(words).encode() + b"\n")
-        self._popen.stdin.flush()
+        try:
+            self._popen.stdin.write(json.dumps(words).encode() + b"\n")
+            self._popen.stdin.flush()
+        except BrokenPipeError:
+            raise exceptions.RaySystemError(self._why_not(is_late=False)) from None
 
     def end(self) -> None:
         """Have the process end, and wait until it has."""

@@ -13,6 +13,9 @@ import pytest
 
 import raycompat as ray
 
+#: Warnings of dask-jobqueue's and asyncssh's own are not ours to mend.
+pytestmark = pytest.mark.filterwarnings("default")
+
 QUIET = {"configure_logging": False, "log_to_driver": False}
 
 #: Bytes that a value must have to be kept by a node.
@@ -209,7 +212,6 @@ def ssh(tmp_path, no_cluster):
     psutil.wait_procs(children, 30)
 
 
-@pytest.mark.filterwarnings("default")  # asyncssh's own are not ours to mend
 def test_machines_that_are_reached_by_ssh_are_nodes(ssh):
     from distributed import SSHCluster
 
