@@ -306,7 +306,10 @@ class Counter:
         self.count += 1
         return self.count
 
-counter = Counter.options(name="counter", get_if_exists=True).remote()
+try:
+    counter = ray.get_actor("counter")
+except ValueError:
+    counter = Counter.options(name="counter").remote()
 job = ray.get_runtime_context().get_job_id()
 print("said", job, ray.get(counter.add.remote()), flush=True)
 if len(sys.argv) > 2:
