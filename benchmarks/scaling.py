@@ -102,7 +102,7 @@ def nodes_on_this_machine(number: int) -> Iterator[None]:
         command += ["--local-directory", folder, "--host", "127.0.0.1"]
         processes += [subprocess.Popen(command, **quiet) for _ in range(number)]
         ray.init(json.loads(file.read_text())["address"], configure_logging=False)
-        while len(ray.nodes()) < number:
+        while sum(node["Alive"] for node in ray.nodes()) < number:
             time.sleep(0.05)
         yield
         ray.shutdown()

@@ -39,13 +39,14 @@ from raycompat._api import (
     wait,
 )
 from raycompat._driver import init, is_initialized, shutdown
+from raycompat._protocol import version
 from raycompat._protocol.ids import PlacementGroupID
 from raycompat.actor import get_actor, kill, method
 from raycompat.object_ref import ObjectID, ObjectRef, ObjectRefGenerator
 from raycompat.runtime_context import get_runtime_context
 from raycompat.util.serialization import register_custom_serializer
 
-__version__ = "0.1.0"
+__version__ = version.VERSION
 
 #: What a process is, as Ray numbers it. There is no local mode: see `init`.
 SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = 0, 1, 2

@@ -274,34 +274,38 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
 
 
 def nodes() -> list[dict[str, Any]]:
-    """Return what is known of each node: id, address, resources.
+    """Return what is known of each node: id, whether it is there, address, resources.
 
     Notes
     -----
-    Ray source: ``ray.nodes``, 2.60.0. Differs from Ray: nodes that have left are not listed.
+    Ray source: ``ray.nodes``, 2.60.0. Nodes that have left follow those that are there, with `Alive`
+    false; the last 1,000 of them.
     """
-    session = _driver.connected_session("nodes")
-    return [
-        {
-            "NodeID": node["node_id"],
-            "Alive": True,
-            "NodeManagerAddress": node["ip"],
-            "NodeManagerHostname": node["hostname"],
-            "NodeManagerPort": int(node["address"].rpartition(":")[2]),
-            "ObjectManagerPort": int(node["address"].rpartition(":")[2]),
-            "ObjectStoreSocketName": node["place"][1][0],
-            "RayletSocketName": node["address"],
-            "MetricsExportPort": 0,
-            "NodeName": node["ip"],
-            "RuntimeEnvAgentPort": 0,
-            "DeathReason": 0,
-            "DeathReasonMessage": "",
-            "alive": True,
-            "Resources": node["resources"],
-            "Labels": node["labels"],
-        }
-        for node in session.rpc("raycompat_state")["nodes"]
+    state = _driver.connected_session("nodes").rpc("raycompat_state")
+    return [_describe(node, is_alive=True) for node in state["nodes"]] + [
+        _describe({**node, "resources": {}}, is_alive=False) for node in state["departed"]
     ]
+
+
+def _describe(node: dict[str, Any], *, is_alive: bool) -> dict[str, Any]:
+    return {
+        "NodeID": node["node_id"],
+        "Alive": is_alive,
+        "NodeManagerAddress": node["ip"],
+        "NodeManagerHostname": node["hostname"],
+        "NodeManagerPort": int(node["address"].rpartition(":")[2]),
+        "ObjectManagerPort": int(node["address"].rpartition(":")[2]),
+        "ObjectStoreSocketName": node["place"][1][0],
+        "RayletSocketName": node["address"],
+        "MetricsExportPort": 0,
+        "NodeName": node["ip"],
+        "RuntimeEnvAgentPort": 0,
+        "DeathReason": 0,
+        "DeathReasonMessage": "" if is_alive else "The node has left the cluster.",
+        "alive": is_alive,
+        "Resources": node["resources"],
+        "Labels": node["labels"],
+    }
 
 
 def cluster_resources() -> dict[str, float]:

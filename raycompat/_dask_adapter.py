@@ -13,13 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import pickle
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+import dask
 from dask._task_spec import Alias, Task, TaskRef
+from distributed import Security
 from distributed.active_memory_manager import ReduceReplicas, SuggestionGenerator
+from distributed.client import _maybe_call_security_loader
 from distributed.core import Status, connect
 from distributed.diagnostics.task_stream import TaskStreamPlugin
 from distributed.protocol.pickle import loads
@@ -156,7 +160,9 @@ def dependency_bytes(scheduler: Scheduler, key: str) -> dict[str, int]:
 
 def tell_client(scheduler: Scheduler, client: str, message: dict[str, Any]) -> None:
     """Send one message down a client's stream; nothing happens when the client is gone."""
-    scheduler.send_all({client: [message]}, {})
+    comm = scheduler.client_comms.get(client)
+    if comm is not None and not comm.closed():
+        scheduler.send_all({client: [message]}, {})
 
 
 def tell_worker(scheduler: Scheduler, worker: str, message: dict[str, Any]) -> None:
@@ -232,6 +238,26 @@ def keep_values_at_home(scheduler: Scheduler) -> None:
             manager.add_policy(_ReduceReplicasElsewhere())
 
 
+async def fetch_from(
+    scheduler: Scheduler, worker: str, keys: list[str], host: str
+) -> list[dict[str, Any]]:
+    """Ask a worker for values and return its answer, unread.
+
+    Raises
+    ------
+    OSError
+        When it does not answer.
+    """
+    answers = await scheduler.rpc(worker).raycompat_fetch(keys=keys, host=host)
+    return cast("list[dict[str, Any]]", answers)
+
+
+def goes_on(scheduler: Scheduler, worker: str) -> bool:
+    """Whether a worker is there, and not about to end; one that ends gives its tasks back first."""
+    state = scheduler.workers.get(worker)
+    return state is not None and state.status not in (Status.closing, Status.closed)
+
+
 def running_workers(scheduler: Scheduler) -> set[str]:
     """Return the addresses of the workers that take tasks: neither paused nor about to leave."""
     return {worker.address for worker in scheduler.running}
@@ -266,6 +292,11 @@ def secede(worker: Worker, key: str) -> None:
     worker.handle_stimulus(
         SecedeEvent(key=key, compute_duration=0.0, stimulus_id=f"raycompat-secede-{key}")
     )
+
+
+def is_closing(worker: Worker) -> bool:
+    """Whether a worker is about to end."""
+    return worker.status in (Status.closing, Status.closed, Status.failed)
 
 
 def has(worker: Worker, key: str) -> bool:
@@ -316,7 +347,69 @@ def send_batches_at_once(worker: Worker) -> None:
     worker.batched_stream.interval = 0
 
 
+def client_security(worker: Worker) -> dict[str, Any] | None:
+    """Return what a client on this worker's host needs to connect to the same cluster.
+
+    As arguments of `distributed.Security`; None when the worker uses no TLS.
+    """
+    security = worker.security
+    certificate, key = security.tls_client_cert, security.tls_client_key
+    if certificate is None:
+        certificate, key = security.tls_worker_cert, security.tls_worker_key
+    if certificate is None:
+        return None
+    found = {
+        "tls_ca_file": security.tls_ca_file,
+        "tls_client_cert": certificate,
+        "tls_client_key": key,
+        "tls_ciphers": security.tls_ciphers,
+        "require_encryption": security.require_encryption,
+    }
+    return {name: _absolute(value) for name, value in found.items() if value is not None}
+
+
+def _absolute(value: Any) -> Any:
+    """Have the path of a certificate mean the same in any folder; a certificate itself stays."""
+    is_path = isinstance(value, str) and "\n" not in value and os.path.exists(value)
+    return os.path.abspath(value) if is_path else value
+
+
 # --- in a client --------------------------------------------------------------------------------
+
+
+def default_scheme() -> str:
+    """Return what addresses begin with that do not say it, by Dask's configuration."""
+    if dask.config.get("distributed.comm.require-encryption"):
+        return "tls"
+    return str(dask.config.get("distributed.comm.default-scheme"))
+
+
+async def identify(address: str, security: Any, timeout_s: float) -> dict[str, Any]:
+    """Return what the scheduler (or worker) at `address` says of itself.
+
+    Raises
+    ------
+    Exception
+        When nobody answers who speaks Dask's protocol, in twice the time at most.
+    """
+    security = security or _maybe_call_security_loader(address) or Security()
+    arguments = security.get_connection_args("client")
+    try:
+        async with asyncio.timeout(2 * timeout_s):
+            comm = await connect(address, timeout=timeout_s, **arguments)
+            try:
+                await comm.write({"op": "identity", "reply": True})
+                return cast("dict[str, Any]", await comm.read())
+            finally:
+                comm.abort()
+    except TimeoutError:
+        raise OSError(f"what listens there has not answered within {2 * timeout_s:.0f} s") from None
+
+
+def asks_for_workers(cluster: Any) -> bool:
+    """Whether a Dask Cluster has workers or will get some; True too when it does not say."""
+    plan = getattr(cluster, "plan", None)
+    return plan is None or bool(plan) or getattr(cluster, "_adaptive", None) is not None
 
 
 def prepare_client(

@@ -14,34 +14,30 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from raycompat import exceptions
 from raycompat._caller import session as sessions
 from raycompat._caller.home import home_at
-from raycompat._node import accelerators, labels
 from raycompat._protocol import ids, segment
+from raycompat._protocol.resource_set import HEAD_RESOURCE
 
 if TYPE_CHECKING:
+    from distributed import Client
+
+    from raycompat._caller.addresses import Destination
     from raycompat._caller.local_cluster import LocalCluster
 
 logger = logging.getLogger(__name__)
 
 #: Where the dashboard listens unless told otherwise: Ray's port, on loopback.
 _DASHBOARD_PORT = 8265
-#: Share of the machine's memory that a node of a local cluster takes for tasks and objects.
-_MEMORY_SHARE = 0.9
-#: Share of a node's memory that is meant for objects unless `init` is told otherwise: Ray's.
+#: Share of this machine's memory that a driver without a node on its host takes for objects.
 _OBJECT_SHARE = 0.3
-
-#: Seconds that a cluster without workers has to get one.
-_FIRST_NODE_S = 60
 
 #: Set to 0, it has every call go by the scheduler, as ``init(_leases=False)`` does.
 _LEASES_VARIABLE = "RAYCOMPAT_LEASES"
 
-#: Bytes. Ray's own lower limit.
-_MIN_OBJECT_STORE_BYTES = 75 * 1024 * 1024
+#: Seconds that a client has to leave a cluster that it did not get a session on.
+_LEAVE_S = 5
 
 _init_lock = threading.RLock()
 _cluster: LocalCluster | None = None
@@ -116,7 +112,7 @@ class RayContext(Mapping[str, Any]):
 
 
 def init(
-    address: str | None = None,
+    address: Any = None,
     *,
     num_cpus: int | None = None,
     num_gpus: int | None = None,
@@ -147,9 +143,15 @@ def init(
 
     Parameters
     ----------
-    address : str, optional
-        Address of a Dask scheduler (``tcp://host:port``). By default a cluster of this process's own
-        is started, which ends with it. ``"local"`` says so explicitly.
+    address : str, os.PathLike, distributed.Client or a Dask Cluster, optional
+        The cluster to connect to: ``host:port``, ``ray://host:port``, ``tcp://host:port`` or
+        ``tls://host:port`` of a Dask scheduler; the path of its scheduler file; a Cluster of Dask's
+        (LocalCluster, SSHCluster, SLURMCluster, ...) or a Client, whose security is used too.
+        ``"auto"`` means what the environment variable ``RAY_ADDRESS`` says, else the cluster that was
+        last started on this machine by ``raycompat start --head`` or `raycompat.cluster_utils`. By
+        default the same, with ``DASK_SCHEDULER_ADDRESS`` after ``RAY_ADDRESS``, but where there is
+        none a cluster of this process's own is started, which ends with it. ``"local"`` has one
+        started in any case.
     num_cpus : int, default the cores of this machine
         CPUs of the started node, 0 or more: how many calls of one CPU run at once.
     num_gpus : int, default what is found
@@ -188,8 +190,12 @@ def init(
 
     Raises
     ------
+    ConnectionError
+        When the cluster cannot be reached, or has no workers; for a malformed address a ValueError
+        too.
     RuntimeError
-        When this process has a session already, or an argument is unknown.
+        When this process has a session already, an argument is unknown, or the cluster has another
+        version of raycompat.
     ValueError, TypeError
         When an argument has an impossible value.
     UnsupportedRayFeatureError
@@ -198,7 +204,8 @@ def init(
     Notes
     -----
     Ray source: ``ray.init``, 2.60.0; Ray 0.8 and before for the old names, which give a
-    `DeprecationWarning`. Differs from Ray: `resources` may not be read from the environment.
+    `DeprecationWarning`. Differs from Ray: `resources` may not be read from the environment;
+    ``ray://`` leads to the same driver as an address without it.
     """
     given = dict(locals())
     given.update(given.pop("kwargs"))
@@ -292,23 +299,21 @@ def _refuse(given: dict[str, Any]) -> None:
 
 def _init(given: dict[str, Any], temp_dir: str | None, *, uses_leases: bool) -> RayContext:
     global _cluster
-    from distributed import Client
+    from raycompat._caller import addresses
 
-    address = given["address"]
-    if address in (None, "local"):
+    destination = addresses.find(given["address"])
+    if destination is None:
         _cluster = _start_cluster(given, temp_dir)
-        address = _cluster.address
+        destination = addresses.Destination(_cluster.address)
     else:
-        _check_connecting(given)
-        if address == "auto":
-            raise ConnectionError(
-                "Could not find any running Ray instance. Give the address of a Dask scheduler, "
-                "init(address='tcp://host:port'), or none to start a cluster."
-            )
-        address = address if "://" in address else f"tcp://{address}"
+        addresses.check_own(given)
     try:
-        client = Client(address, set_as_default=False)
-        _open_session(client, given, uses_leases=uses_leases)
+        client = _connect(destination)
+        try:
+            _open_session(client, given, uses_leases=uses_leases)
+        except BaseException:
+            client.close(timeout=_LEAVE_S)
+            raise
     except BaseException:
         _end_cluster()
         raise
@@ -316,108 +321,46 @@ def _init(given: dict[str, Any], temp_dir: str | None, *, uses_leases: bool) -> 
     if given["configure_logging"]:
         _configure_logging(given["logging_level"], given["logging_format"])
     where = f" Dashboard: http://{context.dashboard_url}" if context.dashboard_url else ""
-    logger.info("Connected to the cluster at %s.%s", address, where)
+    logger.info("Connected to the cluster at %s.%s", destination.address, where)
     return context
 
 
-def _check_connecting(given: dict[str, Any]) -> None:
-    for names in (("num_cpus", "num_gpus"), ("resources",), ("labels",), ("object_store_memory",)):
-        if any(given[name] is not None for name in names):
-            raise ValueError(
-                f"When connecting to an existing cluster, {' and '.join(names)} must not be "
-                "provided: its nodes have what they were started with."
-            )
+def _connect(destination: Destination) -> Client:
+    from raycompat._caller import connect
+
+    return connect.connect(destination)
 
 
 def _start_cluster(given: dict[str, Any], temp_dir: str | None) -> LocalCluster:
     from raycompat._caller.local_cluster import LocalCluster
+    from raycompat._caller.node_options import node_options
 
-    resources = _node_resources(given)
-    memory = int(psutil.virtual_memory().total * _MEMORY_SHARE)
-    resources.setdefault("object_store_memory", int(memory * _OBJECT_SHARE))
-    dashboard = None
-    if given["include_dashboard"] is not False:
-        port = given["dashboard_port"]
-        dashboard = f"{given['dashboard_host']}:{_DASHBOARD_PORT if port is None else port}"
-    return LocalCluster(
-        resources=resources,
-        labels=labels.checked("init(labels=...)", given["labels"] or {}),
-        memory_bytes=memory,
-        dashboard_address=dashboard,
-        temp_dir=temp_dir,
-    )
+    options = node_options(given, is_head=True)
+    cluster = LocalCluster(dashboard_address=dashboard_address(given), temp_dir=temp_dir)
+    try:
+        node = cluster.start_node(options)
+        node.join(cluster.address)
+        node.wait_until_up()
+    except BaseException:
+        cluster.close()
+        raise
+    return cluster
 
 
-def _node_resources(given: dict[str, Any]) -> dict[str, float]:
-    custom = given["resources"] or {}
-    if not isinstance(custom, dict):
-        raise TypeError(f"init(resources={custom!r}): expected a dict of names and numbers.")
-    for name in ("CPU", "GPU", "memory", "object_store_memory"):
-        if name in custom:
-            raise AssertionError(  # Ray's class for it
-                f"`{name}` cannot be a custom resource: init has an argument of its own for it."
-            )
-    asked = {
-        "CPU": given["num_cpus"],
-        "GPU": given["num_gpus"],
-        "object_store_memory": given["object_store_memory"],
-        **custom,
-    }
-    amounts = {name: value for name, value in asked.items() if value is not None}
-    for name, value in amounts.items():
-        _check_quantity(name, value)
-    _check_gpus_are_visible(amounts.get("GPU", 0))
-    store = amounts.get("object_store_memory")
-    if store is not None and store < _MIN_OBJECT_STORE_BYTES:
-        raise ValueError(
-            f"init(object_store_memory={store!r}): the object store needs at least "
-            f"{_MIN_OBJECT_STORE_BYTES} bytes."
-        )
-    amounts.setdefault("CPU", os.cpu_count() or 1)
-    return amounts
-
-
-def _check_quantity(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"A node's {name} must be a whole number, 0 or more, not {value!r}.")
-    if value < 0:
-        raise ValueError(
-            f"Resource quantities must be nonnegative. Violated by resource '{name}': {value!r}."
-        )
-    if value != int(value):
-        raise ValueError(
-            f"Resource quantities must all be whole numbers. Violated by resource '{name}': "
-            f"{value!r}. Tasks and actors may ask for fractions of them."
-        )
-
-
-def _check_gpus_are_visible(num_gpus: float) -> None:
-    preset = accelerators.preset()
-    if preset is not None and num_gpus > len(preset):
-        raise ValueError(
-            f"Attempting to start a node with {num_gpus} GPU, but CUDA_VISIBLE_DEVICES contains "
-            f"{preset}. Unset it, or ask for that many."
-        )
+def dashboard_address(given: dict[str, Any]) -> str | None:
+    if given["include_dashboard"] is False:
+        return None
+    port = given["dashboard_port"]
+    return f"{given['dashboard_host']}:{_DASHBOARD_PORT if port is None else port}"
 
 
 def _open_session(client: Any, given: dict[str, Any], *, uses_leases: bool) -> None:
     global num_started
-    from raycompat._node.plugin import NodePlugin
-    from raycompat._scheduler.plugin import SchedulerPlugin
+    from raycompat._caller import connect
 
-    client.register_plugin(SchedulerPlugin())
-    client.register_plugin(NodePlugin())
-    try:
-        client.wait_for_workers(1, timeout=_FIRST_NODE_S)
-    except TimeoutError as error:
-        raise ConnectionError(
-            f"The Dask cluster at {client.scheduler.address} has no workers, and none came within "
-            f"{_FIRST_NODE_S} s. Start some: `dask worker {client.scheduler.address}`, or "
-            "cluster.scale(1)."
-        ) from error
-    nodes = client.sync(client.scheduler.raycompat_ready)
+    nodes = connect.prepare(client)
     here = segment.host_id(str(segment.SHARED_MEMORY))
-    home = next((node for node in nodes if node["place"][2] == here), nodes[0])
+    home = _nearest(nodes, here) or nodes[0]
     namespace = given["namespace"] or str(uuid.uuid4())
     setup = sessions.Setup(
         job=ids.new_job_id(),
@@ -427,6 +370,7 @@ def _open_session(client: Any, given: dict[str, Any], *, uses_leases: bool) -> N
         is_driver=True,
         host=here,
         uses_leases=uses_leases,
+        reaches_nodes=client.direct_to_workers is not False,
     )
     session = sessions.Session(setup, client)
     num_started += 1
@@ -450,6 +394,12 @@ def _open_session(client: Any, given: dict[str, Any], *, uses_leases: bool) -> N
             "log_to_driver": True if log_to_driver is None else log_to_driver,
         },
     )
+
+
+def _nearest(nodes: list[dict[str, Any]], host: str) -> dict[str, Any] | None:
+    """Return the node that a driver on `host` is at home on: the cluster's first, if it is there."""
+    near = [node for node in nodes if node["place"][2] == host]
+    return min(near, key=lambda node: HEAD_RESOURCE not in node["total"], default=None)
 
 
 def _paths_of_the_driver() -> list[str]:

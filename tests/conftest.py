@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -15,6 +17,12 @@ import pytest
 #: Seconds after which what is still there counts as left over.
 DEADLINE_S = 20.0
 
+#: Where the tests' clusters are recorded that ``init("auto")`` finds: not those of this user's.
+_TEMPORARY = tempfile.mkdtemp(prefix="raycompat-tests-")
+os.environ["TMPDIR"] = _TEMPORARY
+for _variable in ("RAY_ADDRESS", "DASK_SCHEDULER_ADDRESS"):
+    os.environ.pop(_variable, None)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -23,6 +31,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="raycompat",
         help="the implementation that tests/conformance runs on",
     )
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(_TEMPORARY, ignore_errors=True)
 
 
 def pytest_collection_finish() -> None:
@@ -45,9 +57,9 @@ def _segments(store: str | None) -> list[str]:
     return sorted(found)
 
 
-def _children() -> list[str]:
+def _children(besides: set[psutil.Process]) -> list[str]:
     found = []
-    for process in psutil.Process().children(recursive=True):
+    for process in set(psutil.Process().children(recursive=True)) - besides:
         try:
             command = " ".join(process.cmdline())
         except psutil.NoSuchProcess:
@@ -57,7 +69,9 @@ def _children() -> list[str]:
     return found
 
 
-def left_over(raycompat: object, threads_before: int) -> dict[str, object]:
+def left_over(
+    raycompat: object, threads_before: int, children_before: set[psutil.Process]
+) -> dict[str, object]:
     """Return what is there and should not be, now."""
     gc.collect()
     session = sys.modules["raycompat._caller.session"].current()
@@ -69,7 +83,7 @@ def left_over(raycompat: object, threads_before: int) -> dict[str, object]:
         found["entries"] = list(session.table.entries)
         found["channels"] = [*session.channels, *session.relays]
     else:
-        found = {"processes": _children(), "segments": _segments(None)}
+        found = {"processes": _children(children_before), "segments": _segments(None)}
         more = threading.active_count() - threads_before
         found["threads"] = [t.name for t in threading.enumerate()] if more > 0 else []
     return {what: items for what, items in found.items() if items}
@@ -79,6 +93,7 @@ def left_over(raycompat: object, threads_before: int) -> dict[str, object]:
 def nothing_is_left(request: pytest.FixtureRequest):
     """Fail a test that leaves a task, a segment, a process or a thread."""
     threads_before = threading.active_count()
+    children_before = set(psutil.Process().children(recursive=True))
     had_session, sessions_before = _has_session(), _sessions_made()
     yield
     request.node.funcargs.clear()  # pytest would keep the fixtures' values until later
@@ -92,7 +107,7 @@ def nothing_is_left(request: pytest.FixtureRequest):
     if had_session and not _has_session():
         threads_before = threading.active_count()  # the module's cluster has gone meanwhile
     deadline = time.monotonic() + DEADLINE_S
-    while found := left_over(raycompat, threads_before):
+    while found := left_over(raycompat, threads_before, children_before):
         if time.monotonic() > deadline:
             pytest.fail(f"left over after the test: {found}")
         time.sleep(0.02)  # polling with a deadline: the clean-up is asynchronous

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from raycompat._protocol.values import InlineValue, SegmentLink, from_wire
 if TYPE_CHECKING:
     from raycompat._caller.object_table import Entry
     from raycompat._caller.session import Session
+
+logger = logging.getLogger(__name__)
 
 #: Seconds that the scheduler has to name a node that we can reach.
 _UNREACHABLE_S = 30.0
@@ -58,9 +61,24 @@ async def _ask_for(session: Session, keys: list[str]) -> list[dict[str, Any]]:
 
 
 async def _ask_node(session: Session, node: str, keys: list[str]) -> list[dict[str, Any]]:
-    answers: list[dict[str, Any]] = await dask.ask_worker(
-        session.client, node, "raycompat_fetch", keys=keys, host=session.setup.host
-    )
+    """Ask a node for values; by way of the scheduler where it cannot be reached.
+
+    Raises
+    ------
+    OSError
+        When the scheduler cannot reach it either.
+    """
+    question: dict[str, Any] = {"keys": keys, "host": session.setup.host}
+    answers: list[dict[str, Any]]
+    if session.setup.reaches_nodes and node not in session.out_of_reach:
+        try:
+            answers = await dask.ask_worker(session.client, node, "raycompat_fetch", **question)
+        except OSError as error:
+            logger.debug("no connection to the node %s: %r", node, error)
+        else:
+            return answers
+    answers = await session.client.scheduler.raycompat_fetch(node=node, **question)
+    session.out_of_reach.add(node)
     return answers
 
 

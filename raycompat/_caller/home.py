@@ -23,6 +23,7 @@ class Home:
     node_id: str
     address: str
     ip: str
+    pid: int
     labels: Mapping[str, str]
     #: Identifies the host that the node runs on; `place` is on this process's own.
     host: str
@@ -33,7 +34,9 @@ def home_at(node: Mapping[str, Any], here: str) -> Home:
     """Return a node, as the scheduler describes it, as the home of a process on the host `here`."""
     host = node["place"][2]
     place = StorePlace(*node["place"]) if host == here else _own_place(here)
-    return Home(node["node_id"], node["address"], node["ip"], node["labels"], host, place)
+    return Home(
+        node["node_id"], node["address"], node["ip"], node["pid"], node["labels"], host, place
+    )
 
 
 def _own_place(here: str) -> StorePlace:

@@ -1,125 +1,255 @@
-"""The cluster that `init` starts by itself: a scheduler process and one node process.
+"""A cluster on this machine that this process has started: a scheduler process and node processes.
 
-Both are told to end through their standard input, which closes when the driver ends, however it ends.
+All are told to end through their standard input, which closes when this process ends, however it
+ends. `init` starts one with one node; `raycompat.cluster_utils` adds and removes nodes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from raycompat import exceptions
+from raycompat._caller.node_options import NodeOptions
 from raycompat._protocol import segment
+
+#: Seconds that a process of the cluster has to start, on a machine that is busy.
+_START_S = 120.0
 
 #: Seconds that a process of the cluster has to end before it is killed.
 _END_S = 10.0
 
+#: Seconds that the kernel has to end the processes of a node that was killed.
+_REAP_S = 10.0
 
-class _Process:
+
+class Process:
     """One process of the cluster. It says one line of JSON when it is up."""
 
-    def __init__(self, module: str, options: dict[str, Any], log: Path) -> None:
+    def __init__(
+        self, module: str, options: dict[str, Any], log: Path, environment: dict[str, str]
+    ) -> None:
         self.log = log
-        # One thread: executors are forked from a process that has imported numpy.
-        environment = {"OMP_NUM_THREADS": "1", **os.environ}
+        self._words: dict[str, Any] | None = None
         with log.open("wb") as output:
             self._popen = subprocess.Popen(
                 [sys.executable, "-m", module, json.dumps(options)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
-                env=environment,
+                # One thread: executors are forked from a process that has imported numpy.
+                env={"OMP_NUM_THREADS": "1", **os.environ, **environment},
                 start_new_session=True,
             )
+        _processes.add(self)
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._popen.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._popen.poll() is None
 
     def first_words(self) -> dict[str, Any]:
-        """Wait until the process is up and return what it says of itself."""
-        assert self._popen.stdout is not None
-        line = self._popen.stdout.readline()
-        if not line:
-            code = self._popen.wait()
-            log = self.log.read_text(errors="replace")[-4000:]
-            raise exceptions.RaySystemError(
-                f"A process of the local cluster ended with exit code {code} while starting. "
-                f"Its log said:\n{log}"
-            )
-        words: dict[str, Any] = json.loads(line)
-        return words
+        """Wait until the process is up and return what it says of itself.
+
+        Raises
+        ------
+        RaySystemError
+            When it ends first, or takes too long.
+        """
+        if self._words is None:
+            output = self._popen.stdout
+            assert output is not None
+            waiting = select.poll()
+            waiting.register(output, select.POLLIN)
+            ready = waiting.poll(_START_S * 1000)
+            line = output.readline() if ready else b""
+            if not line:
+                raise exceptions.RaySystemError(self._why_not(is_late=not ready))
+            self._words = json.loads(line)
+        assert self._words is not None
+        return self._words
+
+    def _why_not(self, *, is_late: bool) -> str:
+        if is_late:
+            how = f"has not started within {_START_S:.0f} s"
+        else:
+            how = f"ended with exit code {self._popen.wait()} while starting"
+        log = self.log.read_text(errors="replace")[-4000:]
+        return f"A process of the local cluster {how}. Its log said:\n{log}"
 
     def tell(self, words: dict[str, Any]) -> None:
-        """Tell the process something that it waits for."""
+        """Tell the process something that it waits for.
+
+        Raises
+        ------
+        RaySystemError
+            When it has ended.
+        """
         assert self._popen.stdin is not None
-        self._popen.stdin.write(json.dumps(words).encode() + b"\n")
-        self._popen.stdin.flush()
+        try:
+            self._popen.stdin.write(json.dumps(words).encode() + b"\n")
+            self._popen.stdin.flush()
+        except BrokenPipeError:
+            raise exceptions.RaySystemError(self._why_not(is_late=False)) from None
 
     def end(self) -> None:
         """Have the process end, and wait until it has."""
-        assert self._popen.stdin is not None
-        assert self._popen.stdout is not None
-        self._popen.stdin.close()
+        self.close_input()
         try:
             self._popen.wait(_END_S)
         except subprocess.TimeoutExpired:
-            self._popen.kill()
-            self._popen.wait()
+            self.kill()
+        self._close_output()
+
+    def kill(self) -> None:
+        """Kill the process; wait until it, and what it has started, are gone."""
+        offspring = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            offspring = psutil.Process(self.pid).children(recursive=True)
+        self._popen.kill()
+        self._popen.wait()
+        psutil.wait_procs(offspring, _REAP_S)  # the kernel kills them with it
+        self.close_input()
+        self._close_output()
+
+    def close_input(self) -> None:
+        """Close the process's standard input: what has it end, unless somebody else has it open."""
+        assert self._popen.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended, with words unread
+            self._popen.stdin.close()
+
+    def _close_output(self) -> None:
+        assert self._popen.stdout is not None
         self._popen.stdout.close()
 
 
-class LocalCluster:
-    """A scheduler and a node on this machine, for one driver."""
+#: All that there are.
+_processes: weakref.WeakSet[Process] = weakref.WeakSet()
 
-    def __init__(
-        self,
-        *,
-        resources: dict[str, float],
-        labels: dict[str, str],
-        memory_bytes: int,
-        dashboard_address: str | None,
-        temp_dir: str | None,
-    ) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="raycompat-", dir=temp_dir))
-        self._processes: list[_Process] = []
+
+def _close_inputs_in_fork() -> None:
+    """Leave the processes to the parent: a forked child that lives on must not keep them alive."""
+    for process in list(_processes):
+        process.close_input()
+
+
+os.register_at_fork(after_in_child=_close_inputs_in_fork)
+
+
+def _new_directory(temp_dir: str | None) -> Path:
+    """Make a folder for one process, which removes it when it ends, if nobody else does."""
+    return Path(tempfile.mkdtemp(prefix="raycompat-", dir=temp_dir))
+
+
+class LocalNode:
+    """A node of a cluster on this machine: its process."""
+
+    def __init__(self, process: Process, directory: Path) -> None:
+        self.process = process
+        self.directory = directory
+
+    def join(self, scheduler: str) -> None:
+        """Have the node join the cluster; it does not wait until it has."""
+        self.process.tell({"scheduler": scheduler})
+
+    def wait_until_up(self) -> str:
+        """Wait until the node has joined, and return the address of the Dask worker that it is."""
+        return str(self.process.first_words()["address"])
+
+    def end(self) -> None:
+        """Have the node leave, with its executors, and wait until it has."""
+        self.process.end()
+        self._clean_up()
+
+    def kill(self) -> None:
+        """Kill the node and its executors, and remove what they left."""
+        self.process.kill()
+        self._clean_up()
+
+    def _clean_up(self) -> None:
+        segment.sweep([str(segment.SHARED_MEMORY)])
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class LocalCluster:
+    """A scheduler and nodes on this machine, which end with this process."""
+
+    def __init__(self, *, dashboard_address: str | None, temp_dir: str | None) -> None:
+        self._temp_dir = temp_dir
+        self.directory = _new_directory(temp_dir)
+        self.nodes: list[LocalNode] = []
         try:
-            scheduler = self._start(
+            self.scheduler = Process(
                 "raycompat._scheduler.main",
                 {"directory": str(self.directory), "dashboard_address": dashboard_address},
-                "scheduler",
+                self.directory / "scheduler.log",
+                {},
             )
-            # The node imports while the scheduler starts, and is told the address then.
-            node = self._start(
-                "raycompat._node.main",
-                {
-                    "directory": str(self.directory),
-                    "resources": resources,
-                    "labels": labels,
-                    "memory_bytes": memory_bytes,
-                },
-                "node",
-            )
-            words = scheduler.first_words()
-            self.address: str = words["address"]
-            self.dashboard_url: str | None = words["dashboard"]
-            node.tell({"scheduler": self.address})
-            node.first_words()
         except BaseException:
-            self.close()
+            shutil.rmtree(self.directory, ignore_errors=True)
             raise
 
-    def _start(self, module: str, options: dict[str, Any], name: str) -> _Process:
-        process = _Process(module, options, self.directory / f"{name}.log")
-        self._processes.append(process)
-        return process
+    @property
+    def address(self) -> str:
+        """The address of the scheduler, once it is up."""
+        return str(self.scheduler.first_words()["address"])
+
+    @property
+    def dashboard_url(self) -> str | None:
+        """Where the dashboard is, if there is one: host and port."""
+        url: str | None = self.scheduler.first_words()["dashboard"]
+        return url
+
+    def start_node(self, options: NodeOptions) -> LocalNode:
+        """Start a node that joins the cluster when it is told to.
+
+        What it imports takes longer than anything else: the scheduler may start meanwhile.
+        """
+        directory = _new_directory(self._temp_dir)
+        try:
+            process = Process(
+                "raycompat._node.main",
+                {
+                    "directory": str(directory),
+                    "resources": options.resources,
+                    "memory_bytes": options.memory_bytes,
+                },
+                directory / "node.log",
+                options.environment,
+            )
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        node = LocalNode(process, directory)
+        self.nodes.append(node)
+        return node
+
+    def remove_node(self, node: LocalNode, *, gracefully: bool) -> None:
+        """End a node, or kill it, and wait until its processes are gone."""
+        self.nodes.remove(node)
+        node.end() if gracefully else node.kill()
 
     def close(self) -> None:
-        """End both processes, the node first, and remove what they left."""
-        for process in reversed(self._processes):
-            process.end()
-        self._processes.clear()
-        segment.sweep([str(segment.SHARED_MEMORY)])
+        """End all processes, the nodes first, and remove what they left."""
+        for node in self.nodes:
+            node.process.close_input()  # so that they end at the same time
+        for node in list(self.nodes):
+            self.remove_node(node, gracefully=True)
+        self.scheduler.end()
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -88,7 +88,8 @@ async def connect(session: Session, place: dict[str, Any], party: Party) -> None
     try:
         if "unix" in allowed and same_host and await _by_socket(session, place, party):
             return
-        if "node" in allowed and await _by_node(session, place, party):
+        reaches_nodes = "node" in allowed and session.setup.reaches_nodes
+        if reaches_nodes and await _by_node(session, place, party):
             return
         await through_the_scheduler(session, place, party)
     except Exception:

@@ -73,6 +73,10 @@ class Setup:
     host: str
     #: Whether calls go by leases where they can.
     uses_leases: bool
+    #: What `distributed.Security` is made of for its own client; None leaves it to Dask's settings.
+    security: dict[str, Any] | None = None
+    #: Whether nodes may be asked directly; otherwise the scheduler is, which asks them.
+    reaches_nodes: bool = True
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -99,6 +103,8 @@ class Session:
         self.unflushed: set[Channel | Lease] = set()
         #: Channels that go through the scheduler, by name.
         self.relays: dict[str, RelayedRoad] = {}
+        #: Nodes that the scheduler has to be asked to ask: addresses.
+        self.out_of_reach: set[str] = set()
         self.pump = Pump()
         self._reports = Reports(self)
         #: Called around a wait: an executor tells its node, which gives the CPU back meanwhile.
@@ -148,7 +154,9 @@ class Session:
         if self._client is None:
             with self._connect_lock:
                 if self._client is None:
-                    client = Client(self.setup.scheduler, set_as_default=False)
+                    client = Client(
+                        self.setup.scheduler, security=self.setup.security, set_as_default=False
+                    )
                     self._attach(client)
                     self._client = client
         return self._client

@@ -65,6 +65,7 @@ class Executor:
                     node_id=setup["node_id"],
                     address=setup["node_address"],
                     ip=setup["ip"],
+                    pid=setup["node_pid"],
                     labels=setup["labels"],
                     host=setup["place"][2],
                     place=StorePlace(*setup["place"]),
@@ -73,6 +74,7 @@ class Executor:
                 is_driver=False,
                 host=setup["place"][2],
                 uses_leases=setup["uses_leases"],
+                security=setup["security"],
                 extra=setup,
             )
         )

@@ -14,6 +14,7 @@ import os
 import shutil
 import socket
 import uuid
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.serialization import serialize
 from raycompat._protocol.strategy import NODE_ID_LABEL
 from raycompat._protocol.values import CallFailed, SegmentValue, SeveralValues, to_wire
+from raycompat._protocol.version import VERSION
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -64,6 +66,10 @@ _TIDY_S = 5.0
 
 class _Ended(Exception):
     """Nobody wants the call any more."""
+
+
+#: The plugin that runs on a worker.
+_plugins: weakref.WeakKeyDictionary[Worker, NodePlugin] = weakref.WeakKeyDictionary()
 
 
 @dataclass(slots=True, eq=False)
@@ -105,9 +111,21 @@ class NodePlugin(distributed.WorkerPlugin):
 
     name = entry.PLUGIN_NAME
     idempotent = True
+    #: Whether it has been taken away from a worker that goes on.
+    _is_leaving = False
 
     async def setup(self, worker: Worker) -> None:
-        """Start the forkserver and the store, and report to the scheduler plugin."""
+        """Start the forkserver and the store, and report to the scheduler plugin.
+
+        A worker that joins while the first driver registers the plugin gets it twice: in the answer to
+        its registration, and by the broadcast. The one that runs already goes on then.
+        """
+        running = _plugins.get(worker)
+        if running is not None:
+            running._is_leaving = False
+            worker.plugins[self.name] = running
+            return
+        _plugins[worker] = self
         self._worker = worker
         self._granted: dict[str, Running] = {}
         self._actors: dict[str, Actor] = {}
@@ -166,7 +184,20 @@ class NodePlugin(distributed.WorkerPlugin):
         dask.tell_scheduler(worker, {"op": "raycompat-node", "info": info})
 
     async def teardown(self, worker: Worker) -> None:
-        """End every process and remove every segment."""
+        """End every process and remove every segment, unless this plugin is about to come again."""
+        if dask.is_closing(worker):
+            await self._end()
+            return
+        # Dask takes a plugin away before it adds one of the same name, without a pause in between.
+        self._is_leaving = True
+        asyncio.get_running_loop().call_soon(self._leave)
+
+    def _leave(self) -> None:
+        if self._is_leaving:
+            self._leaving = asyncio.ensure_future(self._end())
+
+    async def _end(self) -> None:
+        _plugins.pop(self._worker, None)
         self._jobs.clear()  # so that nothing is tried again
         self._memory.stop()
         self._tidying.cancel()
@@ -201,6 +232,7 @@ class NodePlugin(distributed.WorkerPlugin):
     def _describe(self, totals: dict[str, float]) -> dict[str, Any]:
         return {
             "node_id": self.node_id,
+            "version": VERSION,
             "total": ResourceSet.from_amounts(totals, whole_gpus=False).units(),
             "ip": self.ip,
             "hostname": socket.gethostname(),
@@ -217,11 +249,13 @@ class NodePlugin(distributed.WorkerPlugin):
             "job": job,
             "namespace": namespace,
             "node_id": self.node_id,
+            "node_pid": os.getpid(),
             "ip": self.ip,
             "gpus_are_named": accelerators.preset() is not None,
             "labels": self.labels,
             "node_address": self._worker.address,
             "scheduler": self._worker.scheduler.address,
+            "security": dask.client_security(self._worker),
             "place": self.store.place.describe(),
         }
 

@@ -11,6 +11,9 @@ from typing import Any, Final, final
 #: Units in an amount of 1: Ray's own precision, 0.0001.
 UNITS_PER_ONE: Final = 10_000
 
+#: What the first node of a cluster has 1 of, as in Ray.
+HEAD_RESOURCE: Final = "node:__internal_head__"
+
 #: No amount reaches this, so that its units fit the 64 bits that a message has for a number.
 LARGEST_AMOUNT: Final = 9 * 10**14
 

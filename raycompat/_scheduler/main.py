@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from typing import Any
 
@@ -25,6 +26,7 @@ async def _serve(options: dict[str, Any]) -> None:
             url = f"{host}:{scheduler.http_server.port}"
         print(json.dumps({"address": scheduler.address, "dashboard": url}), flush=True)
         await asyncio.to_thread(sys.stdin.read)
+    shutil.rmtree(options["directory"], ignore_errors=True)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,10 @@ import distributed
 from raycompat import _dask_adapter as dask
 from raycompat._protocol import entry, failures
 from raycompat._protocol.call_spec import CallSpec, Grant
-from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.resource_set import HEAD_RESOURCE, ResourceSet
 from raycompat._protocol.strategy import InGroup, Strategy, from_wire
 from raycompat._protocol.values import CallFailed
+from raycompat._protocol.version import VERSION
 from raycompat._scheduler.actors import DETACHED, Actors
 from raycompat._scheduler.groups import Groups
 from raycompat._scheduler.leases import Leases, Shape
@@ -40,6 +42,9 @@ logger = logging.getLogger(__name__)
 
 #: Seconds that a request waits before its driver is told that no node can ever fulfil it.
 INFEASIBLE_WARNING_S = 10.0
+
+#: Nodes that have left of which `ray.nodes` still tells.
+_MANY_DEPARTED = 1000
 
 
 @dataclass(slots=True)
@@ -94,6 +99,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self.nodes: dict[str, dict[str, Any]] = {}
         #: Workers that cannot be nodes, and why.
         self._unfit: dict[str, str] = {}
+        #: Nodes that have left, the last of them.
+        self._departed: deque[dict[str, Any]] = deque(maxlen=_MANY_DEPARTED)
         self.jobs: dict[str, Job] = {}
         self._functions: dict[str, bytes] = {}
         self._function_waiters: dict[str, asyncio.Event] = {}
@@ -166,6 +173,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         scheduler.handlers.update(
             {
                 "raycompat_ready": self.wait_until_ready,
+                "raycompat_nodes_are": self.wait_for_nodes,
+                "raycompat_fetch": self.fetch,
                 "raycompat_state": self.state,
                 "raycompat_inventory": self.inventory,
                 "raycompat_function": self.function,
@@ -185,6 +194,13 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     # --- nodes and drivers come and go ----------------------------------------------------------
 
     def _node_ready(self, worker: str, info: dict[str, Any]) -> None:
+        if info["version"] != VERSION:
+            reason = (
+                f"it has raycompat {info['version']}, and the cluster has {VERSION}. Install that "
+                "there, and start the worker anew."
+            )
+            self._node_unfit(worker, reason)
+            return
         self.nodes[worker] = info
         self.ledger.add_node(worker, ResourceSet.from_units(info["total"]))
         dask.send_worker_batches_at_once(self._scheduler, worker)
@@ -198,14 +214,18 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def _node_unfit(self, worker: str, reason: str) -> None:
         """Hear that a worker cannot be a node: who waits for it, and who runs, is told."""
         self._unfit[worker] = reason
+        line = f"raycompat: the Dask worker {worker} is no node: {reason}"
+        logger.error(line)
         for job in self.jobs:
-            self._tell_driver(job, f"raycompat: the Dask worker {worker} is no node: {reason}")
+            self._tell_driver(job, line)
         self.notify_change()
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
         """Forget a node; its calls have already left it (see `transition`)."""
         self._unfit.pop(worker, None)
-        if self.nodes.pop(worker, None) is not None:
+        info = self.nodes.pop(worker, None)
+        if info is not None:
+            self._departed.append({"address": worker, **info})
             self._relays.lose(worker)
             self.ledger.remove_node(worker)
             self.groups.node_left(worker)
@@ -220,7 +240,11 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         """Give a driver a node that keeps its values, on its host if there is one."""
         host = job.setup["driver_host"]
         near = [each for each, info in self.nodes.items() if info["place"][2] == host]
-        job.home = next(iter(near or self.nodes), None)
+        job.home = min(
+            near or self.nodes,
+            key=lambda each: HEAD_RESOURCE not in self.nodes[each]["total"],
+            default=None,
+        )
         node = {"address": job.home, **self.nodes[job.home]} if job.home is not None else None
         dask.tell_client(self._scheduler, job.client, {"op": "raycompat-home", "node": node})
 
@@ -293,19 +317,54 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self.changed.set()
         self.changed = asyncio.Event()
 
-    async def wait_until_ready(self) -> list[dict[str, Any]]:
+    async def wait_until_ready(self, at_least: int, timeout_s: float) -> dict[str, Any]:
         """Return the nodes, once every Dask worker that is there now has reported.
+
+        And the addresses of those that have not in time, and why others cannot be nodes.
+        """
+
+        def silent() -> list[str]:
+            known = self.nodes.keys() | self._unfit.keys()
+            return [address for address in self._scheduler.workers if address not in known]
+
+        await self._wait_until(lambda: not silent() and len(self.nodes) >= at_least, timeout_s)
+        nodes = [{"address": address, **info} for address, info in self.nodes.items()]
+        return {"nodes": nodes, "silent": silent(), "unfit": dict(self._unfit)}
+
+    async def wait_for_nodes(self, count: int, timeout_s: float) -> bool:
+        """Return whether there are exactly so many nodes, in time."""
+        return await self._wait_until(lambda: len(self.nodes) == count, timeout_s)
+
+    async def _wait_until(
+        self, condition: Callable[[], bool], timeout_s: float | None = None
+    ) -> bool:
+        """Wait until nodes have come and gone such that a condition holds; whether it does, in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not condition():
+                    await self.changed.wait()
+        except TimeoutError:
+            return condition()
+        return True
+
+    async def fetch(self, node: str, keys: list[str], host: str) -> list[dict[str, Any]]:
+        """Ask a node for values, for a caller that cannot reach it (see `_node.fetcher`).
 
         Raises
         ------
-        ValueError
-            When one cannot be a node.
+        OSError
+            When it is not there, or leaves before it has answered.
         """
-        while any(address not in self.nodes for address in self._scheduler.workers):
-            for worker, reason in self._unfit.items():
-                raise ValueError(f"The Dask worker {worker} cannot be a node. {reason}")
-            await self.changed.wait()
-        return [{"address": address, **info} for address, info in self.nodes.items()]
+        asking = asyncio.ensure_future(dask.fetch_from(self._scheduler, node, keys, host))
+        leaving = asyncio.ensure_future(self._wait_until(lambda: node not in self.nodes))
+        try:
+            await asyncio.wait([asking, leaving], return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                return asking.result()
+            raise OSError(f"{node} has left the cluster")
+        finally:
+            asking.cancel()
+            leaving.cancel()
 
     def state(self) -> dict[str, Any]:
         """Return the nodes with what they have and what is free, for `ray.nodes` and the like."""
@@ -318,6 +377,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 }
                 for address, info in self.nodes.items()
             ],
+            "departed": list(self._departed),
             "total": self.ledger.cluster_total().amounts(),
             "available": self.ledger.cluster_available().amounts(),
         }
@@ -517,7 +577,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         if finish in ("memory", "erred") or address is None:
             return
         dask.park(self._scheduler, key)
-        if address in self._scheduler.workers:
+        if dask.goes_on(self._scheduler, address):
             message = {"op": "raycompat-end", "key": key}
             dask.tell_worker(self._scheduler, address, message)
         elif finish != "forgotten":

@@ -69,16 +69,24 @@ class DaskCluster:
         self.scheduler = self._start(
             "dask_scheduler",
             *("--host", "127.0.0.1", "--port", "0", "--no-dashboard"),
-            *("--scheduler-file", str(directory / "scheduler.json")),
+            *("--scheduler-file", str(self.scheduler_file)),
         )
-        self.address = self._await_file(directory / "scheduler.json")["address"]
+        self.address = self._await_file(self.scheduler_file)["address"]
         #: Their processes, by pid.
         self.workers: dict[int, subprocess.Popen[bytes]] = {}
 
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
-        with (self._directory / f"{module}.log").open("ab") as log:
+        with self.log(module).open("ab") as log:
             command = [sys.executable, "-m", f"distributed.cli.{module}", *arguments]
             return subprocess.Popen(command, stdout=log, stderr=log)
+
+    def log(self, module: str) -> Path:
+        """Return where "dask_scheduler" or all that are "dask_worker" write."""
+        return self._directory / f"{module}.log"
+
+    @property
+    def scheduler_file(self) -> Path:
+        return self._directory / "scheduler.json"
 
     def _await_file(self, path: Path) -> dict[str, str]:
         deadline = time.monotonic() + PROCESS_S
@@ -100,7 +108,8 @@ class DaskCluster:
         """Make this process a driver; return when every worker is a node."""
         ray.init(address=self.address, configure_logging=False)
         deadline = time.monotonic() + PROCESS_S
-        while len(ray.nodes()) < sum(each.poll() is None for each in self.workers.values()):
+        alive = sum(each.poll() is None for each in self.workers.values())
+        while sum(node["Alive"] for node in ray.nodes()) < alive:
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
@@ -141,6 +150,19 @@ def dask_cluster(tmp_path, no_cluster, monkeypatch, request):
         variable = f"DASK_DISTRIBUTED__SCHEDULER__ACTIVE_MEMORY_MANAGER__{name}"
         monkeypatch.setenv(variable, value)
     cluster = DaskCluster(tmp_path)
+    yield cluster
+    ray.shutdown()
+    cluster.close()
+
+
+@pytest.fixture(scope="module")
+def one_worker(tmp_path_factory):
+    """A Dask cluster of one node, for the tests of a module; nothing is connected to it."""
+    ray.shutdown()
+    cluster = DaskCluster(tmp_path_factory.mktemp("dask"))
+    cluster.add_worker()
+    cluster.connect()
+    ray.shutdown()
     yield cluster
     ray.shutdown()
     cluster.close()

@@ -52,7 +52,7 @@ def test_an_actor_is_restarted_on_another_node_when_its_own_dies(nodes, wait_unt
     assert ray.get(again, timeout=30) == "held"
     assert ray.get(mortal.count.remote()) == 1
     assert ray.get(mortal.node.remote()) != before
-    wait_until(lambda: len(ray.nodes()) == 1)
+    wait_until(lambda: sum(node["Alive"] for node in ray.nodes()) == 1)
 
 
 def test_an_actor_without_restarts_dies_with_its_node(nodes):

@@ -282,7 +282,7 @@ def test_a_put_that_is_lost_is_an_error_for_whoever_asks(two_hosts, wait_until):
     owner = agent_on(two_hosts.others[0])
     first, second = ray.get(owner.put.remote(MEGABYTE)) + ray.get(owner.put.remote(MEGABYTE))
     two_hosts.workers[two_hosts.others[0]].kill()
-    wait_until(lambda: len(ray.nodes()) == 1)
+    wait_until(lambda: sum(node["Alive"] for node in ray.nodes()) == 1)
     with pytest.raises(ray.exceptions.ObjectLostError):
         ray.get(first, timeout=60)
     with pytest.raises(ray.exceptions.ObjectLostError):
@@ -319,7 +319,7 @@ def test_what_is_made_of_a_put_that_is_lost_is_an_error_for_all_that_wait(
     third = Link.options(resources={here: 0.001}).remote().link.remote(second)
     fourth = link.remote(third)
     two_hosts.workers[two_hosts.others[0]].kill()
-    wait_until(lambda: len(ray.nodes()) == 1)
+    wait_until(lambda: sum(node["Alive"] for node in ray.nodes()) == 1)
     (tmp_path / "go").touch()
     for ref in (fourth, third, second):
         with pytest.raises(ray.exceptions.ObjectLostError):
@@ -332,7 +332,7 @@ def test_a_value_that_several_nodes_have_is_not_lost_with_one(two_hosts, wait_un
     refs = ray.get(owner.put.remote(MEGABYTE))
     assert ray.get(reader.read.remote(refs)) == MEGABYTE
     two_hosts.workers[two_hosts.others[0]].kill()
-    wait_until(lambda: len(ray.nodes()) == 1)
+    wait_until(lambda: sum(node["Alive"] for node in ray.nodes()) == 1)
     assert int(ray.get(refs[0], timeout=60).sum()) == MEGABYTE
     assert ray.get(total.remote(refs[0]), timeout=60) == MEGABYTE
 

@@ -1,0 +1,168 @@
+"""Which cluster `init` is to connect to: every way to say it, made into one `Destination`."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from distributed import Client
+
+from raycompat import _dask_adapter as dask
+from raycompat._protocol import current_cluster
+
+#: Says where a cluster is, when the program does not: Ray's variable, and Dask's.
+RAY_VARIABLE, DASK_VARIABLE = "RAY_ADDRESS", "DASK_SCHEDULER_ADDRESS"
+
+_EXPECTED = (
+    "Expected 'auto', 'local', 'host:port', 'ray://host:port', 'tcp://host:port', 'tls://host:port', "
+    "the path of a scheduler file, or a Dask Cluster or Client."
+)
+
+
+class MalformedAddressError(ConnectionError, ValueError):
+    """The address is none: a ConnectionError, and a ValueError as in Ray."""
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A Dask scheduler to connect to, and how."""
+
+    address: str
+    #: Dask's `Security`; None leaves it to Dask's configuration.
+    security: Any = None
+    #: Whether workers can be reached; None tries.
+    direct_to_workers: bool | None = None
+    #: Why it has no workers, if it has none, and what to do; empty when some may be on their way.
+    why_empty: str = ""
+
+
+def find(given: Any) -> Destination | None:
+    """Return where to connect to; None when a cluster of this process's own is to be started.
+
+    Raises
+    ------
+    ConnectionError
+        When there is nothing to connect to, or the address is malformed (then a ValueError too).
+    TypeError
+        When it is nothing that leads to a cluster.
+    """
+    if given is None or given == "auto":
+        given = os.environ.get(RAY_VARIABLE) or given
+    if given is None:
+        given = os.environ.get(DASK_VARIABLE) or None
+    if given is None or given == "auto":
+        return _on_this_machine(is_needed=given == "auto")
+    if given == "local":
+        return None
+    if isinstance(given, str | os.PathLike):
+        return _of_text(os.fspath(given))
+    if isinstance(given, Client):
+        return _of_client(given)
+    if hasattr(given, "scheduler_address"):
+        return _of_cluster(given)
+    raise TypeError(f"init(address={given!r}): {_EXPECTED}")
+
+
+def _on_this_machine(*, is_needed: bool) -> Destination | None:
+    address = current_cluster.find()
+    if address is not None:
+        return Destination(address)
+    if is_needed:
+        raise ConnectionError(
+            "Could not find any running Ray instance. Start one on this machine (`raycompat start "
+            "--head`), give its address, init(address='host:port'), or set the environment variable "
+            f"{RAY_VARIABLE}."
+        )
+    return None
+
+
+def _of_text(text: str) -> Destination:
+    scheme, separator, place = text.partition("://")
+    if not separator:
+        if os.sep in text or text.endswith(".json"):
+            return _of_file(Path(text))
+        scheme, place = "ray", text
+    if scheme == "inproc":
+        raise MalformedAddressError(_not_in_process(text))
+    if scheme in ("ray", "tcp", "tls"):
+        _check_host_and_port(place, text)
+    return Destination(f"{dask.default_scheme()}://{place}" if scheme == "ray" else text)
+
+
+def _check_host_and_port(place: str, text: str) -> None:
+    host, _, port = place.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise MalformedAddressError(f"Invalid address format: {text!r}. {_EXPECTED}")
+
+
+def _of_file(path: Path) -> Destination:
+    try:
+        address = json.loads(path.read_text())["address"]
+    except FileNotFoundError:
+        raise MalformedAddressError(
+            f"There is no scheduler file {str(path)!r}. A scheduler writes it: `dask scheduler "
+            "--scheduler-file PATH`, on a file system that this machine has too."
+        ) from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise MalformedAddressError(
+            f"{str(path)!r} is no scheduler file of Dask's: {error!r}. Expected a JSON object with "
+            "the entry 'address', as `dask scheduler --scheduler-file PATH` writes it."
+        ) from error
+    return _of_text(str(address))
+
+
+def _of_client(client: Client) -> Destination:
+    if client.status != "running":
+        raise ConnectionError(
+            f"init(address={client!r}): the client is {client.status}. Give one that is connected."
+        )
+    address = client.scheduler.address
+    if address.startswith("inproc"):
+        raise MalformedAddressError(_not_in_process(address))
+    return Destination(address, client.security, client.direct_to_workers)
+
+
+def _of_cluster(cluster: Any) -> Destination:
+    address = cluster.scheduler_address
+    status = getattr(getattr(cluster, "status", None), "name", "running")
+    if status != "running" or not isinstance(address, str) or "://" not in address:
+        raise ConnectionError(
+            f"init(address={cluster!r}): the cluster is {status}. Give one that runs; an asynchronous "
+            "one runs once it has been awaited."
+        )
+    if address.startswith("inproc"):
+        raise MalformedAddressError(_not_in_process(address))
+    why_empty = ""
+    if not dask.asks_for_workers(cluster):
+        why_empty = (
+            f"{type(cluster).__name__} has no workers, and none have been asked for. Call "
+            "cluster.scale(2) first, or cluster.adapt(minimum=1)."
+        )
+    return Destination(address, getattr(cluster, "security", None), why_empty=why_empty)
+
+
+def _not_in_process(address: str) -> str:
+    return (
+        f"The cluster at {address} lives in one process and cannot be reached from others, such as "
+        "those in which tasks run. Start it as LocalCluster(processes=True)."
+    )
+
+
+def check_own(given: dict[str, Any]) -> None:
+    """Refuse arguments that only a cluster of this process's own can be started with.
+
+    Raises
+    ------
+    ValueError
+        When one of them is there.
+    """
+    for names in (("num_cpus", "num_gpus"), ("resources",), ("labels",), ("object_store_memory",)):
+        if any(given[name] is not None for name in names):
+            raise ValueError(
+                f"When connecting to an existing cluster, {' and '.join(names)} must not be "
+                "provided: its nodes have what they were started with. init(address='local') starts "
+                "a cluster of its own."
+            )

@@ -1,0 +1,161 @@
+"""How a driver gets from an address to a Dask client of nodes that are ready.
+
+In order: somebody answers and is a Dask scheduler; a client connects; the scheduler and all workers
+have this version of raycompat; only then are the plugins registered, which is the same as nothing
+where they are; and every worker has reported. Each step has its time, and an error of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pkgutil
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from distributed import Client
+
+from raycompat import _dask_adapter as dask
+from raycompat._caller.addresses import Destination
+from raycompat._protocol.version import VERSION
+
+#: Seconds that a scheduler has to answer.
+_ANSWER_S = 5.0
+
+#: Seconds that all workers have to say which version they have, and to start what a node needs.
+_PREPARE_S = 60.0
+
+#: Seconds that a cluster without workers has to get one.
+_FIRST_NODE_S = 60.0
+
+#: What is asked of each process: standard library, so that it can be asked where we are not installed.
+_WHERE_THE_VERSION_IS = "raycompat:__version__"
+
+
+def connect(destination: Destination) -> Client:
+    """Connect to a scheduler.
+
+    Raises
+    ------
+    ConnectionError
+        When nobody answers, or somebody else than a scheduler.
+    """
+    _check_scheduler(destination)
+    return Client(
+        destination.address,
+        security=destination.security,
+        direct_to_workers=destination.direct_to_workers,
+        set_as_default=False,
+    )
+
+
+def _check_scheduler(destination: Destination) -> None:
+    """See that a scheduler answers, before there is a client, which would leave its thread behind."""
+    address = destination.address
+    asking = dask.identify(address, destination.security, _ANSWER_S)
+    # In a thread: this one may run an event loop.
+    with ThreadPoolExecutor(1, thread_name_prefix="raycompat-connect") as thread:
+        try:
+            identity = thread.submit(asyncio.run, asking).result()
+        except Exception as error:  # what listens there may answer anything
+            raise ConnectionError(
+                f"No Dask scheduler answers at {address}: {str(error) or repr(error)}. See that it "
+                "runs, that host and port are those that it printed when it started, and that it can "
+                "be reached from here; with TLS (tls://), that this program has its certificates."
+            ) from error
+    if identity.get("type") != "Scheduler":
+        scheduler = identity.get("scheduler")
+        where = f" Its scheduler is at {scheduler}." if scheduler else ""
+        raise ConnectionError(
+            f"At {address} is a Dask {identity.get('type')}, not a scheduler.{where}"
+        )
+    if destination.why_empty and not identity["n_workers"]:
+        raise ConnectionError(destination.why_empty)
+
+
+def prepare(client: Client) -> list[dict[str, Any]]:
+    """Make every worker of a cluster a node, and return the nodes; at least one.
+
+    Raises
+    ------
+    RuntimeError
+        When a process of the cluster has no raycompat, or another version.
+    ConnectionError
+        When there are no workers, or some do not answer.
+    """
+    nodes: list[dict[str, Any]] = client.sync(_prepare, client)
+    return nodes
+
+
+async def _prepare(client: Client) -> list[dict[str, Any]]:
+    from raycompat._node.plugin import NodePlugin
+    from raycompat._scheduler.plugin import SchedulerPlugin
+
+    try:
+        async with asyncio.timeout(_PREPARE_S):
+            await _check_versions(client)
+            await client.register_plugin(SchedulerPlugin())
+            with contextlib.suppress(OSError):  # a worker has left; the others have it
+                await client.register_plugin(NodePlugin())
+    except TimeoutError as error:
+        raise ConnectionError(
+            f"Not all workers of the Dask cluster at {client.scheduler.address} have answered within "
+            f"{_PREPARE_S:.0f} s. Some may be stopped, or busy with something that holds Python's "
+            "interpreter lock: see the dashboard."
+        ) from error
+    return await _wait_for_nodes(client)
+
+
+async def _check_versions(client: Client) -> None:
+    """See that all processes have our version: before anything of ours is sent to them.
+
+    What is registered already is of the scheduler's version, so that a driver of another one is
+    refused too.
+    """
+    try:
+        found = await client.run_on_scheduler(pkgutil.resolve_name, _WHERE_THE_VERSION_IS)
+    except Exception as error:  # whatever its import raises there
+        found = error
+    versions = {f"the scheduler at {client.scheduler.address}": found}
+    if found == VERSION:
+        answers = await client.run(pkgutil.resolve_name, _WHERE_THE_VERSION_IS, on_error="return")
+        versions |= {
+            f"the worker at {worker}": answer
+            for worker, answer in answers.items()
+            if not isinstance(answer, OSError)  # it has just left
+        }
+    wrong = [f"{who} {_say(found)}" for who, found in versions.items() if found != VERSION]
+    if wrong:
+        raise RuntimeError(
+            f"Version mismatch: this process has raycompat {VERSION}, but {'; '.join(wrong)}. The "
+            "scheduler, all workers and all drivers need the same version: install it there "
+            f"(`pip install raycompat=={VERSION}`) and start them anew."
+        )
+
+
+def _say(found: Any) -> str:
+    if isinstance(found, ModuleNotFoundError):
+        return "has none"
+    if isinstance(found, BaseException):
+        return f"cannot import it ({found!r})"
+    return f"has {found}"
+
+
+async def _wait_for_nodes(client: Client) -> list[dict[str, Any]]:
+    scheduler = client.scheduler
+    ready = await scheduler.raycompat_ready(at_least=1, timeout_s=_FIRST_NODE_S)
+    nodes: list[dict[str, Any]] = ready["nodes"]
+    for worker, reason in ready["unfit"].items():
+        raise ValueError(f"The Dask worker {worker} cannot be a node. {reason}")
+    if ready["silent"]:
+        raise ConnectionError(
+            f"These workers of the Dask cluster at {scheduler.address} have not become nodes within "
+            f"{_FIRST_NODE_S:.0f} s: {', '.join(ready['silent'])}. Their logs say why."
+        )
+    if not nodes:
+        raise ConnectionError(
+            f"The Dask cluster at {scheduler.address} has no workers, and none came within "
+            f"{_FIRST_NODE_S:.0f} s. Start some: `dask worker {scheduler.address}`, or "
+            "cluster.scale(1); where they wait in a queue, cluster.wait_for_workers(1) waits longer."
+        )
+    return nodes

@@ -1,0 +1,128 @@
+"""What a node is started with: checked, and with what it has unless told otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+
+from raycompat._node import accelerators
+from raycompat._node.labels import VARIABLE as LABELS_VARIABLE
+from raycompat._protocol.resource_set import HEAD_RESOURCE
+
+#: Share of the machine's memory that a node of a local cluster takes for tasks and objects.
+_MEMORY_SHARE = 0.9
+#: Share of a node's memory that is meant for objects unless it is told otherwise: Ray's.
+OBJECT_SHARE = 0.3
+
+#: Bytes. Ray's own lower limit.
+_MIN_OBJECT_STORE_BYTES = 75 * 1024 * 1024
+
+#: Begins the labels that Ray gives nodes itself.
+_RESERVED_PREFIX = "ray.io/"
+
+
+@dataclass(frozen=True)
+class NodeOptions:
+    """What a node is started with."""
+
+    resources: dict[str, float]
+    #: What its Dask worker may use for tasks and objects.
+    memory_bytes: int
+    labels: dict[str, str] = field(default_factory=dict)
+    #: Environment variables of its process, on top of this one's.
+    env_vars: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What its process has in its environment beside what this one has."""
+        labels = {LABELS_VARIABLE: json.dumps(self.labels)} if self.labels else {}
+        return {**self.env_vars, **labels}
+
+
+def node_options(given: dict[str, Any], *, is_head: bool) -> NodeOptions:
+    """Make options out of Ray's arguments: num_cpus, num_gpus, resources, memory and so on.
+
+    Raises
+    ------
+    TypeError, ValueError, AssertionError
+        When one of them is impossible.
+    """
+    amounts = _amounts(given)
+    memory = int(psutil.virtual_memory().total * _MEMORY_SHARE)
+    amounts.setdefault("object_store_memory", int(memory * OBJECT_SHARE))
+    if is_head:
+        amounts[HEAD_RESOURCE] = 1
+    labels = _texts("labels", given.get("labels"))
+    for key in labels:
+        if key.startswith(_RESERVED_PREFIX):
+            raise ValueError(
+                f"labels={{{key!r}: ...}}: labels that begin with {_RESERVED_PREFIX!r} are given by "
+                "the cluster itself. Choose another name."
+            )
+    return NodeOptions(amounts, memory, labels, _texts("env_vars", given.get("env_vars")))
+
+
+def _amounts(given: dict[str, Any]) -> dict[str, float]:
+    custom = given.get("resources") or {}
+    if not isinstance(custom, dict):
+        raise TypeError(f"resources={custom!r}: expected a dict of names and numbers.")
+    for name in ("CPU", "GPU", "memory", "object_store_memory"):
+        if name in custom:
+            raise AssertionError(  # Ray's class for it
+                f"`{name}` cannot be a custom resource: it is an argument of its own."
+            )
+    asked = {
+        "CPU": given.get("num_cpus"),
+        "GPU": given.get("num_gpus"),
+        "memory": given.get("memory"),
+        "object_store_memory": given.get("object_store_memory"),
+        **custom,
+    }
+    amounts = {name: value for name, value in asked.items() if value is not None}
+    for name, value in amounts.items():
+        _check_quantity(name, value)
+    _check_gpus_are_visible(amounts.get("GPU", 0))
+    store = amounts.get("object_store_memory")
+    if store is not None and store < _MIN_OBJECT_STORE_BYTES:
+        raise ValueError(
+            f"object_store_memory={store!r}: the object store needs at least "
+            f"{_MIN_OBJECT_STORE_BYTES} bytes."
+        )
+    amounts.setdefault("CPU", os.cpu_count() or 1)
+    return amounts
+
+
+def _check_quantity(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"A node's {name} must be a whole number, 0 or more, not {value!r}.")
+    if value < 0:
+        raise ValueError(
+            f"Resource quantities must be nonnegative. Violated by resource '{name}': {value!r}."
+        )
+    if value != int(value):
+        raise ValueError(
+            f"Resource quantities must all be whole numbers. Violated by resource '{name}': "
+            f"{value!r}. Tasks and actors may ask for fractions of them."
+        )
+
+
+def _check_gpus_are_visible(num_gpus: float) -> None:
+    preset = accelerators.preset()
+    if preset is not None and num_gpus > len(preset):
+        raise ValueError(
+            f"Attempting to start a node with {num_gpus} GPU, but CUDA_VISIBLE_DEVICES contains "
+            f"{preset}. Unset it, or ask for that many."
+        )
+
+
+def _texts(name: str, given: Any) -> dict[str, str]:
+    given = given or {}
+    if not isinstance(given, dict) or not all(
+        isinstance(text, str) for pair in given.items() for text in pair
+    ):
+        raise TypeError(f"{name}={given!r}: expected a dict of texts, by name.")
+    return dict(given)

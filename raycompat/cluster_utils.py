@@ -1,0 +1,543 @@
+"""Clusters of several nodes on this machine, for tests: `Cluster`."""
+
+from __future__ import annotations
+
+import atexit
+import difflib
+import os
+from typing import Any
+
+from raycompat import _driver, exceptions
+from raycompat._caller import addresses, connect
+from raycompat._caller import session as sessions
+from raycompat._caller.local_cluster import LocalCluster, LocalNode
+from raycompat._caller.node_options import node_options
+from raycompat._protocol import current_cluster
+
+#: Bytes of a node's object store unless it is told otherwise: Ray's.
+_OBJECT_STORE_BYTES = 150 * 1024 * 1024
+
+#: Seconds that a node has to appear.
+_JOIN_S = 30
+
+#: Arguments of `Cluster.add_node` that are honoured; and those that only the first node has.
+_OF_NODES = (
+    "num_cpus",
+    "num_gpus",
+    "resources",
+    "labels",
+    "memory",
+    "object_store_memory",
+    "env_vars",
+)
+_OF_THE_HEAD = ("include_dashboard", "dashboard_host", "dashboard_port", "temp_dir")
+
+#: Arguments that Ray has beside these, and why they are not honoured.
+_NOT_HONOURED = {
+    **dict.fromkeys(
+        ("_system_config", "autoscaling_config", "resource_isolation_config"),
+        "it configures processes of Ray's own, which do not exist here",
+    ),
+    **dict.fromkeys(
+        (
+            "redis_address",
+            "redis_port",
+            "redis_shard_ports",
+            "redis_max_clients",
+            "redis_username",
+            "redis_password",
+            "num_redis_shards",
+            "external_addresses",
+            "gcs_address",
+            "cluster_id",
+            "session_name",
+        ),
+        "there is no Redis and no GCS: a Dask scheduler keeps what they keep",
+    ),
+    **dict.fromkeys(
+        (
+            "gcs_server_port",
+            "object_manager_port",
+            "node_manager_port",
+            "min_worker_port",
+            "max_worker_port",
+            "worker_port_list",
+            "ray_client_server_port",
+            "dashboard_agent_listen_port",
+            "runtime_env_agent_port",
+            "metrics_agent_port",
+            "metrics_export_port",
+        ),
+        "every process takes a free port",
+    ),
+    **dict.fromkeys(
+        ("node_ip_address", "node_name", "node_id"),
+        "all nodes of such a cluster listen on 127.0.0.1, and ids are random",
+    ),
+    **dict.fromkeys(
+        ("plasma_directory", "plasma_store_socket_name", "huge_pages", "raylet_socket_name"),
+        "objects are in /dev/shm, in files",
+    ),
+    **dict.fromkeys(
+        (
+            "enable_object_reconstruction",
+            "include_log_monitor",
+            "log_to_stderr",
+            "no_monitor",
+            "object_spilling_directory",
+            "proxy_server_url",
+            "ray_debugger_external",
+            "redirect_output",
+            "runtime_env_dir_name",
+            "setup_worker_path",
+            "tracing_startup_hook",
+            "webui",
+            "worker_path",
+        ),
+        "",
+    ),
+}
+
+
+class ClusterNode:
+    """A node of a `Cluster`: what its `Cluster.add_node` returns.
+
+    Notes
+    -----
+    Ray source: ``ray._private.node.Node``, 2.60.0, of which this has what tests use.
+    """
+
+    def __init__(self, cluster: Cluster, node: LocalNode, *, head: bool) -> None:
+        self.head = head
+        self._cluster = cluster
+        self._node = node
+        self._row: dict[str, Any] | None = None
+        self._is_killed = False
+
+    def is_head(self) -> bool:
+        """Return whether it is the first node, with which the scheduler was started."""
+        return self.head
+
+    @property
+    def node_id(self) -> str:
+        """The id of the node, 56 hexadecimal digits, as in ``ray.nodes()``."""
+        return str(self._described["node_id"])
+
+    @property
+    def node_ip_address(self) -> str:
+        """The IP address of the node."""
+        return str(self._described["ip"])
+
+    @property
+    def address(self) -> str | None:
+        """The address of the cluster: host and port of its scheduler."""
+        return self._cluster.address
+
+    @property
+    def address_info(self) -> dict[str, Any]:
+        """Where it is: the addresses of the cluster and of the node, and the node's id."""
+        return {
+            "node_ip_address": self.node_ip_address,
+            "address": self.address,
+            "gcs_address": self.address,
+            "node_id": self.node_id,
+            "session_dir": str(self._node.directory),
+        }
+
+    @property
+    def _described(self) -> dict[str, Any]:
+        """What the scheduler says of it, once it is there."""
+        if self._row is None:
+            address = self._node.wait_until_up()
+            rows = {row["address"]: row for row in self._cluster._nodes()}
+            if address not in rows:
+                raise exceptions.RaySystemError(
+                    f"The node at {address} has left the cluster; its log is gone with it."
+                )
+            self._row = rows[address]
+        return self._row
+
+    def kill_raylet(self, check_alive: bool = True) -> None:
+        """Kill the node and everything on it, and leave it in the cluster's list.
+
+        Parameters
+        ----------
+        check_alive : bool, default True
+            Whether to insist that it runs.
+
+        Raises
+        ------
+        RuntimeError
+            When it does not run and `check_alive` is true.
+        """
+        self.kill_all_processes(check_alive=check_alive)
+
+    def kill_all_processes(
+        self, check_alive: bool = True, allow_graceful: bool = False, wait: bool = False
+    ) -> None:
+        """End the node's processes.
+
+        Parameters
+        ----------
+        check_alive : bool, default True
+            Whether to insist that it runs.
+        allow_graceful : bool, default False
+            Have it leave the cluster and clean up; otherwise it is killed.
+        wait : bool, default False
+            Accepted for Ray's sake: the processes are gone when this returns.
+
+        Raises
+        ------
+        RuntimeError
+            When it does not run and `check_alive` is true.
+        """
+        if check_alive and not self.any_processes_alive():
+            raise RuntimeError(
+                "Attempting to kill a node that does not run any more. With check_alive=False it need "
+                "not."
+            )
+        self._is_killed = True
+        self._node.end() if allow_graceful else self._node.kill()
+
+    def any_processes_alive(self) -> bool:
+        """Return whether the node's process runs."""
+        return self._node.process.is_running
+
+    def remaining_processes_alive(self) -> bool:
+        """Return whether the node's process runs, or was killed by this object's own methods."""
+        return self._is_killed or self.any_processes_alive()
+
+    def __repr__(self) -> str:
+        kind = "head" if self.head else "worker"
+        return f"<{kind} node, process {self._node.process.pid}>"
+
+
+class Cluster:
+    """A cluster of several nodes on this machine, to which nodes can be added and removed.
+
+    The first node that is added is the head: with it the scheduler starts. Each node is a process, a
+    Dask worker, with its own resources, object store and executors. All of them end with this
+    process, however it ends.
+
+    Parameters
+    ----------
+    initialize_head : bool, default False
+        Add the first node at once.
+    connect : bool, default False
+        Make this process a driver of the cluster at once; needs `initialize_head`.
+    head_node_args : dict, optional
+        What `add_node` takes, for the first node.
+    shutdown_at_exit : bool, default True
+        Has to be True: ``raycompat start --head`` starts clusters that outlive their program.
+
+    Raises
+    ------
+    RuntimeError
+        When it is to connect, and not to start a head.
+    UnsupportedRayFeatureError
+        When `shutdown_at_exit` is False.
+
+    Notes
+    -----
+    Ray source: ``ray.cluster_utils.Cluster``, 2.60.0. As in Ray, ``init()`` and ``init("auto")`` find
+    the cluster while it runs. Differs from Ray: it can be a context manager, which shuts down.
+
+    Examples
+    --------
+    >>> import raycompat as ray
+    >>> from raycompat.cluster_utils import Cluster
+    >>> with Cluster(initialize_head=True, head_node_args={"num_cpus": 1}) as cluster:
+    ...     node = cluster.add_node(num_cpus=1, resources={"fast disk": 1})
+    ...     cluster.connect()
+    ...     print(len(ray.nodes()))
+    2
+    """
+
+    def __init__(
+        self,
+        initialize_head: bool = False,
+        connect: bool = False,
+        head_node_args: dict[str, Any] | None = None,
+        shutdown_at_exit: bool = True,
+    ) -> None:
+        if not initialize_head and connect:
+            raise RuntimeError("Cannot connect to uninitialized cluster.")
+        if not shutdown_at_exit:
+            raise exceptions.UnsupportedRayFeatureError(
+                "Cluster(shutdown_at_exit=False)",
+                "its processes end with the one that has started them",
+                "start one that stays with `raycompat start --head`",
+            )
+        self.head_node: ClusterNode | None = None
+        self.worker_nodes: set[ClusterNode] = set()
+        #: Whether `connect` was called.
+        self.connected = False
+        self._local: LocalCluster | None = None
+        self._process = os.getpid()
+        if initialize_head:
+            self.add_node(**(head_node_args or {}))
+            if connect:
+                self.connect()
+
+    @property
+    def address(self) -> str | None:
+        """Host and port of the scheduler; None before there is a head."""
+        return self._local.address.split("://")[1] if self._local is not None else None
+
+    @property
+    def gcs_address(self) -> str | None:
+        """Host and port of the scheduler: another name of `address`."""
+        return self.address
+
+    @property
+    def webui_url(self) -> str | None:
+        """Host and port of the dashboard, if there is one."""
+        return self._local.dashboard_url if self._local is not None else None
+
+    def connect(self, namespace: str | None = None) -> None:
+        """Make this process a driver of the cluster.
+
+        Parameters
+        ----------
+        namespace : str, optional
+            Where names of actors are looked up; by default one of this driver's own.
+
+        Raises
+        ------
+        AssertionError
+            When there is no head yet, or it is connected.
+
+        Notes
+        -----
+        Ray source: ``ray.cluster_utils.Cluster.connect``, 2.60.0. No known difference.
+        """
+        assert self.address is not None, "The cluster has no head yet: call add_node() first."
+        assert not self.connected, "connect() was called already."
+        _driver.init(address=self.address, namespace=namespace, ignore_reinit_error=True)
+        self.connected = True
+
+    def add_node(self, wait: bool = True, **node_args: Any) -> ClusterNode:
+        """Add a node; the first one is the head, with which the scheduler starts.
+
+        Parameters
+        ----------
+        wait : bool, default True
+            Return when the node has joined.
+        num_cpus : int, default 1
+            CPUs of the node, 0 or more.
+        num_gpus : int, default 0
+            GPUs of the node, which need not be there.
+        resources : dict of str to float, optional
+            Other resources of the node, by name.
+        labels : dict of str to str, optional
+            Labels of the node.
+        memory : int, default 63 % of the machine's
+            Bytes that tasks may ask for with ``memory=``.
+        object_store_memory : int, default 150 MiB
+            Bytes that are meant for objects.
+        env_vars : dict of str to str, optional
+            Environment variables of the node's process and its executors.
+        include_dashboard, dashboard_host, dashboard_port :
+            Of the head only: whether and where Dask's dashboard is served; by default it is not.
+        temp_dir : str, optional
+            Of the head only: the folder in which the cluster has its own.
+
+        Returns
+        -------
+        ClusterNode
+
+        Raises
+        ------
+        TypeError, ValueError, AssertionError
+            When an argument is unknown or impossible.
+        UnsupportedRayFeatureError
+            When an argument asks for what raycompat does not do.
+        RaySystemError
+            When a process does not start.
+
+        Notes
+        -----
+        Ray source: ``ray.cluster_utils.Cluster.add_node``, 2.60.0. Differs from Ray: there is no
+        dashboard unless it is asked for.
+        """
+        is_head = self.head_node is None
+        _check(node_args, is_head=is_head)
+        defaults = {"num_cpus": 1, "num_gpus": 0, "object_store_memory": _OBJECT_STORE_BYTES}
+        options = node_options({**defaults, **node_args}, is_head=is_head)
+        local = self._start_scheduler(node_args) if self._local is None else self._local
+        node = ClusterNode(self, local.start_node(options), head=is_head)
+        if is_head:
+            self.head_node = node
+        else:
+            self.worker_nodes.add(node)
+        try:
+            node._node.join(local.address)
+            if wait or is_head:
+                node._described  # noqa: B018  (waits for it)
+            if is_head:
+                current_cluster.record(local.address, local.scheduler.pid)
+        except BaseException:
+            self._end(node, gracefully=False)
+            raise
+        return node
+
+    def _start_scheduler(self, node_args: dict[str, Any]) -> LocalCluster:
+        given = {"include_dashboard": False, "dashboard_host": "127.0.0.1", "dashboard_port": None}
+        self._local = LocalCluster(
+            dashboard_address=_driver.dashboard_address({**given, **node_args}),
+            temp_dir=node_args.get("temp_dir"),
+        )
+        atexit.register(self.shutdown)
+        return self._local
+
+    def remove_node(self, node: ClusterNode, allow_graceful: bool = True) -> None:
+        """End a node, and wait until its processes are gone.
+
+        Parameters
+        ----------
+        node : ClusterNode
+            What `add_node` has returned. With the head the scheduler ends, and with it the cluster: the
+            next node that is added is the head of a new one.
+        allow_graceful : bool, default True
+            Have the node leave; otherwise it is killed.
+
+        Raises
+        ------
+        ValueError
+            When this process is a driver that is at home on the node; it is disconnected then.
+        KeyError
+            When it is no node of this cluster.
+
+        Notes
+        -----
+        Ray source: ``ray.cluster_utils.Cluster.remove_node``, 2.60.0. No known difference.
+        """
+        if node not in self.list_all_nodes():
+            raise KeyError(f"{node!r} is no node of this cluster, or was removed already.")
+        if self._is_home(node):
+            _driver.shutdown()
+            raise ValueError(
+                "Removing a node that is connected to this Ray client is not allowed because it will "
+                "break the driver. The driver is at home on the head, or on the node that was there "
+                "first; it has been disconnected. Remove another node, or call ray.shutdown() before."
+            )
+        self._end(node, gracefully=allow_graceful)
+
+    def _end(self, node: ClusterNode, *, gracefully: bool) -> None:
+        assert self._local is not None
+        if node is not self.head_node:
+            self.worker_nodes.remove(node)
+            self._local.remove_node(node._node, gracefully=gracefully)
+            return
+        self.head_node = None
+        local, self._local = self._local, None
+        current_cluster.forget(local.scheduler.pid)
+        local.remove_node(node._node, gracefully=gracefully)
+        local.close()
+
+    def _is_home(self, node: ClusterNode) -> bool:
+        session = self._driver_here()
+        return session is not None and session.home.pid == node._node.process.pid
+
+    def _driver_here(self) -> sessions.Session | None:
+        """Return this process's session, if it is one of this cluster."""
+        session = sessions.current()
+        if session is None or self._local is None:
+            return None
+        return session if session.setup.scheduler == self._local.address else None
+
+    def wait_for_nodes(self, timeout: float = 30) -> None:
+        """Wait until there are as many nodes as were added and not removed.
+
+        Parameters
+        ----------
+        timeout : float, default 30
+            Seconds to wait at most.
+
+        Raises
+        ------
+        TimeoutError
+            When there are more or fewer by then: when one has died, for example.
+
+        Notes
+        -----
+        Ray source: ``ray.cluster_utils.Cluster.wait_for_nodes``, 2.60.0. No known difference.
+        """
+        count = len(self.list_all_nodes())
+        if self._local is None:
+            are_there = count == 0
+        else:
+            with self._client() as client:
+                connect.prepare(client)
+                are_there = client.sync(
+                    client.scheduler.raycompat_nodes_are, count=count, timeout_s=timeout
+                )
+        if not are_there:
+            raise TimeoutError("Timed out while waiting for nodes to join.")
+
+    def list_all_nodes(self) -> list[ClusterNode]:
+        """Return all nodes that were added and not removed, the head first."""
+        heads = [] if self.head_node is None else [self.head_node]
+        return heads + list(self.worker_nodes)
+
+    def remaining_processes_alive(self) -> bool:
+        """Return whether all nodes run but those that were killed by their own methods."""
+        return all(node.remaining_processes_alive() for node in self.list_all_nodes())
+
+    def shutdown(self) -> None:
+        """End all nodes, and the scheduler. Safe to call at any time.
+
+        Notes
+        -----
+        Ray source: ``ray.cluster_utils.Cluster.shutdown``, 2.60.0. Differs from Ray: a driver in this
+        process that is still connected is disconnected first, without an error.
+        """
+        if self._process != os.getpid():
+            return  # forked: it is another process's
+        atexit.unregister(self.shutdown)
+        if self._driver_here() is not None:
+            _driver.shutdown()
+        if self._local is not None:
+            current_cluster.forget(self._local.scheduler.pid)
+            local, self._local = self._local, None
+            local.close()
+        self.head_node = None
+        self.worker_nodes.clear()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+    def _client(self) -> Any:
+        assert self._local is not None
+        return connect.connect(addresses.Destination(self._local.address))
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        """Return what the scheduler says of the nodes, once all that have joined are ready."""
+        with self._client() as client:
+            return connect.prepare(client)
+
+
+def _check(node_args: dict[str, Any], *, is_head: bool) -> None:
+    """Refuse arguments that are unknown, or not honoured."""
+    honoured = (*_OF_NODES, *_OF_THE_HEAD) if is_head else _OF_NODES
+    for name in node_args:
+        if name in honoured:
+            continue
+        if name in _OF_THE_HEAD:
+            raise exceptions.UnsupportedRayFeatureError(
+                f"add_node({name}=...)", "only the first node, the head, has it", "give it there"
+            )
+        if name in _NOT_HONOURED:
+            raise exceptions.UnsupportedRayFeatureError(
+                f"add_node({name}=...)", _NOT_HONOURED[name], f"leave it out; {_known(honoured)}"
+            )
+        close = difflib.get_close_matches(name, honoured, 1)
+        hint = f" Did you mean {close[0]}?" if close else f" {_known(honoured).capitalize()}."
+        raise TypeError(f"add_node() got an unexpected keyword argument {name!r}.{hint}")
+
+
+def _known(honoured: tuple[str, ...]) -> str:
+    return f"a node takes {', '.join(honoured)}"

@@ -1,0 +1,229 @@
+"""The recipes of ``docs/clusters.rst``, as far as one machine goes: SSH to itself, a queue of one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import psutil
+import pytest
+
+import raycompat as ray
+
+#: Warnings of dask-jobqueue's and asyncssh's own are not ours to mend.
+pytestmark = pytest.mark.filterwarnings("default")
+
+QUIET = {"configure_logging": False, "log_to_driver": False}
+
+#: Bytes that a value must have to be kept by a node.
+LARGE = 1_000_000
+
+#: The scheduler's dashboard, on any port.
+SCHEDULER_OPTIONS = {"dashboard_address": "127.0.0.1:0"}
+
+
+@ray.remote
+def square(x):
+    return x * x
+
+
+@ray.remote
+def nested(x):
+    return ray.get(square.remote(x)) + 1
+
+
+@ray.remote
+def ones(size):
+    return np.ones(size, dtype=np.uint8)
+
+
+@ray.remote(scheduling_strategy="SPREAD")
+def total(array):
+    return int(array.sum())
+
+
+@ray.remote
+class Counter:
+    def __init__(self):
+        self.count = 0
+
+    def add(self):
+        self.count += 1
+        return self.count
+
+
+def use_everything():
+    assert ray.get([nested.remote(x) for x in range(4)], timeout=60) == [1, 2, 5, 10]
+    made = ones.remote(LARGE)
+    assert ray.get([total.remote(made) for _ in range(4)], timeout=60) == [LARGE] * 4
+    counter = Counter.remote()
+    assert ray.get([counter.add.remote() for _ in range(3)], timeout=60) == [1, 2, 3]
+
+
+# --- a queue ------------------------------------------------------------------------------------
+
+#: What SLURM's commands do, on this machine: a job is a script that runs in a session of its own.
+COMMANDS = {
+    "sbatch": """#!/bin/sh
+cp "$1" {folder}/$$.sh
+setsid sh {folder}/$$.sh > {folder}/$$.log 2>&1 < /dev/null &
+echo "Submitted batch job $!"
+""",
+    "scancel": """#!/bin/sh
+for job; do kill -TERM -- -$job; done
+""",
+}
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch, no_cluster):
+    """A queue that starts its jobs at once."""
+    for name, text in COMMANDS.items():
+        (tmp_path / name).write_text(text.format(folder=tmp_path))
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    return pytest.importorskip("dask_jobqueue").SLURMCluster
+
+
+@pytest.fixture
+def local_queue(no_cluster):
+    """Jobs are processes of this one."""
+    return pytest.importorskip("dask_jobqueue.local").LocalCluster
+
+
+def start(queue, **options):
+    given = {"cores": 2, "processes": 1, "memory": "1GB", "interface": "lo"}
+    return queue(**{**given, **options}, scheduler_options=SCHEDULER_OPTIONS)
+
+
+@pytest.mark.parametrize("queue", ["slurm", "local_queue"])
+def test_jobs_of_a_queue_are_nodes(request, queue, wait_until):
+    with start(request.getfixturevalue(queue)) as cluster:
+        with pytest.raises(ConnectionError, match="Call cluster.scale"):
+            ray.init(address=cluster, **QUIET)
+        cluster.scale(jobs=1)
+        with ray.init(address=cluster, **QUIET):
+            assert ray.get(square.remote(3), timeout=60) == 9
+            cluster.scale(jobs=2)
+            wait_until(lambda: ray.cluster_resources()["CPU"] == 4, 60)
+            use_everything()
+
+
+def test_what_a_job_declares_is_there(slurm):
+    options = {"worker_extra_args": ["--resources", "'GPU=2 disk=1'"]}
+    with start(slurm, **options) as cluster:
+        cluster.scale(jobs=1)
+        cluster.wait_for_workers(1, 60)
+        with ray.init(address=cluster, **QUIET):
+            resources = ray.cluster_resources()
+            assert (resources["GPU"], resources["disk"]) == (2, 1)
+            assert ray.get(square.options(resources={"disk": 1}).remote(3), timeout=60) == 9
+
+
+def test_calls_of_a_job_that_ends_are_run_by_another(slurm, wait_until, tmp_path):
+    @ray.remote(max_retries=2)
+    def hold(folder):
+        import time
+
+        (folder / f"began-{os.getpid()}").touch()
+        while not (folder / "go").exists():
+            time.sleep(0.01)
+        return "ran"
+
+    with start(slurm, cores=1) as cluster:
+        cluster.scale(jobs=1)
+        with ray.init(address=cluster, **QUIET):
+            ref = hold.remote(tmp_path)
+            wait_until(lambda: list(tmp_path.glob("began-*")), 60)
+            [job] = [worker.job_id for worker in cluster.workers.values()]
+            os.killpg(int(job), signal.SIGKILL)  # its walltime is over
+            cluster.scale(jobs=2)
+            wait_until(lambda: len(list(tmp_path.glob("began-*"))) == 2, 60)
+            (tmp_path / "go").touch()
+            assert ray.get(ref, timeout=60) == "ran"
+
+
+# --- SSH ----------------------------------------------------------------------------------------
+
+#: A server that lets in who has the key, and runs what it is told to.
+SERVER = """
+import asyncio, os, signal, sys
+import asyncssh
+
+async def run(process):
+    child = await asyncio.create_subprocess_shell(
+        process.command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
+        process.exit(await child.wait())
+    finally:  # the connection is closed: as sshd hangs up
+        if child.returncode is None:
+            os.killpg(child.pid, signal.SIGTERM)
+            await child.wait()
+
+async def main(folder):
+    server = await asyncssh.listen(
+        "127.0.0.1",
+        0,
+        server_host_keys=[folder + "/host"],
+        authorized_client_keys=folder + "/user.pub",
+        process_factory=run,
+        encoding=None,
+    )
+    print(server.get_port(), flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    server.close()
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def ssh(tmp_path, no_cluster):
+    """What connects to this machine by SSH."""
+    asyncssh = pytest.importorskip("asyncssh")
+    for name in ("host", "user"):
+        key = asyncssh.generate_private_key("ssh-ed25519")
+        key.write_private_key(tmp_path / name)
+        key.write_public_key(tmp_path / f"{name}.pub")
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    port = int(server.stdout.readline())
+    public = (tmp_path / "host.pub").read_text()
+    known = tmp_path / "known_hosts"
+    known.write_text(f"[127.0.0.1]:{port} {public}")
+    yield {"port": port, "known_hosts": str(known), "client_keys": [str(tmp_path / "user")]}
+    children = psutil.Process(server.pid).children(recursive=True)
+    server.stdin.close()
+    server.wait(30)
+    server.stdout.close()
+    psutil.wait_procs(children, 30)
+
+
+def test_machines_that_are_reached_by_ssh_are_nodes(ssh):
+    from distributed import SSHCluster
+
+    with SSHCluster(
+        ["127.0.0.1"] * 3,
+        connect_options=ssh,
+        scheduler_options=SCHEDULER_OPTIONS,
+        worker_options={"nthreads": 2, "resources": {"GPU": 4}, "host": "127.0.0.1"},
+        remote_python=sys.executable,
+    ) as cluster:
+        with ray.init(address=cluster, **QUIET):
+            assert len(ray.nodes()) == 2
+            assert ray.cluster_resources()["CPU"] == 4
+            assert ray.cluster_resources()["GPU"] == 8
+            use_everything()

@@ -1,0 +1,230 @@
+"""Clusters that this machine's processes start: what they refuse, pass on to nodes, and leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+import raycompat as ray
+from raycompat._protocol import current_cluster
+from raycompat.cluster_utils import Cluster
+
+QUIET = {"configure_logging": False, "log_to_driver": False}
+
+
+@pytest.fixture(autouse=True)
+def no_session(no_cluster):
+    """No session runs, before and after."""
+
+
+@pytest.fixture
+def cluster():
+    with Cluster() as cluster:
+        yield cluster
+        ray.shutdown()
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["_system_config", "redis_password", "node_ip_address", "min_worker_port", "huge_pages"],
+)
+def test_what_is_not_honoured_is_refused(cluster, option):
+    with pytest.raises(ray.exceptions.UnsupportedRayFeatureError, match=rf"add_node\({option}"):
+        cluster.add_node(**{option: 1})
+    assert cluster.address is None
+
+
+def test_the_dashboard_is_the_head_s(cluster):
+    cluster.add_node()
+    with pytest.raises(ray.exceptions.UnsupportedRayFeatureError, match="only the first node"):
+        cluster.add_node(include_dashboard=True)
+
+
+def test_an_unknown_argument_has_a_hint(cluster):
+    with pytest.raises(TypeError, match=r"'num_cpu'\. Did you mean num_cpus\?"):
+        cluster.add_node(num_cpu=1)
+
+
+@pytest.mark.parametrize("option", ["labels", "env_vars"])
+@pytest.mark.parametrize("value", [{"name": 1}, ["name"], {1: "value"}])
+def test_texts_have_to_be_texts(cluster, option, value):
+    with pytest.raises(TypeError, match=f"{option}=.*expected a dict of texts"):
+        cluster.add_node(**{option: value})
+
+
+def test_labels_of_the_cluster_s_own_are_refused(cluster):
+    with pytest.raises(ValueError, match="given by the cluster itself"):
+        cluster.add_node(labels={"ray.io/node-id": "mine"})
+
+
+def test_a_cluster_that_outlives_its_program_is_refused():
+    with pytest.raises(ray.exceptions.UnsupportedRayFeatureError, match="raycompat start --head"):
+        Cluster(shutdown_at_exit=False)
+
+
+def test_a_node_of_another_cluster_cannot_be_removed(cluster):
+    head = cluster.add_node()
+    with Cluster() as other, pytest.raises(KeyError, match="no node of this cluster"):
+        other.remove_node(head)
+
+
+def test_a_node_that_does_not_start_is_an_error_with_its_log(cluster):
+    with pytest.raises(ray.exceptions.RaySystemError, match="ModuleNotFoundError|No module named"):
+        cluster.add_node(env_vars={"PYTHONPATH": "", "PYTHONHOME": "/nowhere"})
+    assert cluster.list_all_nodes() == []
+    cluster.add_node(num_cpus=1)
+    cluster.connect()
+    assert ray.cluster_resources()["CPU"] == 1
+
+
+# --- what nodes are given -----------------------------------------------------------------------
+
+
+def test_a_node_has_the_memory_and_the_environment_that_it_was_given(cluster):
+    @ray.remote(resources={"here": 1})
+    def environment(name):
+        return os.environ.get(name)
+
+    cluster.add_node(memory=10**9, object_store_memory=10**8, num_cpus=1)
+    cluster.add_node(
+        num_cpus=1, env_vars={"OF_THE_NODE": "seen"}, labels={"zone": "a"}, resources={"here": 1}
+    )
+    ray.init(address=cluster.address, **QUIET)
+    rows = {row["NodeID"]: row["Resources"] for row in ray.nodes()}
+    assert rows[cluster.head_node.node_id]["memory"] == 10**9
+    assert rows[cluster.head_node.node_id]["object_store_memory"] == 10**8
+    assert ray.get(environment.remote("OF_THE_NODE")) == "seen"
+    assert json.loads(ray.get(environment.remote("RAYCOMPAT_NODE_LABELS"))) == {"zone": "a"}
+
+
+def test_the_node_of_init_is_given_its_labels():
+    @ray.remote
+    def labels():
+        return json.loads(os.environ["RAYCOMPAT_NODE_LABELS"])
+
+    ray.init(num_cpus=1, labels={"zone": "b"}, include_dashboard=False, **QUIET)
+    assert ray.get(labels.remote()) == {"zone": "b"}
+
+
+def test_a_cluster_may_have_a_dashboard(cluster):
+    cluster.add_node(include_dashboard=True, dashboard_port=0)
+    host, _, port = cluster.webui_url.rpartition(":")
+    assert host == "127.0.0.1"
+    assert int(port) > 0
+
+
+def test_the_processes_of_a_node_are_in_the_folder_that_was_given(cluster, tmp_path):
+    cluster.add_node(temp_dir=str(tmp_path))
+    node = cluster.add_node()
+    assert Path(node.address_info["session_dir"]).parent == tmp_path
+    cluster.shutdown()
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- how they end -------------------------------------------------------------------------------
+
+
+def test_the_end_of_the_block_ends_the_cluster_and_the_session():
+    with Cluster(initialize_head=True) as cluster:
+        cluster.connect()
+        node = cluster.head_node
+        assert current_cluster.find() is not None
+    assert not ray.is_initialized()
+    assert not node.any_processes_alive()
+    assert current_cluster.find() is None
+
+
+def test_a_session_on_another_cluster_stays(cluster):
+    cluster.add_node()
+    cluster.connect()
+    with Cluster(initialize_head=True):
+        pass
+    assert len(ray.nodes()) == 1
+
+
+def test_a_node_that_was_killed_takes_its_executors_with_it(cluster):
+    @ray.remote(resources={"here": 1})
+    class Actor:
+        def pid(self):
+            return os.getpid()
+
+    cluster.add_node()
+    node = cluster.add_node(resources={"here": 1})
+    ray.init(address=cluster.address, **QUIET)
+    actor = Actor.remote()
+    pid = ray.get(actor.pid.remote())
+    cluster.remove_node(node, allow_graceful=False)
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_node_that_died_by_itself_is_missed(cluster, wait_until):
+    cluster.add_node()
+    node = cluster.add_node()
+    ray.init(address=cluster.address, **QUIET)
+    psutil.Process(node._node.process.pid).kill()
+    wait_until(lambda: sum(row["Alive"] for row in ray.nodes()) == 1)
+    assert not cluster.remaining_processes_alive()
+    with pytest.raises(TimeoutError):
+        cluster.wait_for_nodes(timeout=0)
+    with pytest.raises(RuntimeError, match="does not run any more"):
+        node.kill_raylet()
+    cluster.remove_node(node)
+    cluster.wait_for_nodes()
+
+
+STARTS = """
+import os, sys, psutil
+from raycompat.cluster_utils import Cluster
+
+cluster = Cluster(initialize_head=True)
+cluster.add_node()
+print(*(each.pid for each in psutil.Process().children(recursive=True)), flush=True)
+{end}
+"""
+
+#: A child that is forked and lives on has the parent's descriptors.
+FORKS = """
+if not os.fork():
+    sys.stdin.read()
+    os._exit(0)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os._exit(1)", FORKS])
+def test_a_program_that_dies_leaves_no_process_and_no_folder(
+    end, wait_until, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    program = subprocess.Popen(
+        [sys.executable, "-c", STARTS.format(end=end)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    pids = [int(pid) for pid in program.stdout.readline().split()]
+    assert len(pids) >= 4
+    program.wait(60)
+    try:
+        wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
+        wait_until(
+            lambda: (
+                not [
+                    each
+                    for each in tmp_path.iterdir()
+                    if "raycompat-" in each.name and each != current_cluster.file().parent
+                ]
+            )
+        )
+    finally:
+        program.stdin.close()
+        program.stdout.close()
