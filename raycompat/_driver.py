@@ -19,6 +19,7 @@ import psutil
 
 from raycompat import exceptions
 from raycompat._caller import session as sessions
+from raycompat._caller.driver_logs import DriverLogs
 from raycompat._node import accelerators
 from raycompat._protocol import ids, segment
 from raycompat._protocol.values import StorePlace
@@ -431,7 +432,7 @@ def _open_session(client: Any, given: dict[str, Any], *, uses_leases: bool) -> N
     )
     session = sessions.Session(setup, client)
     num_started += 1
-    session.on_log = _print_log
+    session.logs = DriverLogs(session, home["ip"] if near else "")
     sessions.set_current(session)
     environment = (given["runtime_env"] or {}).get("env_vars", {})
     log_to_driver = given["log_to_driver"]
@@ -471,12 +472,6 @@ def _configure_logging(level: int | str, text: str | None) -> None:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter(text or "%(asctime)s %(levelname)s %(message)s"))
         package.addHandler(handler)
-
-
-def _print_log(stream: str, lines: list[str], prefix: str) -> None:
-    target = sys.stderr if stream == "stderr" else sys.stdout
-    target.write("".join(f"{prefix}{line}\n" for line in lines))
-    target.flush()
 
 
 def _context() -> RayContext:

@@ -61,7 +61,7 @@ class RuntimeContext:
 
     def get_worker_id(self) -> str:
         """Return the id of this process: 56 hexadecimal digits."""
-        return f"{os.getpid():08x}{self._session.setup.job}".ljust(2 * ids.NODE_ID_BYTES, "0")
+        return ids.worker_id(os.getpid(), self._session.setup.job)
 
     def get_task_id(self) -> str | None:
         """Return the id of the running task, 48 hexadecimal digits; None in a driver."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from raycompat._node import forkserver
 from raycompat._node.forkserver import MAX_PACKET_BYTES
-from raycompat._node.logs import LogPump
+from raycompat._node.logs import ExecutorLogs, Logs
 from raycompat._protocol import frames
 
 #: Forks that the forkserver is asked for at once. Its socket has room for some twenty requests.
@@ -63,7 +63,7 @@ class Executor:
         self._pool = pool
         self._outcomes: dict[str, asyncio.Future[tuple[Any, ...]]] = {}
         self._writer: asyncio.StreamWriter
-        self.logs: LogPump
+        self.logs: ExecutorLogs
 
     async def connect(self, connection: socket.socket) -> None:
         """Start reading what the executor says."""
@@ -110,7 +110,6 @@ class Executor:
         # The process is on its way out, or it has closed its end in spite of us.
         self._pool.kill(self)
         code = await asyncio.shield(self.ended)
-        self.logs.drain()
         self.logs.close()
         self._pool.forget(self)
         for outcome in self._outcomes.values():
@@ -193,11 +192,11 @@ class ExecutorPool:
         max_idle: int,
         on_message: Callable[[Executor, str, str, list[Any]], None],
         on_end: Callable[[Executor], None],
-        on_log: Callable[..., None],
+        logs: Logs,
     ) -> None:
         self.on_message = on_message
         self._on_end = on_end
-        self._on_log = on_log
+        self._logs = logs
         self._max_idle = max_idle
         self._idle: list[Executor] = []
         self._by_pid: dict[int, Executor] = {}
@@ -317,9 +316,8 @@ class ExecutorPool:
             os.close(errors_write)
         executor = Executor(self, kind, pid)
         self._by_pid[pid] = executor
-        executor.logs = LogPump(
-            {output_read: "stdout", errors_read: "stderr"}, kind[0], pid, self._on_log
-        )
+        streams = {output_read: "stdout", errors_read: "stderr"}
+        executor.logs = self._logs.open(streams, kind[0], pid)
         await executor.connect(ours)
         if pid in self._exits:
             self._by_pid[pid] = executor
@@ -338,7 +336,6 @@ class ExecutorPool:
 
     def release(self, executor: Executor, *, spent: bool) -> None:
         """Take an executor back after a call; a `spent` one, or one too many, leaves."""
-        executor.logs.name = None
         if not executor.alive:
             return
         if executor.kind[0] in self._ended_jobs:

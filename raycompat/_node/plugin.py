@@ -15,6 +15,7 @@ import shutil
 import socket
 import uuid
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import distributed
@@ -31,6 +32,7 @@ from raycompat._node.executor_pool import (
     describe_exit,
 )
 from raycompat._node.fetcher import Fetcher
+from raycompat._node.logs import Logs
 from raycompat._node.object_store import ObjectStore
 from raycompat._node.relay import Relays
 from raycompat._protocol import entry, failures, ids
@@ -115,11 +117,16 @@ class NodePlugin(distributed.WorkerPlugin):
         self.store = ObjectStore(directory, int(totals["object_store_memory"]))
         _transfer.keep_in(self.store)
         info = self._describe(totals)
+        self._logs = Logs(
+            Path(worker.local_directory, "raycompat-logs"),
+            self.ip,
+            lambda message: dask.tell_scheduler(worker, message),
+        )
         self._pool = ExecutorPool(
             max_idle=2 * max(1, worker.state.nthreads),
             on_message=self._on_message,
             on_end=lambda executor: self.store.clean_up_after(executor.pid),
-            on_log=self._on_log,
+            logs=self._logs,
         )
         self._pool.start()
         worker.stream_handlers.update(
@@ -133,6 +140,8 @@ class NodePlugin(distributed.WorkerPlugin):
                 "raycompat-revoke": self._on_revoke,
                 "raycompat-restart-actor": self._on_restart,
                 "raycompat-discard": self.store.discard,
+                "raycompat-log-printed": self._logs.printed,
+                "raycompat-flush-logs": self._logs.flush,
                 "raycompat-relay-open": self._relays.open,
                 "raycompat-relay-data": self._relays.write,
                 "raycompat-relay-close": self._relays.close,
@@ -150,6 +159,7 @@ class NodePlugin(distributed.WorkerPlugin):
         self._tidying.cancel()
         self._relays.close_all()
         await self._pool.close()
+        self._logs.close()
         self.store.close()
         shutil.rmtree(self._spill_directory, ignore_errors=True)
 
@@ -183,6 +193,8 @@ class NodePlugin(distributed.WorkerPlugin):
     # --- what the scheduler plugin says ---------------------------------------------------------
 
     def _open_job(self, job: str, namespace: str, setup: dict[str, Any]) -> None:
+        if setup["log_to_driver"]:
+            self._logs.follow(job)
         self._jobs[job] = {
             **setup,
             "job": job,
@@ -197,6 +209,7 @@ class NodePlugin(distributed.WorkerPlugin):
 
     def _end_job(self, job: str, for_good: bool) -> None:
         """Forget a job; when it has detached actors its driver only is gone, and what Dask ends."""
+        self._logs.unfollow(job)
         setup = self._jobs.get(job)
         driver = (setup["driver_host"], setup["driver_pid"]) if setup is not None else None
         others = [each for name, each in self._jobs.items() if name != job]
@@ -446,7 +459,7 @@ class NodePlugin(distributed.WorkerPlugin):
             context["max_concurrency"] = grant["actor"]["max_concurrency"]
             context["num_restarts"] = grant["num_restarts"]
             context["socket"] = self._sockets[grant["key"]]
-        executor.logs.name = grant["name"].partition(".")[0]
+        executor.logs.begin(grant["actor"]["class_name"] if grant["actor"] else grant["name"])
         return await executor.call(grant["key"], "run", grant["key"], payload, wires, context)
 
     def _cancelled(self, running: Running) -> tuple[Any, ...]:
@@ -642,8 +655,3 @@ class NodePlugin(distributed.WorkerPlugin):
         except OSError as error:  # asked for again at the next need
             self._functions.pop(function, None)
             executor.send("no-function", function, f"The scheduler did not send it: {error}")
-
-    def _on_log(self, job: str, **message: Any) -> None:
-        setup = self._jobs.get(job)
-        if setup is not None and setup["log_to_driver"]:
-            dask.tell_scheduler(self._worker, {"op": "raycompat-log", "job": job, **message})

@@ -24,6 +24,7 @@ from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.values import CallFailed
 from raycompat._scheduler.actors import DETACHED, Actors
 from raycompat._scheduler.leases import Leases
+from raycompat._scheduler.logs import Logs
 from raycompat._scheduler.objects import Objects
 from raycompat._scheduler.placement import Grant as Holding
 from raycompat._scheduler.placement import Ledger
@@ -104,6 +105,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self._objects = objects = Objects(scheduler, self.tell_owner)
         self._leases = leases = Leases(self, scheduler)
         self._relays = Relays(scheduler)
+        self._logs = logs = Logs(self, scheduler)
         self._shown = Shown(scheduler)
         #: Calls whose dependencies are there, by (owner, request, strategy): one shape, one queue.
         self._queues: dict[tuple[str, ResourceSet, str], deque[str]] = {}
@@ -143,7 +145,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat-actor-alive": actors.alive,
                 "raycompat-actor-restarting": actors.restarting,
                 "raycompat-actor-ended": actors.ended,
-                "raycompat-log": self._log,
+                **logs.handlers(),
                 "raycompat-spans": self._shown.show,
             }
         )
@@ -179,6 +181,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         """Forget a node; its calls have already left it (see `transition`)."""
         if self.nodes.pop(worker, None) is not None:
             self._relays.lose(worker)
+            self._logs.lose_node(worker)
             self.ledger.remove_node(worker)
             for gone in [each for each in self._lingering if each[0] == worker]:
                 del self._lingering[gone]
@@ -191,6 +194,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         """End what a caller that is gone has left, and its job if it was a driver."""
         self._relays.lose(client)
+        self._logs.lose_client(client)
         self._actors.client_left(client)
         self._objects.break_promises_of(client)
         for key, call in self.calls.items():
@@ -624,16 +628,13 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             if now - call.since < INFEASIBLE_WARNING_S or self.ledger.feasible(request):
                 continue
             self._warned.add((owner, request))
-            self._tell_driver(
+            self._logs.tell(
                 call.spec["job"],
                 f"raycompat: {call.spec['name']} has waited {now - call.since:.0f} s for {request} "
                 f"and no node can ever provide that. The largest node has "
                 f"{self.ledger.largest_node(request)}, the cluster in total "
                 f"{self.ledger.cluster_total()}. Ask for less, or add a node that has it.",
             )
-
-    def _tell_driver(self, job: str, line: str) -> None:
-        self._log(worker="", job=job, stream="stderr", lines=[line], prefix="")
 
     # --- what nodes say of running calls --------------------------------------------------------
 
@@ -688,12 +689,6 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             self.ledger.take_back_cpu(call.holding)
             if self.ledger.is_overdrawn(call.holding.node_id):
                 self._leases.relieve(call.holding.node_id)
-
-    def _log(self, worker: str, job: str, **message: Any) -> None:
-        if job in self.jobs:
-            dask.tell_client(
-                self._scheduler, self.jobs[job].client, {"op": "raycompat-log", **message}
-            )
 
     def _cancel(self, client: str, key: str, force: bool, recursive: bool) -> None:
         call = self.calls.get(key)
