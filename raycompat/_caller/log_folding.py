@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 #: Lines whose likes are looked for at once, and the longest of them.
 _MANY_LINES, _LONG_LINE = 10_000, 5_000
 
-_WORD_WITH_DIGIT = re.compile(r"\S*\d\S*")
+_HAS_DIGIT = re.compile(r"\d").search
 
 Source = TypeVar("Source")
 
@@ -63,7 +63,7 @@ class Folding(Generic[Source]):
             return False
         if len(line) > _LONG_LINE:
             return True
-        key = " ".join(_WORD_WITH_DIGIT.sub("", line).split())
+        key = " ".join([word for word in line.split() if not _HAS_DIGIT(word)])
         if not key:
             return True  # all that there is to see are the numbers
         alike = self._alike.get(key)

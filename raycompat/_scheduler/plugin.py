@@ -236,6 +236,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self.notify_change()
 
     def _open_job(self, client: str, job: str, namespace: str, setup: dict[str, Any]) -> None:
+        dask.send_client_batches_at_once(self._scheduler, client)  # it came before this plugin, maybe
         self.jobs[job] = opened = Job(job, client, namespace, setup)
         for worker in self.nodes:
             dask.tell_worker(self._scheduler, worker, self._job_message(opened))
