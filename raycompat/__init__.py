@@ -26,7 +26,7 @@ same steps 2 to 4, and the caller sends them its calls itself (`_caller.leases`,
 
 import cloudpickle
 
-from raycompat import actor, exceptions, experimental, util
+from raycompat import actor, exceptions, experimental, runtime_env, util
 from raycompat._api import (
     available_resources,
     cancel,
@@ -76,6 +76,7 @@ __all__ = [
     "put",
     "register_custom_serializer",
     "remote",
+    "runtime_env",
     "shutdown",
     "util",
     "wait",

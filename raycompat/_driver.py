@@ -13,6 +13,7 @@ import threading
 import uuid
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -20,8 +21,9 @@ import psutil
 from raycompat import exceptions
 from raycompat._caller import session as sessions
 from raycompat._caller.driver_logs import DriverLogs
+from raycompat._caller.packages import Package, pack, telling_of_uploads, upload
 from raycompat._node import accelerators
-from raycompat._protocol import ids, segment
+from raycompat._protocol import ids, runtime_env, segment
 from raycompat._protocol.values import StorePlace
 
 if TYPE_CHECKING:
@@ -174,8 +176,8 @@ def init(
         Whether what tasks and actors print is printed here, with their name and pid.
     namespace : str, optional
         Where names of actors are looked up; by default one of this driver's own.
-    runtime_env : dict, optional
-        Only ``{"env_vars": {name: value}}``: environment variables of all executors of this driver.
+    runtime_env : dict or RuntimeEnv, optional
+        What tasks and actors of this driver run in: variables, files, packages; see `RuntimeEnv`.
     _leases : bool, default True
         Whether calls that need only CPUs go straight to executors that the scheduler lends for many
         calls; False has the scheduler see every call. The environment variable ``RAYCOMPAT_LEASES``
@@ -283,16 +285,23 @@ def _refuse(given: dict[str, Any]) -> None:
     for name in _NOT_HONOURED:
         if given[name] is not None:
             raise unsupported(f"init({name}=...)")
-    env = given["runtime_env"] or {}
-    if set(env) - {"env_vars"}:
-        raise unsupported(
-            f"init(runtime_env={{{', '.join(map(repr, sorted(set(env) - {'env_vars'})))}: ...}})",
-            "only env_vars is honoured so far",
-            "install what is needed where the cluster runs",
-        )
 
 
 def _init(given: dict[str, Any], temp_dir: str | None, *, uses_leases: bool) -> RayContext:
+    with tempfile.TemporaryDirectory(prefix="raycompat-packages-") as scratch:
+        env = runtime_env.checked(given["runtime_env"] or {})
+        env, packages = pack(env, Path(scratch))
+        return _start_or_connect(given, temp_dir, env, packages, uses_leases=uses_leases)
+
+
+def _start_or_connect(
+    given: dict[str, Any],
+    temp_dir: str | None,
+    env: dict[str, Any],
+    packages: list[Package],
+    *,
+    uses_leases: bool,
+) -> RayContext:
     global _cluster
     from distributed import Client
 
@@ -310,7 +319,10 @@ def _init(given: dict[str, Any], temp_dir: str | None, *, uses_leases: bool) -> 
         address = address if "://" in address else f"tcp://{address}"
     try:
         client = Client(address, set_as_default=False)
-        _open_session(client, given, uses_leases=uses_leases)
+        _register_plugins(client)
+        with telling_of_uploads():
+            client.sync(upload, client.scheduler, client.id, packages)
+        _open_session(client, given, env, uses_leases=uses_leases)
     except BaseException:
         _end_cluster()
         raise
@@ -398,13 +410,18 @@ def _check_gpus_are_visible(num_gpus: float) -> None:
         )
 
 
-def _open_session(client: Any, given: dict[str, Any], *, uses_leases: bool) -> None:
-    global num_started
+def _register_plugins(client: Any) -> None:
     from raycompat._node.plugin import NodePlugin
     from raycompat._scheduler.plugin import SchedulerPlugin
 
     client.register_plugin(SchedulerPlugin())
     client.register_plugin(NodePlugin())
+
+
+def _open_session(
+    client: Any, given: dict[str, Any], env: dict[str, Any], *, uses_leases: bool
+) -> None:
+    global num_started
     try:
         client.wait_for_workers(1, timeout=_FIRST_NODE_S)
     except TimeoutError as error:
@@ -428,13 +445,13 @@ def _open_session(client: Any, given: dict[str, Any], *, uses_leases: bool) -> N
         is_driver=True,
         host=here,
         uses_leases=uses_leases,
+        runtime_env=runtime_env.dumps(env),
         extra={"ip": home["ip"]},
     )
     session = sessions.Session(setup, client)
     num_started += 1
     session.logs = DriverLogs(session, home["ip"] if near else "")
     sessions.set_current(session)
-    environment = (given["runtime_env"] or {}).get("env_vars", {})
     log_to_driver = given["log_to_driver"]
     session.send(
         "raycompat-job",
@@ -442,9 +459,11 @@ def _open_session(client: Any, given: dict[str, Any], *, uses_leases: bool) -> N
         namespace=namespace,
         setup={
             "sys_path": _paths_of_the_driver(),
+            # What a job with a working directory imports is there, and not where its driver is.
+            "hidden_paths": _own_paths() if "working_dir" in env else [],
             "argv": sys.argv,
             "cwd": os.getcwd(),
-            "env_vars": environment,
+            "runtime_env": setup.runtime_env,
             "driver_pid": os.getpid(),
             "driver_host": here,
             "uses_leases": uses_leases,
@@ -463,6 +482,13 @@ def _own_place(host: str) -> StorePlace:
 def _paths_of_the_driver() -> list[str]:
     """Return what executors need on ``sys.path`` to import what the driver can."""
     return [os.path.abspath(path) for path in sys.path if path == "" or os.path.isdir(path)]
+
+
+def _own_paths() -> list[str]:
+    """Return the folders of this program's own code, but for those that are named elsewhere too."""
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    own = (os.getcwd(), os.path.dirname(os.path.realpath(sys.argv[0])))
+    return [path for path in own if path not in named]
 
 
 def _configure_logging(level: int | str, text: str | None) -> None:

@@ -27,7 +27,8 @@ class _Process:
     def __init__(self, module: str, options: dict[str, Any], log: Path) -> None:
         self.log = log
         # One thread: executors are forked from a process that has imported numpy.
-        environment = {"OMP_NUM_THREADS": "1", **os.environ}
+        # Its node may install packages: it is the user's own.
+        environment = {"OMP_NUM_THREADS": "1", "RAYCOMPAT_ALLOW_PIP": "1", **os.environ}
         with log.open("wb") as output:
             self._popen = subprocess.Popen(
                 [sys.executable, "-m", module, json.dumps(options)],

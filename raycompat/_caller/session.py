@@ -29,6 +29,7 @@ from raycompat._caller.reports import Reports
 from raycompat._protocol import failures, segment
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
+from raycompat._protocol.runtime_env import EMPTY
 from raycompat._protocol.values import (
     ErrorValue,
     InlineValue,
@@ -70,6 +71,8 @@ class Setup:
     host: str
     #: Whether calls go by leases where they can.
     uses_leases: bool
+    #: What this process runs in, and passes on to its calls; see `_protocol.runtime_env`.
+    runtime_env: str = EMPTY
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property

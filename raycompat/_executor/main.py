@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, NoReturn
 
 from raycompat import exceptions
@@ -67,6 +68,7 @@ class Executor:
                 is_driver=False,
                 host=setup["place"][2],
                 uses_leases=setup["uses_leases"],
+                runtime_env=setup["runtime_env"],
                 extra=setup,
             )
         )
@@ -319,7 +321,10 @@ def current() -> Executor | None:
 def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
     """Be an executor until the node says otherwise; return the exit code."""
     global _executor
-    sys.path[:0] = [path for path in setup["sys_path"] if path not in sys.path]
+    paths = [path for path in setup["sys_path"] if path not in sys.path] + sys.path
+    ours = str(Path(__file__).parents[2])
+    hidden = {*setup["hidden_paths"], *setup["env_paths"]} - {ours}
+    sys.path[:] = [*setup["env_paths"], *(path for path in paths if path not in hidden)]
     sys.argv = setup["argv"]
     for name in ("stdout", "stderr"):
         errors = "strict" if name == "stdout" else "backslashreplace"

@@ -1,6 +1,6 @@
 """The executors of a node: forked on demand, kept for the next call, ended when told.
 
-An executor belongs to one job and one set of environment variables. A task executor runs one call
+An executor belongs to one job and one runtime environment. A task executor runs one call
 at a time; an actor's executor is sent its calls as they come and runs them in that order.
 """
 
@@ -20,6 +20,7 @@ from typing import Any
 from raycompat._node import forkserver
 from raycompat._node.forkserver import MAX_PACKET_BYTES
 from raycompat._node.logs import ExecutorLogs, Logs
+from raycompat._node.runtime_env import Prepared
 from raycompat._protocol import frames
 
 #: Forks that the forkserver is asked for at once. Its socket has room for some twenty requests.
@@ -269,8 +270,10 @@ class ExecutorPool:
         for pid in list(self._by_pid):
             self._on_exit(pid, -signal.SIGKILL)
 
-    async def start_executor(self, kind: tuple[Any, ...], setup: dict[str, Any]) -> Executor:
-        """Fork a new executor for the job and environment variables that `kind` names.
+    async def start_executor(
+        self, kind: tuple[Any, ...], setup: dict[str, Any], prepared: Prepared
+    ) -> Executor:
+        """Start a new executor for the job and the environment that `kind` names.
 
         Raises
         ------
@@ -279,9 +282,11 @@ class ExecutorPool:
         """
         await asyncio.shield(self._ready)
         async with self._fork_limit:
-            return await self._fork(kind, setup)
+            return await self._fork(kind, setup, prepared)
 
-    async def _fork(self, kind: tuple[Any, ...], setup: dict[str, Any]) -> Executor:
+    async def _fork(
+        self, kind: tuple[Any, ...], setup: dict[str, Any], prepared: Prepared
+    ) -> Executor:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         output_read, output_write = os.pipe()
         errors_read, errors_write = os.pipe()
@@ -290,7 +295,8 @@ class ExecutorPool:
         request = {
             "op": "fork",
             "number": number,
-            "env_vars": dict(kind[1]),
+            "variables": prepared.variables,
+            "interpreter": prepared.interpreter,
             "setup": setup,
         }
         # The packet socket is full only when the forkserver is far behind: then wait for room.
@@ -325,14 +331,19 @@ class ExecutorPool:
         return executor
 
     async def acquire(
-        self, kind: tuple[Any, ...], setup: dict[str, Any], *, fresh: bool = False
+        self,
+        kind: tuple[Any, ...],
+        setup: dict[str, Any],
+        prepared: Prepared,
+        *,
+        fresh: bool = False,
     ) -> Executor:
         """Return an idle executor of that kind, or a new one; `fresh` insists on a new one."""
         if not fresh:
             for index in range(len(self._idle) - 1, -1, -1):
                 if self._idle[index].kind == kind and self._idle[index].alive:
                     return self._idle.pop(index)
-        return await self.start_executor(kind, setup)
+        return await self.start_executor(kind, setup, prepared)
 
     def release(self, executor: Executor, *, spent: bool) -> None:
         """Take an executor back after a call; a `spent` one, or one too many, leaves."""
@@ -363,12 +374,13 @@ class ExecutorPool:
             finally:
                 self._control.setblocking(False)
 
-    def end_job(self, job: str) -> None:
+    async def end_job(self, job: str) -> None:
         """Kill every executor of a job, and what is being forked for it when it is there."""
         self._ended_jobs.add(job)
-        for executor in list(self._by_pid.values()):
-            if executor.kind[0] == job:
-                self.kill(executor)
+        executors = [each for each in self._by_pid.values() if each.kind[0] == job]
+        for executor in executors:
+            self.kill(executor)
+        await asyncio.gather(*(asyncio.shield(executor.ended) for executor in executors))
 
     async def close(self) -> None:
         """Kill all executors and the forkserver, and wait until they are gone."""

@@ -6,8 +6,10 @@ needs (function, arguments) is the *payload*: bytes for everyone on the way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from raycompat._protocol.runtime_env import EMPTY
 
 if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
@@ -52,7 +54,8 @@ class CallSpec(TypedDict):
     retries: int
     #: How many calls its executor may run before it is replaced; 0 for ever.
     max_calls: int
-    env_vars: dict[str, str]
+    #: See `_protocol.runtime_env`.
+    runtime_env: str
     actor: ActorSpec | None
     #: Whether its owner runs it, by a lease, and will say how it ended.
     promised: bool
@@ -71,7 +74,7 @@ def new_spec(
     strategy: str | None = None,
     retries: int = 0,
     max_calls: int = 0,
-    env_vars: Mapping[str, str] | None = None,
+    runtime_env: str = EMPTY,
     actor: ActorSpec | None = None,
     promised: bool = False,
 ) -> CallSpec:
@@ -88,7 +91,7 @@ def new_spec(
         strategy=strategy or "DEFAULT",
         retries=retries,
         max_calls=max_calls,
-        env_vars=dict(env_vars or {}),
+        runtime_env=runtime_env,
         actor=actor,
         promised=promised,
     )
@@ -104,7 +107,7 @@ class Grant(TypedDict):
     owner: str
     retries: int
     max_calls: int
-    env_vars: dict[str, str]
+    runtime_env: str
     resources: dict[str, float]
     gpus: list[tuple[int, int]]
     actor: ActorSpec | None

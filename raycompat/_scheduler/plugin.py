@@ -26,6 +26,7 @@ from raycompat._scheduler.actors import DETACHED, Actors
 from raycompat._scheduler.leases import Leases
 from raycompat._scheduler.logs import Logs
 from raycompat._scheduler.objects import Objects
+from raycompat._scheduler.packages import Packages
 from raycompat._scheduler.placement import Grant as Holding
 from raycompat._scheduler.placement import Ledger
 from raycompat._scheduler.relays import Relays
@@ -106,6 +107,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self._leases = leases = Leases(self, scheduler)
         self._relays = Relays(scheduler)
         self._logs = logs = Logs(self, scheduler)
+        self._packages = packages = Packages()
         self._shown = Shown(scheduler)
         #: Calls whose dependencies are there, by (owner, request, strategy): one shape, one queue.
         self._queues: dict[tuple[str, ResourceSet, str], deque[str]] = {}
@@ -157,6 +159,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat_state": self.state,
                 "raycompat_inventory": self.inventory,
                 "raycompat_function": self.function,
+                "raycompat_package_begin": packages.begin,
+                "raycompat_package_write": packages.write,
+                "raycompat_package_end": packages.end,
+                "raycompat_package_read": packages.read,
                 "raycompat_locate": objects.locate,
                 "raycompat_missing": objects.missing,
                 "raycompat_store": objects.store,
@@ -200,9 +206,12 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         for key, call in self.calls.items():
             if call.owner == client and call.is_promised:
                 asyncio.get_running_loop().call_soon(self._owner_left, client, key, call)
-        for job in [job for job in self.jobs.values() if job.client == client]:
+        jobs = [job for job in self.jobs.values() if job.client == client]
+        for job in jobs:
             job.orphaned = True
             self.end_job_if_done(job)
+        if not jobs:
+            self._packages.release(client)
 
     def _owner_left(self, client: str, key: str, call: Call) -> None:
         """Run a call anew that a client ran by a lease which is gone, if it may be and is wanted."""
@@ -230,13 +239,16 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         if goes_on:
             return
         del self.jobs[job.job]
+        self._packages.release(job.client)
         for function in job.functions:
             if not any(function in other.functions for other in self.jobs.values()):
                 self._functions.pop(function, None)
         self.notify_change()
 
     def _open_job(self, client: str, job: str, namespace: str, setup: dict[str, Any]) -> None:
-        dask.send_client_batches_at_once(self._scheduler, client)  # it came before this plugin, maybe
+        dask.send_client_batches_at_once(
+            self._scheduler, client
+        )  # it came before this plugin, maybe
         self.jobs[job] = opened = Job(job, client, namespace, setup)
         for worker in self.nodes:
             dask.tell_worker(self._scheduler, worker, self._job_message(opened))
@@ -285,6 +297,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             "promises": list(self._objects.promises),
             "leases": self._leases.owners(),
         }
+
+    async def close(self) -> None:
+        """Remove what drivers have uploaded: the scheduler ends."""
+        self._packages.close()
 
     # --- functions ------------------------------------------------------------------------------
 
@@ -605,7 +621,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             owner=call.owner,
             retries=call.retries,
             max_calls=call.spec["max_calls"],
-            env_vars=call.spec["env_vars"],
+            runtime_env=call.spec["runtime_env"],
             resources=ResourceSet.from_units(
                 call.spec["keep"] if call.spec["kind"] == "actor" else call.spec["request"]
             ).amounts(),
