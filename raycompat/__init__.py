@@ -26,7 +26,8 @@ same steps 2 to 4, and the caller sends them its calls itself (`_caller.leases`,
 
 import cloudpickle
 
-from raycompat import actor, exceptions, experimental, runtime_env, util
+from raycompat import actor, exceptions, experimental, util
+from raycompat import runtime_env as runtime_env
 from raycompat._api import (
     available_resources,
     cancel,
@@ -76,7 +77,6 @@ __all__ = [
     "put",
     "register_custom_serializer",
     "remote",
-    "runtime_env",
     "shutdown",
     "util",
     "wait",

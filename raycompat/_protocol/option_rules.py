@@ -180,7 +180,7 @@ def _namespace(_: str, value: str | None) -> str | None:
 
 
 def _runtime_env(_: str, value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    return checked_for_call(value) if value else None
+    return (checked_for_call(value) if value else None) or None
 
 
 def _strategy(name: str, value: object) -> object:

@@ -65,7 +65,7 @@ def test_object_id_is_object_ref(cluster):
     [
         {"local_mode": True},
         {"labels": {"zone": "a"}},
-        {"runtime_env": {"pip": ["numpy"]}},
+        {"runtime_env": {"conda": "base"}},
         {"job_config": object()},
     ],
 )
