@@ -20,7 +20,7 @@ import psutil
 
 from raycompat import exceptions
 from raycompat._caller import session as sessions
-from raycompat._caller.driver_logs import DriverLogs
+from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.packages import Package, pack, telling_of_uploads, upload
 from raycompat._node import accelerators
 from raycompat._protocol import ids, runtime_env, segment
@@ -288,6 +288,7 @@ def _refuse(given: dict[str, Any]) -> None:
 
 
 def _init(given: dict[str, Any], temp_dir: str | None, *, uses_leases: bool) -> RayContext:
+    check_settings()
     with tempfile.TemporaryDirectory(prefix="raycompat-packages-") as scratch:
         env = runtime_env.checked(given["runtime_env"] or {})
         env, packages = pack(env, Path(scratch))

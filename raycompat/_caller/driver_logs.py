@@ -90,9 +90,15 @@ class DriverLogs:
         self._is_flushed.clear()
         self._session.send("raycompat-flush-logs", job=self._session.setup.job)
         self._wait_for(self._is_flushed.wait)
+        if not self._is_flushed.is_set():
+            logger.warning(
+                "Some of what tasks printed last may be missing: nothing more of it came, or could "
+                "be printed, for %s s. Nodes keep it in their folders raycompat-logs.",
+                _LAST_WORDS_S,
+            )
 
     def _wait_for(self, wait: Any) -> None:
-        seen = -1
+        seen = self._num_printed
         while not wait(_LAST_WORDS_S) and self._thread.is_alive() and seen != self._num_printed:
             seen = self._num_printed
 
@@ -116,6 +122,9 @@ class DriverLogs:
                 self._handle(message)
             except Exception:  # one message must not end all output
                 logger.exception("raycompat could not print what a task has printed")
+            self._num_printed += 1
+            if "cost" in message:
+                self._say_printed(message["worker"], message["cost"])
         self._finish()
 
     def _until_due(self) -> float | None:
@@ -139,8 +148,6 @@ class DriverLogs:
             lines = folding.fold(source, lines, time.monotonic())
         self._print(stream, source, lines)
         self._show_due()
-        self._num_printed += 1
-        self._say_printed(message["worker"], message["cost"])
 
     def _lines(self, message: dict[str, Any]) -> list[str]:
         """Return the lines that have come to their end."""
@@ -213,6 +220,17 @@ def _write(target: TextIO, text: str) -> None:
         target.flush()
     except (OSError, ValueError) as error:  # the program has closed it
         logger.debug("what tasks have printed could not be printed: %r", error)
+
+
+def check_settings() -> None:
+    """Look whether the variables that say how output is shown make sense.
+
+    Raises
+    ------
+    ValueError
+        When one is no regular expression.
+    """
+    _foldings()
 
 
 def _foldings() -> dict[str, Folding[Source]]:

@@ -277,7 +277,7 @@ class Session:
     def close(self) -> None:
         """Leave the cluster, after all that was to be said. Whoever still waits is told."""
         self._part_with_leases()
-        if self.logs is not None and not self.closed:
+        if self.logs is not None and not self.closed and self.client.status == "running":
             self.logs.flush()
         if self._client is not None and not self.closed:
             with contextlib.suppress(OSError, RuntimeError):  # the scheduler may be gone

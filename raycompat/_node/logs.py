@@ -289,7 +289,7 @@ class Logs:
 
     def follow(self, job: str) -> None:
         """Send what a job prints to its driver."""
-        self._senders[job] = _Sender(job)
+        self._senders.setdefault(job, _Sender(job))
 
     def unfollow(self, job: str) -> None:
         """Send nothing more: the driver is gone, and only files are written."""

@@ -153,7 +153,9 @@ def test_a_detached_actor_keeps_its_package(dask_cluster, project, tmp_path, wai
 
 def test_a_package_that_is_too_large_is_told_before_anything_starts(start, project, monkeypatch):
     monkeypatch.setenv("RAY_max_grpc_message_size", "5000000")
-    with pytest.raises(RuntimeEnvSetupError, match=r"exceeds the maximum size of 4.77MiB.*excludes"):
+    with pytest.raises(
+        RuntimeEnvSetupError, match=r"exceeds the maximum size of 4.77MiB.*excludes"
+    ):
         start({"working_dir": str(project)})
     assert not ray.is_initialized()
     start({"working_dir": str(project), "excludes": ["*.bin"]})

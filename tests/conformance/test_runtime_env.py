@@ -72,7 +72,9 @@ def variables(*names: str):
 def job(ray):
     """A session whose job has an environment."""
     stop(ray)
-    start(ray, runtime_env={"env_vars": {"JOB": "job", "BOTH": "job", "MADE": "a${JOB}b${NO_SUCH}c"}})
+    start(
+        ray, runtime_env={"env_vars": {"JOB": "job", "BOTH": "job", "MADE": "a${JOB}b${NO_SUCH}c"}}
+    )
     yield ray
     stop(ray)
 
@@ -254,13 +256,18 @@ def working(ray, project, modules):
     stop(ray)
 
 
-def list_files():
-    import os
+def listing():
+    """Return a function that lists the files where it runs; it travels by value."""
 
-    found = []
-    for folder, _, names in os.walk("."):
-        found += [os.path.relpath(os.path.join(folder, name)) for name in names]
-    return sorted(name for name in found if "__pycache__" not in name or "x.pyc" in name)
+    def list_files():
+        import os
+
+        found = []
+        for folder, _, names in os.walk("."):
+            found += [os.path.relpath(os.path.join(folder, name)) for name in names]
+        return sorted(name for name in found if "__pycache__" not in name or "x.pyc" in name)
+
+    return list_files
 
 
 PACKED = [
@@ -275,7 +282,7 @@ PACKED = [
 
 
 def test_tasks_run_in_a_copy_of_the_working_directory(working, project):
-    assert working.get(working.remote(list_files).remote()) == PACKED
+    assert working.get(working.remote(listing()).remote()) == PACKED
     cwd = working.get(working.remote(lambda: os.getcwd()).remote())
     assert Path(cwd) != project
 
@@ -333,7 +340,7 @@ def test_actors_have_it_too(working):
 def test_a_package_of_the_job_can_be_named_by_a_task(working):
     uri = working.get_runtime_context().runtime_env["working_dir"]
     assert uri.startswith("gcs://_ray_pkg_")
-    task = working.remote(list_files).options(runtime_env={"working_dir": uri})
+    task = working.remote(listing()).options(runtime_env={"working_dir": uri})
     assert working.get(task.remote()) == PACKED
 
 
@@ -356,7 +363,7 @@ def test_an_archive_that_nodes_have_is_unpacked(working, tmp_path):
         archive.writestr("single/b/c.txt", "c")
     for name in ("flat", "folder"):  # a single folder is not one of them
         env = {"working_dir": f"file://{tmp_path}/{name}.zip"}
-        task = working.remote(list_files).options(runtime_env=env)
+        task = working.remote(listing()).options(runtime_env=env)
         assert working.get(task.remote()) == ["a.txt", "b/c.txt"]
 
 
@@ -365,14 +372,14 @@ def test_archives_may_stand_for_folders(begin, tmp_path):
     with tarfile.open(tmp_path / "packed.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "a.txt", "b/a.txt")
     ray = begin({"working_dir": str(tmp_path / "packed.tar.gz")})
-    assert ray.get(ray.remote(list_files).remote()) == ["b/a.txt"]
+    assert ray.get(ray.remote(listing()).remote()) == ["b/a.txt"]
 
 
 def test_zip_archives_may_stand_for_folders(begin, tmp_path):
     with zipfile.ZipFile(tmp_path / "packed.zip", "w") as archive:
         archive.writestr("b/a.txt", "a")
     ray = begin({"working_dir": str(tmp_path / "packed.zip")})
-    assert ray.get(ray.remote(list_files).remote()) == ["b/a.txt"]
+    assert ray.get(ray.remote(listing()).remote()) == ["b/a.txt"]
 
 
 def test_imported_modules_may_be_named_by_themselves(begin, modules, monkeypatch):

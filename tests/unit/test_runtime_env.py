@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from raycompat._executor.start import expanded
 from raycompat._protocol import runtime_env
-from raycompat._protocol.runtime_env import EMPTY, checked, checked_for_call, dumps, inherited, loads
+from raycompat._protocol.runtime_env import (
+    EMPTY,
+    checked,
+    checked_for_call,
+    dumps,
+    inherited,
+    loads,
+)
 from raycompat.exceptions import RuntimeEnvSetupError, UnsupportedRayFeatureError
 from raycompat.runtime_env import RuntimeEnv, RuntimeEnvConfig
 
@@ -78,7 +85,11 @@ def test_what_the_user_changes_later_has_no_effect():
         ({"working_dir": "ftp://a.zip"}, ValueError, "is not a valid URI"),
         ({"working_dir": "local://a"}, ValueError, "absolute path"),
         ({"working_dir": "file:///a.whl"}, ValueError, r"Only \.zip, .* for working_dir URIs"),
-        ({"py_modules": ["file:///a.txt"]}, ValueError, r"\.whl files are supported for py_modules"),
+        (
+            {"py_modules": ["file:///a.txt"]},
+            ValueError,
+            r"\.whl files are supported for py_modules",
+        ),
         ({"working_dir": "https://a/b.zip"}, UnsupportedRayFeatureError, "from https://"),
         ({"pip": {"packages": ["a"], "pip_version": 5}}, TypeError, "must be of type str"),
         ({"pip": {"packages": 5}}, ValueError, "of type str or list"),
@@ -157,7 +168,9 @@ def test_a_path_has_no_empty_end():
     assert expanded({"PYTHONPATH": "/a:${PYTHONPATH}"}, {})["PYTHONPATH"] == "/a"
 
 
-@given(st.dictionaries(names, st.text(alphabet="ab${}A_", max_size=10)), st.dictionaries(names, names))
+@given(
+    st.dictionaries(names, st.text(alphabet="ab${}A_", max_size=10)), st.dictionaries(names, names)
+)
 def test_variables_that_are_not_named_stay(variables, environment):
     made = expanded(variables, environment)
     assert made.keys() == variables.keys() | environment.keys()
@@ -170,7 +183,10 @@ def test_variables_that_are_not_named_stay(variables, environment):
 def test_a_config_has_ray_s_defaults():
     made = {"setup_timeout_seconds": 600, "eager_install": True, "log_files": []}
     assert RuntimeEnvConfig() == made
-    assert RuntimeEnvConfig(setup_timeout_seconds=-1).to_dict() == {**made, "setup_timeout_seconds": -1}
+    assert RuntimeEnvConfig(setup_timeout_seconds=-1).to_dict() == {
+        **made,
+        "setup_timeout_seconds": -1,
+    }
     assert RuntimeEnv(config=RuntimeEnvConfig())["config"] == made
 
 

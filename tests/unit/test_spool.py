@@ -17,7 +17,7 @@ def spool_in(directory, max_bytes=10, num_backups=2):
 
 def test_files_are_numbered_from_the_newest(tmp_path):
     spool = spool_in(tmp_path)
-    spool.append(b"0123456789" b"abcdefghij" b"KLM")
+    spool.append(b"0123456789abcdefghijKLM")
     assert (tmp_path / "out").read_bytes() == b"KLM"
     assert (tmp_path / "out.1").read_bytes() == b"abcdefghij"
     assert (tmp_path / "out.2").read_bytes() == b"0123456789"
@@ -26,7 +26,7 @@ def test_files_are_numbered_from_the_newest(tmp_path):
 
 def test_what_is_old_goes(tmp_path):
     spool = spool_in(tmp_path)
-    spool.append(b"0123456789" b"abcdefghij" b"KLMNOPQRST" b"x")
+    spool.append(b"0123456789abcdefghijKLMNOPQRSTx")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.1", "out.2"]
     assert (spool.start, spool.end, spool.num_kept) == (10, 31, 21)
     assert spool.read(0, 5) == b""
