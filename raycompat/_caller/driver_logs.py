@@ -145,7 +145,8 @@ class DriverLogs:
         stream = message["stream"]
         folding = self._foldings.get(stream)
         if folding is not None and source.pid:
-            lines = folding.fold(source, lines, time.monotonic())
+            process = (message["worker"], source.pid)
+            lines = folding.fold(source, lines, time.monotonic(), process)
         self._print(stream, source, lines)
         self._show_due()
 

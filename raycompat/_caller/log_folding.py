@@ -7,7 +7,7 @@ process alone prints is never folded.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -25,7 +25,8 @@ class _Alike(Generic[Source]):
     #: The last line of these that was not shown, and where it came from.
     line: str
     source: Source
-    sources: set[Source]
+    #: Those that have printed one.
+    processes: set[Hashable]
     #: How many were not shown.
     count: int = 0
 
@@ -52,11 +53,17 @@ class Folding(Generic[Source]):
     _alike: dict[str, _Alike[Source]] = field(default_factory=dict)
     _crowded_out: list[Folded[Source]] = field(default_factory=list)
 
-    def fold(self, source: Source, lines: Iterable[str], now: float) -> list[str]:
-        """Return which of these lines are to be shown now."""
-        return [line for line in lines if self._is_shown(source, line, now)]
+    def fold(
+        self, source: Source, lines: Iterable[str], now: float, process: Hashable = None
+    ) -> list[str]:
+        """Return which of these lines are to be shown now.
 
-    def _is_shown(self, source: Source, line: str, now: float) -> bool:
+        `process` says which process it was that has printed them; by default the source does.
+        """
+        process = source if process is None else process
+        return [line for line in lines if self._is_shown(source, process, line, now)]
+
+    def _is_shown(self, source: Source, process: Hashable, line: str, now: float) -> bool:
         if self.allow is not None and self.allow.search(line):
             return True
         if self.skip is not None and self.skip.search(line):
@@ -70,10 +77,10 @@ class Folding(Generic[Source]):
         if alike is None:
             if len(self._alike) >= _MANY_LINES:
                 self._crowded_out += self._folded(self._alike.pop(next(iter(self._alike))))
-            self._alike[key] = _Alike(now, line, source, {source})
+            self._alike[key] = _Alike(now, line, source, {process})
             return True
-        alike.sources.add(source)
-        if len(alike.sources) == 1:
+        alike.processes.add(process)
+        if len(alike.processes) == 1:
             return True
         alike.line, alike.source = line, source
         alike.count += 1

@@ -11,11 +11,18 @@ _libc = ctypes.CDLL(None)
 _quick_libc = ctypes.PyDLL(None)
 
 
-def _stdout() -> ctypes.c_void_p | None:
+def _find_stdout() -> ctypes.c_void_p | None:
     try:
         return ctypes.c_void_p.in_dll(_libc, "stdout")
     except ValueError:  # a C library with another name for it
         return None
+
+
+_stdout = _find_stdout()
+#: Tells how many bytes are in a buffer; not every C library has it.
+_num_pending = getattr(_quick_libc, "__fpending", None)
+if _num_pending is not None:
+    _num_pending.restype = ctypes.c_size_t
 
 
 def write_lines_at_once() -> None:
@@ -23,22 +30,11 @@ def write_lines_at_once() -> None:
 
     Into a pipe it would write when its buffer is full, and not at all when the process is killed.
     """
-    stdout = _stdout()
-    if stdout is not None:
-        _libc.setvbuf(stdout, None, _LINE_BUFFERED, ctypes.c_size_t(1 << 16))
+    if _stdout is not None:
+        _libc.setvbuf(_stdout, None, _LINE_BUFFERED, ctypes.c_size_t(1 << 16))
 
 
 def flush() -> None:
     """Write what is left of a line without an end."""
-    stdout = _stdout()
-    if stdout is not None and _has_pending(stdout):
-        _libc.fflush(stdout)
-
-
-def _has_pending(stdout: ctypes.c_void_p) -> bool:
-    return bool(_fpending(stdout)) if _fpending is not None else True
-
-
-_fpending = getattr(_quick_libc, "__fpending", None)
-if _fpending is not None:
-    _fpending.restype = ctypes.c_size_t
+    if _stdout is not None and (_num_pending is None or _num_pending(_stdout)):
+        _libc.fflush(_stdout)

@@ -234,6 +234,7 @@ class ExecutorLogs:
         """Have what is printed from now on be `name`'s."""
         for output in self._outputs.values():
             output.begin(name)
+            self._logs.send(output)
 
     def drain(self) -> None:
         """Send what was printed up to now: a call has ended and its output is still its own."""
@@ -302,7 +303,8 @@ class Logs:
     def close_outputs(self, outputs: dict[int, ExecutorOutput]) -> None:
         """Take what is left in the pipes of an executor that has ended."""
         for descriptor, output in outputs.items():
-            del self._outputs[descriptor]
+            if self._outputs.pop(descriptor, None) is None:
+                continue
             with contextlib.suppress(OSError):  # the reading thread may have seen the end
                 self._epoll.unregister(descriptor)
             output.close()
@@ -329,7 +331,10 @@ class Logs:
         return sender is not None and self._senders.get(sender.job) is sender
 
     def close(self) -> None:
-        """End the thread. All executors have ended."""
+        """End the thread, and let go of all files. All executors have ended."""
+        self.close_outputs(dict(self._outputs))
+        for job in list(self._senders):
+            self.unfollow(job)
         os.write(self._wake_write, b"x")
         self._thread.join()
         self._epoll.close()

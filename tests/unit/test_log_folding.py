@@ -37,6 +37,13 @@ def test_what_one_process_prints_is_never_folded():
     assert folding.flush() == []
 
 
+def test_one_process_under_several_names_is_one():
+    folding = Folding[str](WINDOW_S)
+    assert folding.fold("f", ["same"], 0.0, process=7) == ["same"]
+    assert folding.fold("g", ["same"], 0.0, process=7) == ["same"]
+    assert folding.fold("g", ["same"], 0.0, process=8) == []
+
+
 def test_numbers_alone_are_all_that_there_is_to_see():
     folding = Folding[str](WINDOW_S)
     assert folding.fold("one", ["12 0x3f"], 0.0) == ["12 0x3f"]
