@@ -27,6 +27,7 @@ same steps 2 to 4, and the caller sends them its calls itself (`_caller.leases`,
 import cloudpickle
 
 from raycompat import actor, exceptions, experimental, util
+from raycompat import runtime_env as runtime_env
 from raycompat._api import (
     available_resources,
     cancel,

@@ -16,6 +16,7 @@ import itertools
 import os
 import pickle
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -47,6 +48,15 @@ _order = itertools.count()
 
 #: The span of our tasks, by scheduler.
 _spans: weakref.WeakKeyDictionary[Scheduler, Any] = weakref.WeakKeyDictionary()
+
+#: Messages that a stream keeps a copy of, for whoever debugs it. Dask keeps 1,000, of up to 1 MB each.
+_RECENT_MESSAGES = 10
+
+
+def _send_at_once(stream: Any) -> None:
+    stream.interval = 0
+    stream.recent_message_log = deque(maxlen=_RECENT_MESSAGES)
+
 
 # --- in the scheduler ---------------------------------------------------------------------------
 
@@ -276,12 +286,12 @@ def release_replica(scheduler: Scheduler, key: str, worker: str) -> None:
 def send_client_batches_at_once(scheduler: Scheduler, client: str) -> None:
     """Do away with the pause between batches to a client (Dask: 2 ms)."""
     if client in scheduler.client_comms:
-        scheduler.client_comms[client].interval = 0
+        _send_at_once(scheduler.client_comms[client])
 
 
 def send_worker_batches_at_once(scheduler: Scheduler, worker: str) -> None:
     """Do away with the pause between batches to a worker (Dask: 5 ms)."""
-    scheduler.stream_comms[worker].interval = 0
+    _send_at_once(scheduler.stream_comms[worker])
 
 
 # --- in a worker --------------------------------------------------------------------------------
@@ -344,7 +354,7 @@ def tell_scheduler(worker: Worker, message: dict[str, Any]) -> None:
 
 def send_batches_at_once(worker: Worker) -> None:
     """Do away with the pause between a worker's batches to the scheduler (Dask: 2 ms)."""
-    worker.batched_stream.interval = 0
+    _send_at_once(worker.batched_stream)
 
 
 def client_security(worker: Worker) -> dict[str, Any] | None:
@@ -432,7 +442,7 @@ def prepare_client(
     own = client._stream_handlers
     for operation, handler in handlers.items():
         own[operation] = _both(handler, own[operation]) if operation in own else handler
-    client.scheduler_comm.interval = 0
+    _send_at_once(client.scheduler_comm)
 
 
 def _both(first: Callable[..., None], then: Callable[..., None]) -> Callable[..., None]:

@@ -8,22 +8,25 @@ import inspect
 import logging
 import os
 import sys
+import tempfile
 import threading
 import uuid
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
 from raycompat._caller import session as sessions
+from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.home import home_at
-from raycompat._protocol import ids, segment
+from raycompat._caller.packages import Package, pack, telling_of_uploads, upload
+from raycompat._protocol import ids, runtime_env, segment
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from raycompat._caller.addresses import Destination
     from raycompat._caller.local_cluster import LocalCluster
 
 logger = logging.getLogger(__name__)
@@ -176,8 +179,8 @@ def init(
         Whether what tasks and actors print is printed here, with their name and pid.
     namespace : str, optional
         Where names of actors are looked up; by default one of this driver's own.
-    runtime_env : dict, optional
-        Only ``{"env_vars": {name: value}}``: environment variables of all executors of this driver.
+    runtime_env : dict or RuntimeEnv, optional
+        What tasks and actors of this driver run in: variables, files, packages; see `RuntimeEnv`.
     _leases : bool, default True
         Whether calls that need only CPUs go straight to executors that the scheduler lends for many
         calls; False has the scheduler see every call. The environment variable ``RAYCOMPAT_LEASES``
@@ -288,18 +291,26 @@ def _refuse(given: dict[str, Any]) -> None:
     for name in _NOT_HONOURED:
         if given[name] is not None:
             raise unsupported(f"init({name}=...)")
-    env = given["runtime_env"] or {}
-    if set(env) - {"env_vars"}:
-        raise unsupported(
-            f"init(runtime_env={{{', '.join(map(repr, sorted(set(env) - {'env_vars'})))}: ...}})",
-            "only env_vars is honoured so far",
-            "install what is needed where the cluster runs",
-        )
 
 
 def _init(given: dict[str, Any], temp_dir: str | None, *, uses_leases: bool) -> RayContext:
+    check_settings()
+    with tempfile.TemporaryDirectory(prefix="raycompat-packages-") as scratch:
+        env = runtime_env.checked(given["runtime_env"] or {})
+        env, packages = pack(env, Path(scratch))
+        return _start_or_connect(given, temp_dir, env, packages, uses_leases=uses_leases)
+
+
+def _start_or_connect(
+    given: dict[str, Any],
+    temp_dir: str | None,
+    env: dict[str, Any],
+    packages: list[Package],
+    *,
+    uses_leases: bool,
+) -> RayContext:
     global _cluster
-    from raycompat._caller import addresses
+    from raycompat._caller import addresses, connect
 
     destination = addresses.find(given["address"])
     if destination is None:
@@ -308,9 +319,12 @@ def _init(given: dict[str, Any], temp_dir: str | None, *, uses_leases: bool) -> 
     else:
         addresses.check_own(given)
     try:
-        client = _connect(destination)
+        client = connect.connect(destination)
         try:
-            _open_session(client, given, uses_leases=uses_leases)
+            nodes = connect.prepare(client)
+            with telling_of_uploads():
+                client.sync(upload, client.scheduler, client.id, packages)
+            _open_session(client, nodes, given, env, uses_leases=uses_leases)
         except BaseException:
             client.close(timeout=_LEAVE_S)
             raise
@@ -323,12 +337,6 @@ def _init(given: dict[str, Any], temp_dir: str | None, *, uses_leases: bool) -> 
     where = f" Dashboard: http://{context.dashboard_url}" if context.dashboard_url else ""
     logger.info("Connected to the cluster at %s.%s", destination.address, where)
     return context
-
-
-def _connect(destination: Destination) -> Client:
-    from raycompat._caller import connect
-
-    return connect.connect(destination)
 
 
 def _start_cluster(given: dict[str, Any], temp_dir: str | None) -> LocalCluster:
@@ -354,11 +362,15 @@ def dashboard_address(given: dict[str, Any]) -> str | None:
     return f"{given['dashboard_host']}:{_DASHBOARD_PORT if port is None else port}"
 
 
-def _open_session(client: Any, given: dict[str, Any], *, uses_leases: bool) -> None:
+def _open_session(
+    client: Client,
+    nodes: list[dict[str, Any]],
+    given: dict[str, Any],
+    env: dict[str, Any],
+    *,
+    uses_leases: bool,
+) -> None:
     global num_started
-    from raycompat._caller import connect
-
-    nodes = connect.prepare(client)
     here = segment.host_id(str(segment.SHARED_MEMORY))
     home = _nearest(nodes, here) or nodes[0]
     namespace = given["namespace"] or str(uuid.uuid4())
@@ -371,12 +383,12 @@ def _open_session(client: Any, given: dict[str, Any], *, uses_leases: bool) -> N
         host=here,
         uses_leases=uses_leases,
         reaches_nodes=client.direct_to_workers is not False,
+        runtime_env=runtime_env.dumps(env),
     )
     session = sessions.Session(setup, client)
     num_started += 1
-    session.on_log = _print_log
+    session.logs = DriverLogs(session, session.home.ip if session.is_near else "")
     sessions.set_current(session)
-    environment = (given["runtime_env"] or {}).get("env_vars", {})
     log_to_driver = given["log_to_driver"]
     session.send(
         "raycompat-job",
@@ -384,9 +396,11 @@ def _open_session(client: Any, given: dict[str, Any], *, uses_leases: bool) -> N
         namespace=namespace,
         setup={
             "sys_path": _paths_of_the_driver(),
+            # What a job with a working directory imports is there, and not where its driver is.
+            "hidden_paths": _own_paths() if "working_dir" in env else [],
             "argv": sys.argv,
             "cwd": os.getcwd(),
-            "env_vars": environment,
+            "runtime_env": setup.runtime_env,
             "driver_pid": os.getpid(),
             "driver_host": here,
             "home": setup.home.address,
@@ -407,6 +421,13 @@ def _paths_of_the_driver() -> list[str]:
     return [os.path.abspath(path) for path in sys.path if path == "" or os.path.isdir(path)]
 
 
+def _own_paths() -> list[str]:
+    """Return the folders of this program's own code, but for those that are named elsewhere too."""
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    own = (os.getcwd(), os.path.dirname(os.path.realpath(sys.argv[0])))
+    return [path for path in own if path not in named]
+
+
 def _configure_logging(level: int | str, text: str | None) -> None:
     package = logging.getLogger("raycompat")
     package.setLevel(level.upper() if isinstance(level, str) else level)
@@ -414,12 +435,6 @@ def _configure_logging(level: int | str, text: str | None) -> None:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter(text or "%(asctime)s %(levelname)s %(message)s"))
         package.addHandler(handler)
-
-
-def _print_log(stream: str, lines: list[str], prefix: str) -> None:
-    target = sys.stderr if stream == "stderr" else sys.stdout
-    target.write("".join(f"{prefix}{line}\n" for line in lines))
-    target.flush()
 
 
 def _context() -> RayContext:

@@ -45,6 +45,7 @@ from raycompat._protocol.options import (
     actor_options,
     method_options,
 )
+from raycompat._protocol.runtime_env import inherited
 from raycompat._typing import MethodDecorator, P, R, RemoteGenerator, RemoteMethod
 from raycompat.object_ref import WeakObjectRef
 from raycompat.remote_function import pickled_exceptions
@@ -221,7 +222,7 @@ class ActorClass(Generic[T]):
             to_start,
             keep=to_live,
             strategy=strategy,
-            env_vars=(options.runtime_env or {}).get("env_vars"),
+            runtime_env=inherited(session.setup.runtime_env, options.runtime_env),
             actor=actor,
         )
         function = self._export(session)

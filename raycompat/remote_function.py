@@ -18,6 +18,7 @@ from raycompat._caller.session import Session
 from raycompat._protocol import ids
 from raycompat._protocol.call_spec import new_spec
 from raycompat._protocol.options import TaskOptions, task_options
+from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.strategy import Strategy
 from raycompat.exceptions import UnsupportedRayFeatureError
 
@@ -126,7 +127,7 @@ class RemoteFunction:
             strategy=strategy,
             retries=options.max_retries,
             max_calls=options.max_calls,
-            env_vars=(options.runtime_env or {}).get("env_vars"),
+            runtime_env=inherited(session.setup.runtime_env, options.runtime_env),
         )
         payload = {"function": function, "retry_exceptions": retry_exceptions}
         return submit.call(session, spec, arguments, payload, num_returns, holds=held)

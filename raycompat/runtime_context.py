@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from raycompat import _driver
 from raycompat._executor import context
 from raycompat._protocol import ids
+from raycompat.runtime_env import RuntimeEnv
 
 if TYPE_CHECKING:
     from raycompat.actor import ActorHandle
@@ -61,7 +62,7 @@ class RuntimeContext:
 
     def get_worker_id(self) -> str:
         """Return the id of this process: 56 hexadecimal digits."""
-        return f"{os.getpid():08x}{self._session.setup.job}".ljust(2 * ids.NODE_ID_BYTES, "0")
+        return ids.worker_id(os.getpid(), self._session.setup.job)
 
     def get_task_id(self) -> str | None:
         """Return the id of the running task, 48 hexadecimal digits; None in a driver."""
@@ -156,11 +157,13 @@ class RuntimeContext:
         return {"GPU": list(call.gpus) if call is not None else []}
 
     def get_runtime_env_string(self) -> str:
-        """Return the runtime environment of the job as JSON."""
-        import json
+        """Return the runtime environment of this process as JSON: its job's, or its call's."""
+        return self._session.setup.runtime_env
 
-        variables = self._session.setup.extra.get("env_vars", {})
-        return json.dumps({"env_vars": variables} if variables else {})
+    @property
+    def runtime_env(self) -> RuntimeEnv:
+        """The runtime environment of this process: its job's, or its call's."""
+        return RuntimeEnv.deserialize(self.get_runtime_env_string())
 
     def is_canceled(self) -> bool:
         """Return whether the running task has been asked to end."""

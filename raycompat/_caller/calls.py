@@ -107,7 +107,7 @@ class DirectCall:
         self.lease: Lease | None = None
         self.cost_s = 0.0
 
-    def spec(self, job: str, deps: Sequence[str], *, promised: bool) -> CallSpec:
+    def spec(self, job: str, deps: Sequence[str], *, runtime_env: str, promised: bool) -> CallSpec:
         """Return what the scheduler needs to know of a function's call to run it.
 
         `promised`: its owner runs it, and will say how it ended.
@@ -128,6 +128,7 @@ class DirectCall:
             deps=deps,
             payload=pickle.dumps(payload, protocol=5),
             retries=self.retries,
+            runtime_env=runtime_env,
             promised=promised,
         )
 

@@ -235,7 +235,9 @@ class LeasePool(Sender):
         session.table.add(key, wanted=True)
         lease = Lease(self, key, ObjectRef._from_key(key, session))
         session.leases[key] = lease
-        session.submit(new_spec("lease", key, name, session.setup.job, self._request))
+        setup = session.setup
+        spec = new_spec("lease", key, name, setup.job, self._request, runtime_env=setup.runtime_env)
+        session.submit(spec)
         self._asked[key] = lease
 
     def granted(self, lease: Lease, place: dict[str, Any]) -> None:

@@ -53,7 +53,8 @@ def _submit(session: Session, call: DirectCall, *, promised: bool) -> ObjectRef[
     """Tell the scheduler of a call, and return the reference that keeps it there."""
     table = session.table
     deps = [session.publish(entry) for entry in call.dependencies]
-    spec = call.spec(session.setup.job, deps, promised=promised)
+    setup = session.setup
+    spec = call.spec(setup.job, deps, runtime_env=setup.runtime_env, promised=promised)
     if call.num_returns == 1:
         entry = call.returns[0]
         table.entries[call.key] = entry  # its references may all be gone

@@ -48,8 +48,14 @@ class Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
-                # One thread: executors are forked from a process that has imported numpy.
-                env={"OMP_NUM_THREADS": "1", **os.environ, **environment},
+                # One thread: executors are forked from a process that has imported numpy. And a node
+                # may install packages: it is the user's own.
+                env={
+                    "OMP_NUM_THREADS": "1",
+                    "RAYCOMPAT_ALLOW_PIP": "1",
+                    **os.environ,
+                    **environment,
+                },
                 start_new_session=True,
             )
         _processes.add(self)

@@ -34,6 +34,7 @@ from raycompat._caller.reports import Reports
 from raycompat._protocol import failures, segment
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
+from raycompat._protocol.runtime_env import EMPTY
 from raycompat._protocol.strategy import InGroup
 from raycompat._protocol.values import (
     ErrorValue,
@@ -45,6 +46,7 @@ from raycompat._protocol.values import (
 )
 
 if TYPE_CHECKING:
+    from raycompat._caller.driver_logs import DriverLogs
     from raycompat._caller.lease import Lease
     from raycompat._caller.leases import LeasePool
     from raycompat._caller.roads import RelayedRoad
@@ -73,6 +75,8 @@ class Setup:
     host: str
     #: Whether calls go by leases where they can.
     uses_leases: bool
+    #: What this process runs in, and passes on to its calls; see `_protocol.runtime_env`.
+    runtime_env: str = EMPTY
     #: What `distributed.Security` is made of for its own client; None leaves it to Dask's settings.
     security: dict[str, Any] | None = None
     #: Whether nodes may be asked directly; otherwise the scheduler is, which asks them.
@@ -112,7 +116,8 @@ class Session:
         self.on_unblock: Callable[[], None] = lambda: None
         #: Told of each segment that is about to be adopted: an executor hands it to its node.
         self.on_hand_over: Callable[[tuple[Any, ...]], None] = lambda wire: None
-        self.on_log: Callable[..., None] = lambda **message: None
+        #: Prints what tasks and actors print; in drivers that want it.
+        self.logs: DriverLogs | None = None
         #: The task id of the call that runs in this thread, if any.
         self.current_task: Callable[[], str | None] = lambda: None
         #: The placement group that the call which runs in this thread captures its own calls for.
@@ -186,12 +191,17 @@ class Session:
         handlers = {
             **self._reports.handlers(),
             "raycompat-synced": self._on_synced,
-            "raycompat-log": lambda **message: self.on_log(**message),
+            "raycompat-log": self._on_log,
+            "raycompat-logs-flushed": self._on_log,
         }
         client.sync(_call_soon, dask.prepare_client, client, handlers, self.lose_connection)
         # Only now: whoever wakes a loop that cannot send yet would wait for us.
         self._loop = dask.event_loop(client)
         self._loop.call_soon_threadsafe(self._tick)
+
+    def _on_log(self, **message: Any) -> None:
+        if self.logs is not None:
+            self.logs.receive(**message)
 
     def send(self, operation: str, **message: Any) -> None:
         """Queue one message to the scheduler, behind all that were queued before."""
@@ -315,6 +325,8 @@ class Session:
     def close(self) -> None:
         """Leave the cluster, after all that was to be said. Whoever still waits is told."""
         self._part_with_leases()
+        if self.logs is not None and not self.closed and self.client.status == "running":
+            self.logs.flush()
         if self._client is not None and not self.closed:
             with contextlib.suppress(OSError, RuntimeError):  # the scheduler may be gone
                 self._client.sync(_call_soon, self._flush)
@@ -333,6 +345,8 @@ class Session:
             segment.remove_all(self.home.place.directories, self.home.place.store)
         if self._client is not None:
             self._client.close(timeout=5)
+        if self.logs is not None:
+            self.logs.close()
 
     def _part_with_leases(self) -> None:
         """Return the leases that are idle, and hear the last of them: what their calls have printed."""

@@ -16,12 +16,13 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, NoReturn
 
 from raycompat import exceptions
 from raycompat._caller import session as sessions
 from raycompat._caller.home import Home
-from raycompat._executor import context
+from raycompat._executor import context, native_output
 from raycompat._executor.run_actor import Actor
 from raycompat._executor.run_call import Call, Outcome, Sink, run
 from raycompat._executor.run_leased import Lease
@@ -75,6 +76,7 @@ class Executor:
                 host=setup["place"][2],
                 uses_leases=setup["uses_leases"],
                 security=setup["security"],
+                runtime_env=setup["runtime_env"],
                 extra=setup,
             )
         )
@@ -284,8 +286,10 @@ class Executor:
 
     def announce_name(self, name: str) -> None:
         """Say in whose name all is printed from now on: the node hears it in order with the output."""
+        self.flush_output()
+        encoded = name.encode(errors="replace").replace(b"\n", b" ")[: frames.MAX_NAME_BYTES]
         for descriptor in self._outputs:
-            os.write(descriptor, frames.NAME_MARK + name.encode() + b"\n")
+            os.write(descriptor, frames.NAME_MARK + encoded + b"\n")
 
     def flush_output(self) -> None:
         """Write what user code has printed."""
@@ -294,6 +298,7 @@ class Executor:
                 stream.flush()
             except (OSError, ValueError):  # user code has closed it
                 continue
+        native_output.flush()
 
 
 class _NodeSink(Sink):
@@ -325,11 +330,19 @@ def current() -> Executor | None:
 def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
     """Be an executor until the node says otherwise; return the exit code."""
     global _executor
-    sys.path[:0] = [path for path in setup["sys_path"] if path not in sys.path]
+    paths = [path for path in setup["sys_path"] if path not in sys.path] + sys.path
+    ours = str(Path(__file__).parents[2])
+    hidden = {*setup["hidden_paths"], *setup["env_paths"]} - {ours}
+    sys.path[:] = [*setup["env_paths"], *(path for path in paths if path not in hidden)]
     sys.argv = setup["argv"]
     for name in ("stdout", "stderr"):
-        stream = os.fdopen(1 if name == "stdout" else 2, "w", buffering=1, closefd=False)
+        errors = "strict" if name == "stdout" else "backslashreplace"
+        descriptor = 1 if name == "stdout" else 2
+        stream = os.fdopen(
+            descriptor, "w", buffering=1, encoding="utf-8", errors=errors, closefd=False
+        )
         setattr(sys, name, stream)
+    native_output.write_lines_at_once()
     try:
         os.chdir(setup["cwd"])
     except OSError as error:

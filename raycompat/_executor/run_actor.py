@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,6 +16,8 @@ from raycompat._protocol import failures
 
 if TYPE_CHECKING:
     from raycompat._executor.main import Executor
+
+logger = logging.getLogger(__name__)
 
 #: Calls that run at once in an actor with asynchronous methods, unless it says otherwise: Ray's number.
 _ASYNC_CONCURRENCY = 1000
@@ -55,11 +58,22 @@ class Actor:
         except Exception as error:
             return Outcome.of_error(self.executor, call, error)
         self.class_name = cls.__name__
-        if not self.about["is_async"]:
-            return run(self.executor, call, Sink())
-        self._loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(self._loop)
-        return self._loop.run_until_complete(run_async(self.executor, call, Sink()))
+        if self.about["is_async"]:
+            self._loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self._loop)
+            outcome = self._loop.run_until_complete(run_async(self.executor, call, Sink()))
+        else:
+            outcome = run(self.executor, call, Sink())
+        if self.instance is not None and cls.__repr__ is not object.__repr__:
+            self._announce_itself()
+        return outcome
+
+    def _announce_itself(self) -> None:
+        """Have what it prints be marked with its own ``repr``, as Ray does."""
+        try:
+            self.executor.announce_name(repr(self.instance))
+        except Exception:
+            logger.exception("the name of %s in its output is that of its class", self.class_name)
 
     def serve(self) -> None:
         """Run calls until the actor is to leave."""

@@ -1,6 +1,6 @@
 """The executors of a node: forked on demand, kept for the next call, ended when told.
 
-An executor belongs to one job and one set of environment variables. A task executor runs one call
+An executor belongs to one job and one runtime environment. A task executor runs one call
 at a time; an actor's executor is sent its calls as they come and runs them in that order.
 """
 
@@ -20,7 +20,8 @@ from typing import Any
 
 from raycompat._node import forkserver
 from raycompat._node.forkserver import MAX_PACKET_BYTES
-from raycompat._node.logs import LogPump
+from raycompat._node.logs import ExecutorLogs, Logs
+from raycompat._node.runtime_env import Prepared
 from raycompat._protocol import frames
 
 #: Forks that the forkserver is asked for at once. Its socket has room for some twenty requests.
@@ -66,7 +67,7 @@ class Executor:
         self.ended_for_memory = ""
         self._outcomes: dict[str, asyncio.Future[tuple[Any, ...]]] = {}
         self._writer: asyncio.StreamWriter
-        self.logs: LogPump
+        self.logs: ExecutorLogs
 
     async def connect(self, connection: socket.socket) -> None:
         """Start reading what the executor says."""
@@ -113,7 +114,6 @@ class Executor:
         # The process is on its way out, or it has closed its end in spite of us.
         self._pool.kill(self)
         code = await asyncio.shield(self.ended)
-        self.logs.drain()
         self.logs.close()
         self._pool.forget(self)
         for outcome in self._outcomes.values():
@@ -196,11 +196,11 @@ class ExecutorPool:
         max_idle: int,
         on_message: Callable[[Executor, str, str, list[Any]], None],
         on_end: Callable[[Executor], None],
-        on_log: Callable[..., None],
+        logs: Logs,
     ) -> None:
         self.on_message = on_message
         self._on_end = on_end
-        self._on_log = on_log
+        self._logs = logs
         self._max_idle = max_idle
         self._idle: list[Executor] = []
         self._by_pid: dict[int, Executor] = {}
@@ -276,8 +276,10 @@ class ExecutorPool:
         for pid in list(self._by_pid):
             self._on_exit(pid, -signal.SIGKILL)
 
-    async def start_executor(self, kind: tuple[Any, ...], setup: dict[str, Any]) -> Executor:
-        """Fork a new executor for the job and environment variables that `kind` names.
+    async def start_executor(
+        self, kind: tuple[Any, ...], setup: dict[str, Any], prepared: Prepared
+    ) -> Executor:
+        """Start a new executor for the job and the environment that `kind` names.
 
         Raises
         ------
@@ -286,9 +288,11 @@ class ExecutorPool:
         """
         await asyncio.shield(self._ready)
         async with self._fork_limit:
-            return await self._fork(kind, setup)
+            return await self._fork(kind, setup, prepared)
 
-    async def _fork(self, kind: tuple[Any, ...], setup: dict[str, Any]) -> Executor:
+    async def _fork(
+        self, kind: tuple[Any, ...], setup: dict[str, Any], prepared: Prepared
+    ) -> Executor:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         output_read, output_write = os.pipe()
         errors_read, errors_write = os.pipe()
@@ -297,7 +301,8 @@ class ExecutorPool:
         request = {
             "op": "fork",
             "number": number,
-            "env_vars": dict(kind[1]),
+            "variables": prepared.variables,
+            "interpreter": prepared.interpreter,
             "setup": setup,
         }
         # The packet socket is full only when the forkserver is far behind: then wait for room.
@@ -323,9 +328,8 @@ class ExecutorPool:
             os.close(errors_write)
         executor = Executor(self, kind, pid)
         self._by_pid[pid] = executor
-        executor.logs = LogPump(
-            {output_read: "stdout", errors_read: "stderr"}, kind[0], pid, self._on_log
-        )
+        streams = {output_read: "stdout", errors_read: "stderr"}
+        executor.logs = self._logs.open(streams, kind[0], pid)
         await executor.connect(ours)
         if pid in self._exits:
             self._by_pid[pid] = executor
@@ -333,18 +337,22 @@ class ExecutorPool:
         return executor
 
     async def acquire(
-        self, kind: tuple[Any, ...], setup: dict[str, Any], *, fresh: bool = False
+        self,
+        kind: tuple[Any, ...],
+        setup: dict[str, Any],
+        prepared: Prepared,
+        *,
+        fresh: bool = False,
     ) -> Executor:
         """Return an idle executor of that kind, or a new one; `fresh` insists on a new one."""
         if not fresh:
             for index in range(len(self._idle) - 1, -1, -1):
                 if self._idle[index].kind == kind and self._idle[index].alive:
                     return self._idle.pop(index)
-        return await self.start_executor(kind, setup)
+        return await self.start_executor(kind, setup, prepared)
 
     def release(self, executor: Executor, *, spent: bool) -> None:
         """Take an executor back after a call; a `spent` one, or one too many, leaves."""
-        executor.logs.name = None
         if not executor.alive:
             return
         if executor.kind[0] in self._ended_jobs:
@@ -382,12 +390,13 @@ class ExecutorPool:
             finally:
                 self._control.setblocking(False)
 
-    def end_job(self, job: str) -> None:
+    async def end_job(self, job: str) -> None:
         """Kill every executor of a job, and what is being forked for it when it is there."""
         self._ended_jobs.add(job)
-        for executor in list(self._by_pid.values()):
-            if executor.kind[0] == job:
-                self.kill(executor)
+        executors = [each for each in self._by_pid.values() if each.kind[0] == job]
+        for executor in executors:
+            self.kill(executor)
+        await asyncio.gather(*(asyncio.shield(executor.ended) for executor in executors))
 
     def close(self) -> None:
         """Have the forkserver end with all executors, and wait until they are gone.

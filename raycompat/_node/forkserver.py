@@ -9,7 +9,6 @@ It ends when the node's end of the socket closes; its children get SIGKILL when 
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import gc
 import os
@@ -33,34 +32,19 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def _become_executor(request: dict[str, Any], descriptors: list[int], parent: int) -> None:
-    """Turn a freshly forked process into an executor. Never returns."""
+def _become_executor(request: dict[str, Any], descriptors: list[int], parent: int) -> NoReturn:
+    """Turn a freshly forked process into an executor."""
     die_with_parent(parent)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    from raycompat._executor.start import begin
+
     connection, output, errors = descriptors
     os.dup2(output, 1)
     os.dup2(errors, 2)
     os.close(output)
     os.close(errors)
-    os.environ.update(request["env_vars"])
-    import numpy as np
-
-    np.random.seed()
-    from raycompat._executor.main import serve
-
-    code = 1
-    try:
-        code = serve(socket.socket(fileno=connection), request["setup"])
-    except SystemExit as exit_:
-        code = exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(OSError, ValueError):  # user code may have closed them
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+    begin(socket.socket(fileno=connection), request)
 
 
 def _reap(control: socket.socket, children: set[int]) -> None:
@@ -146,7 +130,8 @@ def run(control: socket.socket, node: int) -> NoReturn:
         import distributed  # noqa: F401
         import numpy as np  # noqa: F401
 
-        import raycompat._executor.main  # noqa: F401
+        import raycompat._executor.main
+        import raycompat._executor.start  # noqa: F401
 
         gc.collect()
         gc.freeze()

@@ -16,6 +16,7 @@ import socket
 import uuid
 import weakref
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import distributed
@@ -32,10 +33,12 @@ from raycompat._node.executor_pool import (
     describe_exit,
 )
 from raycompat._node.fetcher import Fetcher
+from raycompat._node.logs import Logs
 from raycompat._node.memory_monitor import Candidate, MemoryMonitor
 from raycompat._node.object_store import ObjectStore
 from raycompat._node.relay import Relays
-from raycompat._protocol import entry, failures, ids
+from raycompat._node.runtime_env import Prepared, RuntimeEnvFailed, RuntimeEnvs
+from raycompat._protocol import entry, failures, ids, runtime_env
 from raycompat._protocol.call_spec import Grant
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.serialization import serialize
@@ -150,11 +153,20 @@ class NodePlugin(distributed.WorkerPlugin):
         self.store = ObjectStore(directory, int(totals["object_store_memory"]))
         _transfer.keep_in(self.store)
         info = self._describe(totals)
+        self._logs = Logs(
+            Path(worker.local_directory, "raycompat-logs"),
+            self.ip,
+            lambda message: dask.tell_scheduler(worker, message),
+        )
+        self._envs = RuntimeEnvs(
+            Path(worker.local_directory, "raycompat-runtime-envs"),
+            lambda uri, offset: worker.scheduler.raycompat_package_read(uri=uri, offset=offset),
+        )
         self._pool = ExecutorPool(
             max_idle=2 * max(1, worker.state.nthreads),
             on_message=self._on_message,
             on_end=lambda executor: self.store.clean_up_after(executor.pid),
-            on_log=self._on_log,
+            logs=self._logs,
         )
         self._pool.start()
         self._memory = MemoryMonitor(
@@ -172,6 +184,8 @@ class NodePlugin(distributed.WorkerPlugin):
                 "raycompat-revoke": self._on_revoke,
                 "raycompat-restart-actor": self._on_restart,
                 "raycompat-discard": self.store.discard,
+                "raycompat-log-printed": self._logs.printed,
+                "raycompat-flush-logs": self._logs.flush,
                 "raycompat-relay-open": self._relays.open,
                 "raycompat-relay-data": self._relays.write,
                 "raycompat-relay-close": self._relays.close,
@@ -203,6 +217,8 @@ class NodePlugin(distributed.WorkerPlugin):
         self._tidying.cancel()
         self._relays.close_all()
         self._pool.close()
+        await self._envs.close()
+        self._logs.close()
         self.store.close()
         shutil.rmtree(self._spill_directory, ignore_errors=True)
 
@@ -244,6 +260,8 @@ class NodePlugin(distributed.WorkerPlugin):
     # --- what the scheduler plugin says ---------------------------------------------------------
 
     def _open_job(self, job: str, namespace: str, setup: dict[str, Any]) -> None:
+        if setup["log_to_driver"]:
+            self._logs.follow(job)
         self._jobs[job] = {
             **setup,
             "job": job,
@@ -258,9 +276,19 @@ class NodePlugin(distributed.WorkerPlugin):
             "security": dask.client_security(self._worker),
             "place": self.store.place.describe(),
         }
+        if runtime_env.is_eager(setup["runtime_env"]):
+            self._pool.background(self._prepare_early(job, setup["runtime_env"]))
+
+    async def _prepare_early(self, job: str, environment: str) -> None:
+        """Begin to set a job's environment up, before a call needs it."""
+        try:
+            await self._envs.prepare(job, environment)
+        except RuntimeEnvFailed as failed:
+            logger.warning("The runtime environment of job %s: %s", job, failed)
 
     def _end_job(self, job: str, for_good: bool) -> None:
         """Forget a job; when it has detached actors its driver only is gone, and what Dask ends."""
+        self._logs.unfollow(job)
         setup = self._jobs.get(job)
         driver = (setup["driver_host"], setup["driver_pid"]) if setup is not None else None
         others = [each for name, each in self._jobs.items() if name != job]
@@ -269,8 +297,12 @@ class NodePlugin(distributed.WorkerPlugin):
             self.store.clean_up_after(driver[1])
         if for_good:
             self._functions.clear()  # what others need is asked for again
-            self._pool.end_job(job)
             self._jobs.pop(job, None)
+            self._pool.background(self._end_executors(job))
+
+    async def _end_executors(self, job: str) -> None:
+        await self._pool.end_job(job)
+        self._envs.end_job(job)
 
     def _on_grant(self, grant: Grant) -> None:
         self._granted[grant["key"]] = Running(grant)
@@ -491,8 +523,12 @@ class NodePlugin(distributed.WorkerPlugin):
                 raise _Ended
             if running.cancelled:
                 return self._cancelled(running)
+            try:
+                setup, prepared = await self._prepare(grant)
+            except RuntimeEnvFailed as failed:
+                return ("failed", failures.runtime_env_failed(str(failed)), str(failed), False)
             executor = await self._pool.acquire(
-                self._kind(grant), self._jobs[grant["job"]], fresh=bool(grant["gpus"])
+                self._kind(grant), setup, prepared, fresh=bool(grant["gpus"])
             )
             running.executor = running.process = executor
             try:
@@ -513,9 +549,28 @@ class NodePlugin(distributed.WorkerPlugin):
             dask.tell_scheduler(self._worker, message)
 
     def _kind(self, grant: Grant) -> tuple[Any, ...]:
-        """Return what an executor must be made for: the job, and its environment variables."""
-        variables = {**self._jobs[grant["job"]]["env_vars"], **grant["env_vars"]}
-        return (grant["job"], tuple(sorted(variables.items())))
+        """Return what an executor must be made for: the job, and its runtime environment."""
+        return (grant["job"], grant["runtime_env"])
+
+    async def _prepare(self, grant: Grant) -> tuple[dict[str, Any], Prepared]:
+        """Set a call's environment up; return what its executor is to be told and started with.
+
+        Raises
+        ------
+        RuntimeEnvFailed
+            When that is not possible.
+        """
+        setup = self._jobs[grant["job"]]
+        try:
+            prepared = await self._envs.prepare(grant["job"], grant["runtime_env"])
+        except RuntimeEnvFailed as failed:
+            raise RuntimeEnvFailed(f"[Node {self.ip}] {failed}") from failed
+        about = {
+            "runtime_env": grant["runtime_env"],
+            "env_paths": prepared.paths,
+            "cwd": prepared.cwd or setup["cwd"],
+        }
+        return {**setup, **about}, prepared
 
     async def _call(
         self, executor: Executor, running: Running, payload: bytes, wires: list[Any]
@@ -541,7 +596,7 @@ class NodePlugin(distributed.WorkerPlugin):
             context["max_concurrency"] = grant["actor"]["max_concurrency"]
             context["num_restarts"] = grant["num_restarts"]
             context["socket"] = self._sockets[grant["key"]]
-        executor.logs.name = grant["name"].partition(".")[0]
+        executor.logs.begin(grant["actor"]["class_name"] if grant["actor"] else grant["name"])
         return await executor.call(grant["key"], "run", grant["key"], payload, wires, context)
 
     def _cancelled(self, running: Running) -> tuple[Any, ...]:
@@ -572,6 +627,8 @@ class NodePlugin(distributed.WorkerPlugin):
                     error = failures.crashed(running.grant["name"], text)
                 if running.process is not None and running.process.ended_for_memory:
                     error = failures.out_of_memory(running.process.ended_for_memory)
+        except RuntimeEnvFailed as failed:
+            error = failures.runtime_env_failed(str(failed))
         finally:
             self._drop(running)
         message = {"op": "raycompat-lease-ended", "key": key, "owner": running.grant["owner"]}
@@ -584,7 +641,7 @@ class NodePlugin(distributed.WorkerPlugin):
         And, if it has not, whether all its answers were taken.
         """
         grant = running.grant
-        executor = await self._pool.acquire(self._kind(grant), self._jobs[grant["job"]])
+        executor = await self._pool.acquire(self._kind(grant), *await self._prepare(grant))
         running.executor = running.process = executor
         self._sockets[grant["key"]] = socket_name = f"raycompat-{uuid.uuid4().hex}"
         about = {"socket": socket_name, "resources": grant["resources"]}
@@ -611,7 +668,7 @@ class NodePlugin(distributed.WorkerPlugin):
         try:
             while not running.ended and grant["job"] in self._jobs:
                 kind = (*self._kind(grant), key)
-                executor = await self._pool.start_executor(kind, self._jobs[grant["job"]])
+                executor = await self._pool.start_executor(kind, *await self._prepare(grant))
                 actor = Actor(executor)
                 self._sockets[key] = f"raycompat-{uuid.uuid4().hex}"
                 error = await self._live(running, actor, payload, values)
@@ -624,6 +681,11 @@ class NodePlugin(distributed.WorkerPlugin):
                 grant["num_restarts"] += 1
                 message = {"op": "raycompat-actor-restarting", "key": key, "error": error}
                 dask.tell_scheduler(self._worker, message)
+        except RuntimeEnvFailed as failed:
+            text = f"Could not create the actor because its runtime environment failed:\n{failed}"
+            message = {"op": "raycompat-actor-ended", "key": key}
+            message["error"] = failures.runtime_env_failed(text)
+            dask.tell_scheduler(self._worker, message)
         finally:
             self._drop(running)
             self._actors.pop(key, None)
@@ -743,8 +805,3 @@ class NodePlugin(distributed.WorkerPlugin):
         except OSError as error:  # asked for again at the next need
             self._functions.pop(function, None)
             executor.send("no-function", function, f"The scheduler did not send it: {error}")
-
-    def _on_log(self, job: str, **message: Any) -> None:
-        setup = self._jobs.get(job)
-        if setup is not None and setup["log_to_driver"]:
-            dask.tell_scheduler(self._worker, {"op": "raycompat-log", "job": job, **message})

@@ -6,9 +6,10 @@ needs (function, arguments) is the *payload*: bytes for everyone on the way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from raycompat._protocol.runtime_env import EMPTY
 from raycompat._protocol.strategy import to_wire
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class CallSpec(TypedDict):
     retries: int
     #: How many calls its executor may run before it is replaced; 0 for ever.
     max_calls: int
-    env_vars: dict[str, str]
+    #: See `_protocol.runtime_env`.
+    runtime_env: str
     actor: ActorSpec | None
     #: Whether its owner runs it, by a lease, and will say how it ended.
     promised: bool
@@ -75,7 +77,7 @@ def new_spec(
     strategy: Strategy = "DEFAULT",
     retries: int = 0,
     max_calls: int = 0,
-    env_vars: Mapping[str, str] | None = None,
+    runtime_env: str = EMPTY,
     actor: ActorSpec | None = None,
     promised: bool = False,
 ) -> CallSpec:
@@ -92,7 +94,7 @@ def new_spec(
         strategy=to_wire(strategy),
         retries=retries,
         max_calls=max_calls,
-        env_vars=dict(env_vars or {}),
+        runtime_env=runtime_env,
         actor=actor,
         promised=promised,
     )
@@ -108,7 +110,7 @@ class Grant(TypedDict):
     owner: str
     retries: int
     max_calls: int
-    env_vars: dict[str, str]
+    runtime_env: str
     resources: dict[str, float]
     gpus: list[tuple[int, int]]
     #: The placement group that it runs in, and whether it captures what it calls.

@@ -51,6 +51,11 @@ def crashed(name: str, how: str) -> bytes:
     return worker_crashed(crash_text(name, how))
 
 
+def runtime_env_failed(text: str) -> bytes:
+    """Say that the environment of a call could not be set up."""
+    return exceptions.dumps_error(exceptions.RuntimeEnvSetupError(text))
+
+
 def node_died(text: str) -> bytes:
     """Say that the node that ran a task is gone."""
     return exceptions.dumps_error(exceptions.NodeDiedError(text))

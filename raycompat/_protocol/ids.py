@@ -56,6 +56,11 @@ def new_placement_group_id() -> str:
     return os.urandom(PLACEMENT_GROUP_ID_BYTES).hex()
 
 
+def worker_id(pid: int, job: str) -> str:
+    """Return the id of the process that runs calls of a job: 56 hexadecimal digits."""
+    return f"{pid:08x}{job}".ljust(2 * NODE_ID_BYTES, "0")
+
+
 def call_key(name: str, task_id: str) -> str:
     """Return the Dask key of a call: its function's name and its task id."""
     return f"{name.replace('-', '_')}-{task_id}"

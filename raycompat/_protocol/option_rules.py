@@ -15,6 +15,7 @@ from types import NoneType
 from typing import Any, Final
 
 from raycompat._protocol.resource_set import ResourceSet, to_units
+from raycompat._protocol.runtime_env import checked_for_call
 from raycompat._protocol.strategy import GroupHandle, SchedulingStrategy
 from raycompat.exceptions import UnsupportedRayFeatureError
 
@@ -179,19 +180,8 @@ def _namespace(_: str, value: str | None) -> str | None:
     return value
 
 
-def _runtime_env(name: str, value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    if value is None:
-        return None
-    variables = value.get("env_vars") or {}
-    expected = f"{name}['env_vars'] must be of type Dict[str, str]"
-    if not isinstance(variables, Mapping):
-        raise TypeError(f"{expected}, got {type(variables)}.")
-    for part, called in [(k, "key") for k in variables] + [
-        (v, "value") for v in variables.values()
-    ]:
-        if not isinstance(part, str):
-            raise TypeError(f"{expected}, but the {called} {part!r} is of type {type(part)}.")
-    return {**value, "env_vars": dict(variables)}
+def _runtime_env(_: str, value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    return (checked_for_call(value) if value else None) or None
 
 
 def _strategy(name: str, value: object) -> object:
@@ -346,15 +336,6 @@ def _empty(value: object) -> bool:
     return not value
 
 
-def _only_env_vars(runtime_env: Mapping[str, Any] | None) -> bool:
-    return not _unsupported_part(runtime_env)
-
-
-def _unsupported_part(runtime_env: Mapping[str, Any] | None) -> dict[str, Any]:
-    parts = (runtime_env or {}).items()
-    return {name: part for name, part in parts if part and name != "env_vars"}
-
-
 _USE_A_RESOURCE = (
     "Start the nodes that are meant with a resource of their own, and ask for it: "
     "resources={'large_memory': 1}"
@@ -364,11 +345,6 @@ _NO_LIMIT = "The number of objects that wait is not limited"
 
 #: The only place that says what is refused. All other values of these options are as in Ray.
 _LIMITS: dict[str, _Limit] = {
-    "runtime_env": _Limit(
-        _only_env_vars,
-        "Of a runtime_env only env_vars are honoured",
-        "Install what the program needs on every node before it starts",
-    ),
     "accelerator_type": _Limit(
         _only(None), "Nodes do not say of what type their accelerators are", _USE_A_RESOURCE
     ),
@@ -391,9 +367,7 @@ def _refuse_what_is_not_honoured(values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         limit = _LIMITS.get(name)
         if limit is not None and not limit.honoured(value):
-            # The variables may be secrets, and they are not what is wrong.
-            shown = _unsupported_part(value) if name == "runtime_env" else value
-            raise UnsupportedRayFeatureError(f"{name}={shown!r}", limit.reason, limit.alternative)
+            raise UnsupportedRayFeatureError(f"{name}={value!r}", limit.reason, limit.alternative)
 
 
 # --- the way of what the user wrote ---------------------------------------------------------------

@@ -167,6 +167,8 @@ def task_options(given: Mapping[str, Any], base: TaskOptions | None = None) -> T
     values = checked(TASK, given, base is not None)
     if "max_calls" in values:
         values["given_max_calls"] = values.pop("max_calls")
+    if base is not None and not values.get("runtime_env"):
+        values.pop("runtime_env", None)  # as in Ray: an empty one says nothing
     return replace(base or TaskOptions(), **_held(TaskOptions, values))
 
 

@@ -28,7 +28,9 @@ from raycompat._protocol.version import VERSION
 from raycompat._scheduler.actors import DETACHED, Actors
 from raycompat._scheduler.groups import Groups
 from raycompat._scheduler.leases import Leases, Shape
+from raycompat._scheduler.logs import Logs
 from raycompat._scheduler.objects import Objects
+from raycompat._scheduler.packages import Packages
 from raycompat._scheduler.placement import Grant as Holding
 from raycompat._scheduler.placement import Ledger
 from raycompat._scheduler.placer import Placer
@@ -121,6 +123,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self.groups = groups = Groups(self, scheduler, actors, objects, leases)
         self._placer = Placer(self, scheduler, actors, leases)
         self._relays = Relays(scheduler)
+        self._logs = logs = Logs(self, scheduler)
+        self._packages = packages = Packages()
         self._shown = Shown(scheduler)
         #: Calls whose dependencies are there, by (owner, request, strategy): one shape, one queue.
         self._queues: dict[Shape, deque[str]] = {}
@@ -164,7 +168,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat-actor-alive": actors.alive,
                 "raycompat-actor-restarting": actors.restarting,
                 "raycompat-actor-ended": actors.ended,
-                "raycompat-log": self._log,
+                **logs.handlers(),
                 "raycompat-spans": self._shown.show,
             }
         )
@@ -178,6 +182,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat_state": self.state,
                 "raycompat_inventory": self.inventory,
                 "raycompat_function": self.function,
+                "raycompat_package_begin": packages.begin,
+                "raycompat_package_write": packages.write,
+                "raycompat_package_end": packages.end,
+                "raycompat_package_read": packages.read,
                 "raycompat_locate": objects.locate,
                 "raycompat_missing": objects.missing,
                 "raycompat_store": objects.store,
@@ -227,6 +235,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         if info is not None:
             self._departed.append({"address": worker, **info})
             self._relays.lose(worker)
+            self._logs.lose_node(worker)
             self.ledger.remove_node(worker)
             self.groups.node_left(worker)
             for gone in [each for each in self._lingering if each[0] == worker]:
@@ -255,14 +264,18 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         """End what a caller that is gone has left, and its job if it was a driver."""
         self._relays.lose(client)
+        self._logs.lose_client(client)
         self._actors.client_left(client)
         self._objects.break_promises_of(client)
         for key, call in self.calls.items():
             if call.owner == client and call.is_promised:
                 asyncio.get_running_loop().call_soon(self._owner_left, client, key, call)
-        for job in [job for job in self.jobs.values() if job.client == client]:
+        jobs = [job for job in self.jobs.values() if job.client == client]
+        for job in jobs:
             job.orphaned = True
             self.end_job_if_done(job)
+        if not jobs:
+            self._packages.release(client)
         self.groups.collect_soon()
         self.notify_change()
 
@@ -292,12 +305,15 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         if goes_on:
             return
         del self.jobs[job.job]
+        self._packages.release(job.client)
         for function in job.functions:
             if not any(function in other.functions for other in self.jobs.values()):
                 self._functions.pop(function, None)
         self.notify_change()
 
     def _open_job(self, client: str, job: str, namespace: str, setup: dict[str, Any]) -> None:
+        # It came before this plugin, maybe.
+        dask.send_client_batches_at_once(self._scheduler, client)
         self.jobs[job] = opened = Job(job, client, namespace, setup, setup["home"])
         if opened.home not in self.nodes:
             self._find_home(opened)
@@ -394,6 +410,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             "promises": list(self._objects.promises),
             "leases": self._leases.owners(),
         }
+
+    async def close(self) -> None:
+        """Remove what drivers have uploaded: the scheduler ends."""
+        self._packages.close()
 
     # --- functions ------------------------------------------------------------------------------
 
@@ -725,7 +745,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             owner=call.owner,
             retries=call.retries,
             max_calls=call.spec["max_calls"],
-            env_vars=call.spec["env_vars"],
+            runtime_env=call.spec["runtime_env"],
             resources=ResourceSet.from_units(
                 call.spec["keep"] if call.spec["kind"] == "actor" else call.spec["request"]
             ).amounts(),
@@ -753,7 +773,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 continue
             self._warned.add((owner, request, strategy))
             where = "" if isinstance(strategy, str) else f" ({strategy})"
-            self._tell_driver(
+            self._logs.tell(
                 call.spec["job"],
                 f"raycompat: {call.spec['name']} has waited {now - call.since:.0f} s for {request}"
                 f"{where} and no node can ever provide that. The largest node has "
@@ -763,9 +783,6 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         for job, line in self.groups.warnings(INFEASIBLE_WARNING_S):
             self._tell_driver(job, line)
         self.dispatch_soon()  # which has us look again if something still waits
-
-    def _tell_driver(self, job: str, line: str) -> None:
-        self._log(worker="", job=job, stream="stderr", lines=[line], prefix="")
 
     # --- what nodes say of running calls --------------------------------------------------------
 
@@ -820,12 +837,6 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             self.ledger.take_back_cpu(call.holding)
             if self.ledger.is_overdrawn(call.holding.node_id):
                 self._leases.relieve(call.holding.node_id)
-
-    def _log(self, worker: str, job: str, **message: Any) -> None:
-        if job in self.jobs:
-            dask.tell_client(
-                self._scheduler, self.jobs[job].client, {"op": "raycompat-log", **message}
-            )
 
     def _cancel(self, client: str, key: str, force: bool, recursive: bool) -> None:
         call = self.calls.get(key)

@@ -64,7 +64,7 @@ def test_object_id_is_object_ref(cluster):
     "options",
     [
         {"local_mode": True},
-        {"runtime_env": {"pip": ["numpy"]}},
+        {"runtime_env": {"conda": "base"}},
         {"job_config": object()},
     ],
 )

@@ -39,9 +39,10 @@ def test_what_tasks_print_reaches_the_driver_once_with_name_and_pid():
         """
     )
     (pid,) = re.findall(r"^pid (\d+)$", done.stdout, re.MULTILINE)
-    assert done.stdout.count(f"(speak pid={pid}) to stdout") == 1
-    assert done.stdout.count(f"(speak pid={pid}) from a child") == 1
-    assert done.stderr.count(f"(speak pid={pid}) to stderr") == 1
+    prefix = f"\x1b[36m(speak pid={pid})\x1b[0m"  # Ray's colour
+    assert done.stdout.count(f"{prefix} to stdout") == 1
+    assert done.stdout.count(f"{prefix} from a child") == 1
+    assert done.stderr.count(f"{prefix} to stderr") == 1
 
 
 def test_output_can_be_switched_off():

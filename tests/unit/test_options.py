@@ -202,8 +202,13 @@ def test_a_bad_value_is_refused_as_in_ray(options, base, bad, error, text):
         ({"num_gpus": 0}, "max_calls", 0),
         ({"name": ""}, "name", ""),
         ({"memory": 1.5}, "memory", 1),
-        ({"runtime_env": {}}, "runtime_env", {"env_vars": {}}),
-        ({"runtime_env": {"env_vars": None}}, "runtime_env", {"env_vars": {}}),
+        ({"runtime_env": {}}, "runtime_env", None),
+        ({"runtime_env": {"env_vars": None}}, "runtime_env", None),
+        (
+            {"runtime_env": {"pip": ["a", "a"]}},
+            "runtime_env",
+            {"pip": {"packages": ["a"], "pip_check": False}},
+        ),
     ],
 )
 def test_a_good_value_is_kept(given_, field, kept):
@@ -317,7 +322,6 @@ def test_an_actor_is_placed_where_it_can_live(num_cpus, num_gpus, resources):
 @pytest.mark.parametrize(
     ("options", "refused"),
     [
-        *((task_options, {"runtime_env": {part: ["numpy"]}}) for part in ("pip", "py_modules")),
         (task_options, {"accelerator_type": "V100"}),
         (task_options, {"label_selector": {"zone": "a"}}),
         (task_options, {"fallback_strategy": [{"label_selector": {}}]}),
@@ -412,9 +416,16 @@ def test_calls_in_a_group_take_no_lease():
 
 
 def test_the_variables_of_a_refused_runtime_env_are_not_shown():
-    with pytest.raises(UnsupportedRayFeatureError, match="pip") as caught:
-        task_options({"runtime_env": {"env_vars": {"TOKEN": "secret"}, "pip": ["numpy"]}})
+    with pytest.raises(UnsupportedRayFeatureError, match="conda") as caught:
+        task_options({"runtime_env": {"env_vars": {"TOKEN": "secret"}, "conda": "base"}})
     assert "secret" not in str(caught.value)
+
+
+def test_an_empty_runtime_env_in_options_changes_nothing_as_in_ray():
+    base = task_options({"runtime_env": {"env_vars": {"A": "1"}}})
+    assert task_options({"runtime_env": {}}, base).runtime_env == {"env_vars": {"A": "1"}}
+    other = task_options({"runtime_env": {"env_vars": {"B": "2"}}}, base)
+    assert other.runtime_env == {"env_vars": {"B": "2"}}  # in place of the decorator's
 
 
 #: Options that are taken, change nothing, and may: what they ask for is never there.

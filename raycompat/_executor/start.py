@@ -1,0 +1,98 @@
+"""How a process becomes an executor: forked from the forkserver, or begun anew with an interpreter."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import re
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+#: What a new interpreter runs: with the file of its request, and the folder that raycompat is in.
+_BOOT = (
+    "import sys; sys.path.append(sys.argv[2]); "
+    "from raycompat._executor.start import begin_anew; begin_anew(int(sys.argv[1]))"
+)
+
+_UNKNOWN_VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")
+
+
+def expanded(variables: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return `environment` with `variables` set, one after the other.
+
+    In their values ``${NAME}`` and ``$NAME`` are what the variable was before; an unknown ``${NAME}``
+    is nothing, as in Ray.
+    """
+    result = dict(environment)
+    for name, value in variables.items():
+        known = re.sub(
+            r"\$\{(\w+)\}|\$(\w+)",
+            lambda found: result.get(found[1] or found[2], found[0]),
+            value,
+            flags=re.ASCII,
+        )
+        result[name] = _UNKNOWN_VARIABLE.sub("", known)
+    if "PYTHONPATH" in variables:  # an empty entry would be the folder that the process runs in
+        result["PYTHONPATH"] = result["PYTHONPATH"].strip(os.pathsep)
+    return result
+
+
+def begin(connection: socket.socket, request: Mapping[str, Any]) -> NoReturn:
+    """Be the executor that `request` describes. Its output is in place."""
+    environment = expanded(request["variables"], os.environ)
+    if request["interpreter"] is not None:
+        _replace(connection, request, environment)
+    os.environ.update(environment)
+    time.tzset()
+    import numpy as np
+
+    np.random.seed()
+    _serve(connection, request["setup"])
+
+
+def _replace(
+    connection: socket.socket, request: Mapping[str, Any], environment: dict[str, str]
+) -> NoReturn:
+    """Go on in a new interpreter, in this process: its parent and its end stay the same."""
+    if "OMP_NUM_THREADS" not in request["variables"]:
+        environment.pop("OMP_NUM_THREADS", None)  # set so that the forkserver can fork
+    descriptor = os.memfd_create("raycompat-request", 0)
+    with os.fdopen(descriptor, "wb", closefd=False) as file:
+        pickle.dump((connection.fileno(), request["setup"]), file)
+    os.set_inheritable(connection.fileno(), True)
+    root = str(Path(__file__).parents[2])
+    arguments = ["-P", "-c", _BOOT, str(descriptor), root]
+    os.execve(request["interpreter"], [request["interpreter"], *arguments], environment)
+
+
+def begin_anew(descriptor: int) -> NoReturn:
+    """Be an executor in an interpreter of its own; see `_replace`."""
+    with os.fdopen(descriptor, "rb") as file:
+        file.seek(0)
+        number, setup = pickle.load(file)
+    os.set_inheritable(number, False)
+    sys.argv = [""]
+    _serve(socket.socket(fileno=number), setup)
+
+
+def _serve(connection: socket.socket, setup: dict[str, Any]) -> NoReturn:
+    code = 1
+    try:
+        from raycompat._executor.main import serve
+
+        code = serve(connection, setup)
+    except SystemExit as exit_:
+        code = exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):  # user code may have closed them
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)

@@ -1,0 +1,213 @@
+"""Runtime environments on a node: set up once for all who ask for the same, removed with their jobs.
+
+What a call asks for comes as JSON; what an executor is started with goes out (`Prepared`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import sys
+import time
+import traceback
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from raycompat._node import virtual_env
+from raycompat._node.packages import Fetch, Packages
+from raycompat._protocol import runtime_env
+from raycompat._protocol.runtime_env import EMPTY
+
+#: Has a node install with pip what jobs ask for, when it is 1. `init` sets it for its own node.
+ALLOW_PIP_VARIABLE = "RAYCOMPAT_ALLOW_PIP"
+
+#: Seconds for which a set-up that has failed is not tried again: calls come in hundreds.
+_FAILED_FOR_S = 10.0
+
+#: Beginnings of the names of variables that are read when a process starts, or numpy is imported.
+_READ_AT_START = (
+    *("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "OMP_", "KMP_", "MKL_", "OPENBLAS_"),
+    *("GOTO_", "BLIS_", "VECLIB_", "NUMEXPR_", "NPY_", "OPENSSL_", "SSL_"),
+)
+
+
+class RuntimeEnvFailed(Exception):
+    """An environment cannot be set up; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What an executor of an environment is started with."""
+
+    #: As the user gave them, with references to others.
+    variables: dict[str, str] = field(default_factory=dict)
+    #: What comes first on ``sys.path``.
+    paths: tuple[str, ...] = ()
+    #: Where it runs; None for where its driver does.
+    cwd: str | None = None
+    #: Its interpreter; None for one that is forked.
+    interpreter: str | None = None
+
+
+@dataclass(slots=True)
+class _Setup:
+    """An environment that is being set up, or has been."""
+
+    task: asyncio.Task[Prepared]
+    began: float
+    jobs: set[str] = field(default_factory=set)
+
+
+class RuntimeEnvs:
+    """See the module."""
+
+    def __init__(self, directory: Path, fetch: Fetch) -> None:
+        self._directory = directory
+        self._packages = Packages(directory / "packages", fetch)
+        self._setups: dict[str, _Setup] = {}
+        #: Interpreters with what pip has installed, by the name of the list.
+        self._interpreters: dict[str, asyncio.Task[Path]] = {}
+        #: The jobs that use a package or an interpreter.
+        self._users: dict[str, set[str]] = {}
+
+    async def prepare(self, job: str, text: str) -> Prepared:
+        """Set an environment up, or wait until it is.
+
+        Raises
+        ------
+        RuntimeEnvFailed
+            When that is not possible.
+        """
+        if text == EMPTY:
+            return Prepared()
+        fields = runtime_env.loads(text)
+        setup = self._setups.get(text)
+        if setup is None or _is_worth_another_try(setup):
+            task = asyncio.ensure_future(self._set_up(fields))
+            setup = self._setups[text] = _Setup(task, time.monotonic())
+        setup.jobs.add(job)
+        for part in _parts(fields):
+            self._users.setdefault(part, set()).add(job)
+        try:
+            return await asyncio.shield(setup.task)
+        except asyncio.CancelledError as error:
+            if setup.task.cancelled():
+                raise RuntimeEnvFailed("Its job has ended.") from error
+            raise
+
+    async def _set_up(self, fields: dict[str, Any]) -> Prepared:
+        config = fields.get("config", {})
+        seconds = config.get("setup_timeout_seconds", runtime_env.SETUP_TIMEOUT_S)
+        try:
+            return await asyncio.wait_for(self._build(fields), None if seconds == -1 else seconds)
+        except TimeoutError as error:
+            raise RuntimeEnvFailed(
+                f"It was not set up within {seconds} seconds. Give it more: "
+                "runtime_env={'config': {'setup_timeout_seconds': 1800}, ...}."
+            ) from error
+        except (RuntimeEnvFailed, virtual_env.CommandFailed, OSError, ValueError) as error:
+            raise RuntimeEnvFailed(str(error)) from error
+        except Exception as error:
+            raise RuntimeEnvFailed(traceback.format_exc()) from error
+
+    async def _build(self, fields: dict[str, Any]) -> Prepared:
+        modules = [str(await self._packages.folder(uri)) for uri in fields.get("py_modules", ())]
+        cwd = None
+        if "working_dir" in fields:
+            cwd = str(await self._packages.folder(fields["working_dir"]))
+        paths = (*modules, *([cwd] if cwd else []))
+        variables = dict(fields.get("env_vars", {}))
+        interpreter = None
+        if "pip" in fields:
+            python = await self._interpreter(fields, cwd)
+            interpreter = str(python)
+            programs = f"{python.parent}{os.pathsep}{variables.get('PATH', '${PATH}')}"
+            variables |= {"VIRTUAL_ENV": str(python.parent.parent), "PATH": programs}
+        elif any(name.startswith(_READ_AT_START) for name in variables):
+            interpreter = sys.executable
+        if paths:
+            others = variables.get("PYTHONPATH", "${PYTHONPATH}")
+            variables["PYTHONPATH"] = os.pathsep.join([*paths, others])
+        return Prepared(variables, paths, cwd, interpreter)
+
+    async def _interpreter(self, fields: dict[str, Any], cwd: str | None) -> Path:
+        pip = fields["pip"]
+        if os.environ.get(ALLOW_PIP_VARIABLE) != "1":
+            raise RuntimeEnvFailed(
+                f"This node does not install packages for jobs: {ALLOW_PIP_VARIABLE} is not 1 in its "
+                "environment. Set it where the node is started, or install what the job needs there: "
+                f"{', '.join(pip['packages'])}."
+            )
+        name = _pip_name(pip)
+        building = self._interpreters.get(name)
+        if building is None:
+            variables = dict(fields.get("env_vars", {}))
+            if cwd is not None:
+                variables["RAY_RUNTIME_ENV_CREATE_WORKING_DIR"] = cwd
+            folder = self._directory / "pip" / uuid.uuid4().hex
+            building = asyncio.ensure_future(virtual_env.build(folder, pip, variables))
+            self._interpreters[name] = building
+        try:
+            return await asyncio.shield(building)
+        except Exception:
+            if self._interpreters.get(name) is building:
+                del self._interpreters[name]  # the next one who needs it tries again
+            raise
+
+    def end_job(self, job: str) -> None:
+        """Forget what only this job needed, and remove its files. Its executors have ended."""
+        for text in [text for text, setup in self._setups.items() if setup.jobs == {job}]:
+            self._setups.pop(text).task.cancel()
+        for setup in self._setups.values():
+            setup.jobs.discard(job)
+        for part in [part for part, jobs in self._users.items() if job in jobs]:
+            self._users[part].discard(job)
+            if not self._users[part]:
+                del self._users[part]
+                self._packages.release(part)
+                self._release_interpreter(part)
+
+    def _release_interpreter(self, name: str) -> None:
+        building = self._interpreters.pop(name, None)
+        if building is None:
+            return
+        if building.done() and not building.cancelled() and building.exception() is None:
+            folder = building.result().parent.parent
+            asyncio.get_running_loop().run_in_executor(None, shutil.rmtree, folder, True)
+        building.cancel()
+
+    async def close(self) -> None:
+        """Remove everything."""
+        tasks = [*(setup.task for setup in self._setups.values()), *self._interpreters.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _is_worth_another_try(setup: _Setup) -> bool:
+    task = setup.task
+    if not task.done():
+        return False
+    if task.cancelled():
+        return True
+    return task.exception() is not None and time.monotonic() - setup.began > _FAILED_FOR_S
+
+
+def _pip_name(pip: dict[str, Any]) -> str:
+    return "pip://" + hashlib.sha256(json.dumps(pip, sort_keys=True).encode()).hexdigest()
+
+
+def _parts(fields: dict[str, Any]) -> list[str]:
+    """Return the names of what lies on the node for an environment: packages, an interpreter."""
+    parts = list(fields.get("py_modules", ()))
+    if "working_dir" in fields:
+        parts.append(fields["working_dir"])
+    if "pip" in fields:
+        parts.append(_pip_name(fields["pip"]))
+    return parts

@@ -1,0 +1,100 @@
+"""What one stream of an executor has printed: files of limited size on the node's disk.
+
+The newest file has the name itself; older ones end with ``.1``, ``.2`` and so on. Positions count the
+bytes that were ever written, so that a reader keeps its place when files are renamed and removed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(slots=True)
+class _File:
+    descriptor: int
+    #: Position of its first byte.
+    start: int
+    size: int = 0
+
+
+class Spool:
+    """See the module. One thread at a time appends; another may read meanwhile."""
+
+    def __init__(self, path: Path, max_bytes: int, num_backups: int) -> None:
+        self.path = path
+        #: Of one file.
+        self.max_bytes = max_bytes
+        #: Position behind the last byte.
+        self.end = 0
+        self._num_backups = num_backups
+        self._files: deque[_File] = deque()
+        #: Held while files are opened, closed or read; not while one is written.
+        self._lock = threading.Lock()
+
+    def append(self, data: bytes) -> None:
+        """Write behind everything.
+
+        Raises
+        ------
+        OSError
+            When the disk takes no more; `end` says how much was written.
+        """
+        view = memoryview(data)
+        while view:
+            room = self.max_bytes - self._files[-1].size if self._files else 0
+            if room <= 0:
+                self._begin_file()
+                continue
+            file = self._files[-1]
+            written = os.write(file.descriptor, view[:room])
+            file.size += written
+            self.end += written
+            view = view[written:]
+
+    def _begin_file(self) -> None:
+        with self._lock:
+            if self._files:
+                while len(self._files) > self._num_backups:
+                    os.close(self._files.popleft().descriptor)
+                for number in range(len(self._files), 0, -1):
+                    self._named(number - 1).replace(self._named(number))
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC | os.O_CLOEXEC
+            self._files.append(_File(os.open(self.path, flags, 0o600), self.end))
+
+    def _named(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{number}") if number else self.path
+
+    @property
+    def start(self) -> int:
+        """Position of the oldest byte that is still there."""
+        return self._files[0].start if self._files else self.end
+
+    def read(self, position: int, most: int) -> bytes:
+        """Return up to `most` bytes from `position` on; nothing if they are gone."""
+        found = b""
+        with self._lock:
+            for file in self._files:
+                offset = position + len(found) - file.start
+                if 0 <= offset < file.size and len(found) < most:
+                    found += os.pread(file.descriptor, most - len(found), offset)
+        return found
+
+    @property
+    def num_kept(self) -> int:
+        """Bytes that are still there."""
+        return self.end - self.start
+
+    def close(self) -> None:
+        """Close the files; they stay."""
+        with self._lock:
+            while self._files:
+                os.close(self._files.popleft().descriptor)
+
+    def remove(self) -> None:
+        """Remove the files."""
+        for number in range(self._num_backups + 1):
+            self._named(number).unlink(missing_ok=True)

@@ -1,0 +1,308 @@
+"""Runtime environments: which fields there are, what they may be, and what children inherit.
+
+An environment is a dictionary while it is checked and merged, and JSON with sorted keys on its way: two
+calls may share a process when theirs are equal. ``{}`` is that of a job that asked for nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from raycompat.exceptions import RuntimeEnvSetupError, UnsupportedRayFeatureError
+
+#: The environment of a job that asked for nothing.
+EMPTY: Final = "{}"
+
+#: Schemes of what nodes can take a package from: what a driver has uploaded, a file that every node
+#: has, a folder that every node has.
+SCHEMES: Final = ("gcs", "file", "local")
+
+#: Those of Ray from which nothing is fetched here.
+_REFUSED_SCHEMES = ("http", "https", "s3", "gs", "azure", "abfss")
+
+#: Endings of archives that may stand for a folder.
+ARCHIVES: Final = (".zip", ".tar.gz", ".tgz", ".tar.xz")
+
+#: Seconds that an environment may take to be set up; Ray's.
+SETUP_TIMEOUT_S: Final = 600
+
+#: Fields of Ray's that are not honoured, and what to do instead.
+_REFUSED = {
+    "conda": "Use pip, or start the nodes in that environment",
+    "uv": "Use pip, or start the nodes in that environment",
+    "container": "Run the nodes in that container",
+    "image_uri": "Run the nodes in that container",
+    "java_jars": "Only Python runs here",
+    "py_executable": "Start the nodes with that interpreter",
+    "worker_process_setup_hook": "Call the function at the start of each task",
+    "nsight": "Start the nodes under the profiler",
+    "rocprof_sys": "Start the nodes under the profiler",
+    "_nsight": "Start the nodes under the profiler",
+    "_rocprof_sys": "Start the nodes under the profiler",
+    "_ray_release": "Leave it out",
+    "_ray_commit": "Leave it out",
+    "_inject_current_ray": "Leave it out",
+}
+
+
+def scheme_of(uri: str) -> str:
+    """Return what stands before ``://``; empty for a path."""
+    scheme, mark, _ = uri.partition("://")
+    return scheme if mark else ""
+
+
+# --- the fields -----------------------------------------------------------------------------------
+
+
+def _env_vars(value: Any) -> dict[str, str]:
+    expected = "runtime_env['env_vars'] must be of type Dict[str, str]"
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{expected}, got {type(value)}.")
+    for part, called in [(k, "key") for k in value] + [(v, "value") for v in value.values()]:
+        if not isinstance(part, str):
+            raise TypeError(f"{expected}, but the {called} {part!r} is of type {type(part)}.")
+    return dict(value)
+
+
+def _check_uri(field: str, uri: str) -> None:
+    scheme = scheme_of(uri)
+    if scheme in _REFUSED_SCHEMES:
+        raise UnsupportedRayFeatureError(
+            f"runtime_env[{field!r}] from {scheme}://",
+            "Nodes fetch nothing from elsewhere",
+            "Give init a local path, or put the package where every node has it and use file://",
+        )
+    if scheme not in SCHEMES:
+        raise ValueError(
+            f"{uri} is not a valid URI. Passing directories or modules to be dynamically uploaded is "
+            "only supported at the job level (i.e., passed to `ray.init`). A task or an actor can "
+            "have a package of its job, as get_runtime_context().runtime_env names it, or one that "
+            "every node has: file:///archive.zip, local:///folder."
+        )
+    _, _, path = uri.partition("://")
+    if scheme == "local" and not path.startswith("/"):
+        raise ValueError(f"{uri}: expected the absolute path of a folder: local:///folder.")
+    endings = (*ARCHIVES, ".whl") if field == "py_modules" else ARCHIVES
+    if scheme != "local" and not path.endswith(endings):
+        raise ValueError(
+            f"Only {', '.join(endings)} files are supported for {field} URIs; got {uri}."
+        )
+
+
+def _check_path_or_uri(field: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"`{field}` must be a string, got {type(value)}.")
+    if scheme_of(value):
+        _check_uri(field, value)
+    elif not Path(value).exists():
+        raise ValueError(f"{value} is not a valid path.")
+
+
+def _working_dir(value: Any) -> str:
+    value = str(value) if isinstance(value, Path) else value
+    _check_path_or_uri("working_dir", value)
+    return str(value)
+
+
+def _py_modules(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"`py_modules` must be a list of strings, got {type(value)}.")
+    for module in value:
+        if not isinstance(module, ModuleType | Path):
+            _check_path_or_uri("py_modules", module)
+    return list(value)
+
+
+def _lines_of(path: str) -> list[str]:
+    if not Path(path).is_file():
+        raise ValueError(
+            f"{path} is not a valid file. Name a file of requirements, or give a list."
+        )
+    lines = (line.partition(" #")[0].strip() for line in Path(path).read_text().splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+_PIP_FIELDS = {"packages": object, "pip_check": bool, "pip_version": str}
+_PIP_FIELDS["pip_install_options"] = list
+
+
+def _pip(value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        value = _lines_of(value)
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        value = {"packages": value}
+    if not isinstance(value, dict):
+        raise TypeError(f"runtime_env['pip'] must be of type str or List[str], got {type(value)}.")
+    if set(value) - set(_PIP_FIELDS):
+        raise ValueError(
+            "runtime_env['pip'] can only have these fields: packages, pip_check, "
+            f"pip_install_options and pip_version, but got: {list(value)}."
+        )
+    for name, given in value.items():
+        if not isinstance(given, _PIP_FIELDS[name]):
+            raise TypeError(
+                f"runtime_env['pip'][{name!r}] must be of type {_PIP_FIELDS[name].__name__}, got "
+                f"{type(given)}."
+            )
+    if "packages" not in value:
+        raise ValueError(f"runtime_env['pip'] must include field 'packages', but got {value}.")
+    packages = value["packages"]
+    packages = _lines_of(packages) if isinstance(packages, str) else packages
+    if not isinstance(packages, list):
+        raise ValueError(
+            f"runtime_env['pip']['packages'] must be of type str or list, got: {type(packages)}."
+        )
+    return {
+        **value,
+        "packages": list(dict.fromkeys(packages)),
+        "pip_check": value.get("pip_check", False),
+    }
+
+
+def _excludes(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise TypeError(f"runtime_env['excludes'] must be of type List[str], got {type(value)}.")
+    return value
+
+
+def _config(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(
+            f"runtime_env['config'] must be of type dict or RuntimeEnvConfig, got: {type(value)}."
+        )
+    _refuse_unknown(value, ("setup_timeout_seconds", "eager_install", "log_files"), "['config']")
+    seconds = value.get("setup_timeout_seconds", SETUP_TIMEOUT_S)
+    if isinstance(seconds, bool) or not isinstance(seconds, int):
+        raise TypeError(f"setup_timeout_seconds must be of type int, got: {type(seconds)}.")
+    if seconds <= 0 and seconds != -1:
+        raise ValueError(
+            f"setup_timeout_seconds must be greater than zero or equals to -1, got: {seconds}."
+        )
+    eager = value.get("eager_install", True)
+    if not isinstance(eager, bool):
+        raise TypeError(f"eager_install must be a boolean, got {type(eager)}.")
+    if value.get("log_files"):
+        raise UnsupportedRayFeatureError(
+            "runtime_env['config']['log_files']", "Only a failed set-up is told", "Leave it out"
+        )
+    return {"setup_timeout_seconds": seconds, "eager_install": eager, "log_files": []}
+
+
+_FIELDS: dict[str, Callable[[Any], Any]] = {
+    "py_modules": _py_modules,
+    "working_dir": _working_dir,
+    "excludes": _excludes,
+    "pip": _pip,
+    "env_vars": _env_vars,
+    "config": _config,
+}
+
+
+def _refuse_unknown(given: Iterable[str], valid: Collection[str], where: str = "") -> None:
+    unknown = [name for name in given if name not in valid]
+    if unknown:
+        close = difflib.get_close_matches(str(unknown[0]), valid, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise RuntimeEnvSetupError(
+            f"runtime_env{where} has unknown fields: {', '.join(map(repr, unknown))}. There are "
+            f"{', '.join(valid)}.{hint}"
+        )
+
+
+def checked_field(name: str, value: Any) -> Any:
+    """Return a field as it is kept; None if nothing is asked for.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When the value is impossible: as in Ray.
+    RuntimeEnvSetupError
+        When there is no such field.
+    UnsupportedRayFeatureError
+        When Ray honours it, and raycompat does not.
+    """
+    if name in _REFUSED:
+        if value is None:
+            return None
+        raise UnsupportedRayFeatureError(
+            f"runtime_env[{name!r}]", "It is not set up by nodes", _REFUSED[name]
+        )
+    _refuse_unknown([name], _FIELDS)
+    if value is None:
+        return None
+    kept = _FIELDS[name](value)
+    nothing = not kept or (name == "pip" and not kept["packages"])
+    return None if nothing else kept
+
+
+def checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an environment as they are kept; see `checked_field`.
+
+    What is local (folders, modules) stays so: see `checked_for_call`, and `_caller.packages`.
+    """
+    if not isinstance(given, Mapping):
+        raise TypeError(f"runtime_env must be a dict or a RuntimeEnv, got {type(given)}.")
+    exclusive = [name for name in ("pip", "conda", "uv") if given.get(name) is not None]
+    if len(exclusive) > 1:
+        raise ValueError(
+            "The 'pip' field, 'uv' field, and 'conda' field of runtime_env cannot be specified at the "
+            f"same time; given are {' and '.join(exclusive)}."
+        )
+    _refuse_unknown(set(given) - set(_REFUSED), _FIELDS)
+    fields = {name: checked_field(name, value) for name, value in given.items()}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def checked_for_call(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the environment of a task or an actor as it is kept: it may name no local folders."""
+    fields = checked(given)
+    if "working_dir" in fields:
+        if not isinstance(given["working_dir"], str):
+            raise TypeError(f"`working_dir` must be a string, got {type(given['working_dir'])}.")
+        _check_uri("working_dir", fields["working_dir"])
+    for module in fields.get("py_modules", ()):
+        if not isinstance(module, str):
+            raise TypeError(f"`py_module` must be a string, got {type(module)}.")
+        _check_uri("py_modules", module)
+    return fields
+
+
+# --- on the way -----------------------------------------------------------------------------------
+
+
+def dumps(fields: Mapping[str, Any]) -> str:
+    """Return an environment as it travels."""
+    return json.dumps(fields, sort_keys=True)
+
+
+def loads(text: str) -> dict[str, Any]:
+    """Return an environment that has travelled."""
+    fields: dict[str, Any] = json.loads(text)
+    return fields
+
+
+def is_eager(text: str) -> bool:
+    """Whether nodes are to begin with an environment when its job begins."""
+    fields = loads(text)
+    eager: bool = fields.get("config", {}).get("eager_install", True)
+    return bool(fields) and eager
+
+
+def inherited(parent: str, fields: Mapping[str, Any] | None) -> str:
+    """Return the environment of a call, as it travels, that asks for `fields`.
+
+    It has all that its caller's has. Variables are added one by one; any other field replaces.
+    """
+    if not fields:
+        return parent
+    merged = loads(parent)
+    variables = {**merged.get("env_vars", {}), **fields.get("env_vars", {})}
+    merged.update(fields)
+    if variables:
+        merged["env_vars"] = variables
+    return dumps(merged)

@@ -1,0 +1,80 @@
+"""What executors print, on its way from their nodes to the driver, and what the driver says of it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as dask
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+    from raycompat._scheduler.plugin import SchedulerPlugin
+
+
+class Logs:
+    """See the module."""
+
+    def __init__(self, plugin: SchedulerPlugin, scheduler: Scheduler) -> None:
+        self._plugin = plugin
+        self._scheduler = scheduler
+        self._tokens = itertools.count()
+        #: Who wants to know when all was sent, and the nodes that have not said so, by token.
+        self._flushes: dict[int, tuple[str, set[str]]] = {}
+
+    def handlers(self) -> dict[str, Any]:
+        """Return the handlers of the streams' messages."""
+        return {
+            "raycompat-log": self.to_driver,
+            "raycompat-log-printed": self._printed,
+            "raycompat-flush-logs": self._flush,
+            "raycompat-logs-flushed": self._flushed,
+        }
+
+    def to_driver(self, job: str, worker: str = "", **message: Any) -> None:
+        """Pass on what a job has printed."""
+        if job in self._plugin.jobs:
+            message |= {"op": "raycompat-log", "worker": worker}
+            dask.tell_client(self._scheduler, self._plugin.jobs[job].client, message)
+
+    def tell(self, job: str, line: str) -> None:
+        """Have a driver print a line of ours."""
+        self.to_driver(
+            job, stream="stderr", name="", pid=0, ip="", data=line.encode(), ends=True, cost=0
+        )
+
+    def _printed(self, client: str, worker: str, job: str, cost: int) -> None:
+        if worker in self._plugin.nodes:
+            message = {"op": "raycompat-log-printed", "job": job, "cost": cost}
+            dask.tell_worker(self._scheduler, worker, message)
+
+    def _flush(self, client: str, job: str) -> None:
+        """Have all nodes send what a job has printed; say so when they have."""
+        token = next(self._tokens)
+        self._flushes[token] = (client, set(self._plugin.nodes))
+        message = {"op": "raycompat-flush-logs", "job": job, "token": token}
+        for worker in self._plugin.nodes:
+            dask.tell_worker(self._scheduler, worker, message)
+        self._answer(token)
+
+    def _flushed(self, worker: str, token: int) -> None:
+        if token in self._flushes:
+            self._flushes[token][1].discard(worker)
+            self._answer(token)
+
+    def _answer(self, token: int) -> None:
+        client, workers = self._flushes[token]
+        if not workers:
+            del self._flushes[token]
+            dask.tell_client(self._scheduler, client, {"op": "raycompat-logs-flushed"})
+
+    def lose_node(self, worker: str) -> None:
+        """Wait no more for a node that is gone."""
+        for token in list(self._flushes):
+            self._flushed(worker, token)
+
+    def lose_client(self, client: str) -> None:
+        """Forget what a client wanted to know that is gone."""
+        for token in [each for each, (who, _) in self._flushes.items() if who == client]:
+            del self._flushes[token]

@@ -1,0 +1,172 @@
+"""Environments of jobs, tasks and actors as objects: `RuntimeEnv`."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from raycompat._protocol import runtime_env as fields
+
+__all__ = ["RuntimeEnv", "RuntimeEnvConfig"]
+
+
+class RuntimeEnvConfig(dict[str, Any]):
+    """How a runtime environment is set up; does not say what is in it.
+
+    Parameters
+    ----------
+    setup_timeout_seconds : int, default 600
+        Seconds that a node may take for it, more than 0; -1 is without end.
+    eager_install : bool, default True
+        Whether nodes begin when the job does, not when the first call needs it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When a value is impossible.
+    UnsupportedRayFeatureError
+        For `log_files`: what went wrong is in the error of the calls.
+
+    Notes
+    -----
+    Ray source: ``ray.runtime_env.RuntimeEnvConfig``, 2.60.0.
+    """
+
+    def __init__(
+        self,
+        setup_timeout_seconds: int = fields.SETUP_TIMEOUT_S,
+        eager_install: bool = True,
+        log_files: list[str] | None = None,
+    ) -> None:
+        given = {"setup_timeout_seconds": setup_timeout_seconds, "eager_install": eager_install}
+        super().__init__(fields.checked_field("config", {**given, "log_files": log_files}))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a plain copy."""
+        return copy.deepcopy(dict(self))
+
+
+class RuntimeEnv(dict[str, Any]):
+    """The environment of a job, a task or an actor: a dictionary that is checked when it is made.
+
+    Parameters
+    ----------
+    env_vars : dict of str to str, optional
+        Environment variables. ``${NAME}`` in a value is what the variable was before.
+    working_dir : str or Path, optional
+        The folder in which code runs, and from which it imports: for a job a local folder or archive
+        (``.zip``, ``.tar.gz``, ``.tgz``, ``.tar.xz``), which is uploaded; for tasks and actors
+        ``file:///archive.zip`` or ``local:///folder``, which every node has, or a package that the job
+        has uploaded.
+    py_modules : list of str, Path or module, optional
+        What can be imported besides: folders of packages, ``.py`` files, modules, wheels, archives.
+    pip : list of str, str or dict, optional
+        What pip is to install: requirements, a file of them, or both with pip's options
+        (``packages``, ``pip_check``, ``pip_version``, ``pip_install_options``). Nodes that were not
+        started by `init` itself do so only where ``RAYCOMPAT_ALLOW_PIP=1``.
+    config : dict or RuntimeEnvConfig, optional
+        How it is set up.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When a value is impossible.
+    RuntimeEnvSetupError
+        When there is no such field.
+    UnsupportedRayFeatureError
+        When Ray honours the field, and raycompat does not.
+
+    Notes
+    -----
+    Ray source: ``ray.runtime_env.RuntimeEnv``, 2.60.0. Differs from Ray: unknown fields raise, where
+    Ray writes a line into a log; ``excludes`` is no attribute of it but a field, as in Ray.
+    """
+
+    def __init__(
+        self,
+        *,
+        py_modules: list[str] | None = None,
+        py_executable: str | None = None,
+        working_dir: str | None = None,
+        pip: list[str] | None = None,
+        conda: dict[str, str] | str | None = None,
+        container: dict[str, str] | None = None,
+        env_vars: dict[str, str] | None = None,
+        worker_process_setup_hook: Any = None,
+        nsight: str | dict[str, str] | None = None,
+        rocprof_sys: str | dict[str, dict[str, str]] | None = None,
+        config: dict[str, Any] | RuntimeEnvConfig | None = None,
+        _validate: bool = True,
+        image_uri: str | None = None,
+        uv: list[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        given = {
+            **kwargs,
+            "py_modules": py_modules,
+            "py_executable": py_executable,
+            "working_dir": working_dir,
+            "pip": pip,
+            "uv": uv,
+            "conda": conda,
+            "nsight": nsight,
+            "rocprof_sys": rocprof_sys,
+            "container": container,
+            "env_vars": env_vars,
+            "config": config,
+            "worker_process_setup_hook": worker_process_setup_hook,
+            "image_uri": image_uri,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        super().__init__(fields.checked(given) if _validate else given)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        kept = fields.checked_field(key, value)
+        if kept is not None:
+            super().__setitem__(key, kept)
+
+    def set(self, name: str, value: Any) -> None:
+        """Set a field; its value is checked."""
+        self[name] = value
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a plain copy."""
+        return copy.deepcopy(dict(self))
+
+    def serialize(self) -> str:
+        """Return it as JSON."""
+        return fields.dumps(fields.checked(self))
+
+    @classmethod
+    def deserialize(cls, serialized_runtime_env: str) -> RuntimeEnv:
+        """Return what `serialize` has made text of."""
+        return cls(_validate=False, **json.loads(serialized_runtime_env))
+
+    def env_vars(self) -> dict[str, str]:
+        """Return the environment variables."""
+        return dict(self.get("env_vars", {}))
+
+    def working_dir(self) -> str:
+        """Return where the working directory comes from; empty without one."""
+        return str(self.get("working_dir", ""))
+
+    def has_working_dir(self) -> bool:
+        """Whether it has a working directory."""
+        return "working_dir" in self
+
+    def working_dir_uri(self) -> str | None:
+        """Return where the working directory comes from."""
+        return self.get("working_dir")
+
+    def py_modules(self) -> list[str]:
+        """Return where the modules come from."""
+        return list(self.get("py_modules", ()))
+
+    def has_pip(self) -> bool:
+        """Whether pip is to install something."""
+        return bool(self.get("pip"))
+
+    def pip_config(self) -> dict[str, Any]:
+        """Return what pip is to install, and how."""
+        return dict(self.get("pip", {}))

@@ -1,0 +1,306 @@
+"""What tasks and actors print, as their driver shows it: programs of their own, whose output is read."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+
+import pytest
+
+#: Seconds that a driver of these tests may take, the start of its session included.
+DRIVER_S = 120
+
+pytestmark = pytest.mark.timeout(2 * DRIVER_S)
+
+START = "ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)\n"
+
+#: Waits until other processes' output of up to now has come: Ray prints what it finds in files.
+LINGER = "import time; time.sleep(1.5)\n"
+
+
+class Driver:
+    """A driver that has ended, and its lines."""
+
+    def __init__(self, ray, body: str, **variables: str) -> None:
+        ray.shutdown()
+        source = f"import os, sys, {ray.__name__} as ray\n" + textwrap.dedent(body)
+        environment = {**os.environ, "RAY_DEDUP_LOGS": "0", **variables}
+        done = subprocess.run(
+            [sys.executable, "-c", source],
+            capture_output=True,
+            timeout=DRIVER_S,
+            env=environment,
+        )
+        self.stdout = done.stdout.decode()
+        self.stderr = done.stderr.decode()
+        assert done.returncode == 0, self.stderr
+
+    @property
+    def lines(self) -> list[str]:
+        return self.stdout.split("\n")[:-1]
+
+    def texts(self, name: str) -> list[str]:
+        """Return what stands behind the prefixes of a task or actor of that name."""
+        prefix = re.compile(rf"\x1b\[36m\({re.escape(name)} pid=\d+\)\x1b\[0m (.*)", re.DOTALL)
+        return [found[1] for line in self.lines if (found := prefix.fullmatch(line))]
+
+
+@pytest.fixture(scope="module")
+def talker(ray) -> Driver:
+    """One task that prints in many ways, one after the other."""
+    return Driver(
+        ray,
+        START
+        + """
+@ray.remote
+def talk():
+    print("python")
+    sys.stdout.buffer.write(b"bytes \\xff\\xfe end\\n")
+    sys.stdout.flush()
+    os.write(1, b"descriptor\\n")
+    os.system("echo child")
+    import ctypes
+    ctypes.CDLL(None).printf(b"native %d\\n", 7)
+    ctypes.CDLL(None).fflush(None)
+    print("a" * 1_000_000)
+    print("10%\\r20%\\r30%")
+    print("windows\\r")
+    print()
+    print("umlaut \\u00e4 \\u2603")
+    print("to stderr", file=sys.stderr)
+    print("no end", end="")
+
+ray.get(talk.remote())
+"""
+        + LINGER,
+    )
+
+
+def test_the_prefix_is_ray_s_with_its_colour(talker):
+    assert re.search(r"^\x1b\[36m\(talk pid=\d+\)\x1b\[0m python$", talker.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python",
+        "descriptor",
+        "child",
+        "native 7",
+        "10%\r20%\r30%",
+        "windows",
+        "",
+        "umlaut \u00e4 \u2603",
+        "bytes \ufffd\ufffd end",
+        "no end",
+    ],
+)
+def test_each_kind_of_line_comes_once(talker, text):
+    assert talker.texts("talk").count(text) == 1
+
+
+def test_a_line_of_a_megabyte_comes_whole(talker):
+    assert talker.texts("talk").count("a" * 1_000_000) == 1
+
+
+def test_standard_error_is_apart(talker):
+    assert "to stderr" not in talker.stdout
+    assert re.search(r"^\x1b\[36m\(talk pid=\d+\)\x1b\[0m to stderr$", talker.stderr, re.MULTILINE)
+
+
+def test_lines_of_one_stream_come_in_order(ray):
+    driver = Driver(
+        ray,
+        START
+        + """
+@ray.remote
+def count():
+    for number in range(3000):
+        sys.stdout.write(f"line {number}\\n")  # in one go: Ray shows what is there when it looks
+
+ray.get(count.remote())
+"""
+        + LINGER,
+    )
+    assert driver.texts("count") == [f"line {number}" for number in range(3000)]
+
+
+def test_the_names_of_tasks_and_actors(ray):
+    driver = Driver(
+        ray,
+        START
+        + """
+@ray.remote
+def plain():
+    print("plain")
+
+@ray.remote
+class Actor:
+    def __init__(self):
+        print("made")
+
+    def speak(self):
+        print("spoken")
+
+@ray.remote
+class Named:
+    def __init__(self, number):
+        self.number = number
+
+    def __repr__(self):
+        return f"Named(number={self.number}.5)"
+
+    def speak(self):
+        print("in my name")
+
+ray.get([plain.remote(), plain.options(name="other.name").remote()])
+actor, named = Actor.remote(), Named.remote(4)
+ray.get([actor.speak.remote(), named.speak.remote()])
+"""
+        + LINGER,
+    )
+    assert driver.texts("plain") == ["plain"]
+    assert driver.texts("other.name") == ["plain"]
+    assert driver.texts("Actor") == ["made", "spoken"]
+    assert driver.texts("Named(number=4.5)") == ["in my name"]
+
+
+def test_what_a_process_prints_that_is_killed_arrives(ray):
+    driver = Driver(
+        ray,
+        START
+        + """
+import signal
+
+@ray.remote(max_retries=0)
+def die():
+    print("whole line", flush=True)
+    print("half a li", end="", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+try:
+    ray.get(die.remote())
+except ray.exceptions.WorkerCrashedError:
+    print("crashed")
+"""
+        + LINGER,
+    )
+    assert [line for line in driver.lines if line.endswith("whole line")] != []
+    assert driver.texts("die")[-1] == "half a li"
+    assert "crashed" in driver.lines
+
+
+def test_what_an_actor_prints_between_calls_and_at_its_end_arrives(ray):
+    driver = Driver(
+        ray,
+        START
+        + """
+import threading, time
+
+@ray.remote
+class Actor:
+    def start(self):
+        self.thread = threading.Thread(target=self.later)
+        self.thread.start()
+
+    def later(self):
+        time.sleep(0.3)
+        print("between calls")
+
+    def leave(self):
+        self.thread.join()
+        print("last words")
+        ray.actor.exit_actor()
+
+actor = Actor.remote()
+ray.get(actor.start.remote())
+time.sleep(1)
+try:
+    ray.get(actor.leave.remote())
+except ray.exceptions.RayActorError:
+    pass
+"""
+        + LINGER,
+    )
+    assert driver.texts("Actor") == ["between calls", "last words"]
+
+
+MANY_ALIKE = (
+    START.replace("num_cpus=2", "num_cpus=4")
+    + """
+import time
+
+@ray.remote(num_cpus=1)
+class Speaker:
+    def speak(self, text):
+        print(text, os.getpid())
+
+speakers = [Speaker.remote() for _ in range(4)]
+ray.get([speaker.__ray_ready__.remote() for speaker in speakers])
+for speaker in speakers:
+    ray.get(speaker.speak.remote("all say this"))
+ray.get([speaker.speak.remote("123 456") for speaker in speakers])
+for _ in range(3):
+    ray.get(speakers[0].speak.remote("one says that"))
+time.sleep(4)
+ray.get(speakers[0].speak.remote("the window has passed"))
+"""
+    + LINGER
+)
+
+
+def test_lines_that_many_print_alike_are_folded(ray):
+    driver = Driver(ray, MANY_ALIKE, RAY_DEDUP_LOGS="1", RAY_DEDUP_LOGS_AGG_WINDOW_S="3")
+    texts = driver.texts("Speaker")
+    alike = [text for text in texts if text.startswith("all say this")]
+    assert len(alike) == 2
+    assert re.fullmatch(r"all say this \d+", alike[0])
+    assert re.match(r"all say this \d+\x1b\[32m \[repeated 3x across cluster\]", alike[1])
+    assert alike[1].endswith("\x1b[0m")
+    assert sum(text.startswith("one says that") for text in texts) == 3  # one process: not folded
+    assert sum(text.startswith("123 456") for text in texts) == 4  # numbers alone: not folded
+
+
+def test_folding_can_be_switched_off(ray):
+    driver = Driver(ray, MANY_ALIKE, RAY_DEDUP_LOGS="0")
+    counts = Counter(text.rpartition(" ")[0] for text in driver.texts("Speaker"))
+    assert counts["all say this"] == 4
+    assert "repeated" not in driver.stdout
+
+
+def test_lines_can_be_shown_always_or_never(ray):
+    driver = Driver(
+        ray,
+        MANY_ALIKE,
+        RAY_DEDUP_LOGS="1",
+        RAY_DEDUP_LOGS_ALLOW_REGEX="all say",
+        RAY_DEDUP_LOGS_SKIP_REGEX="one says|all",
+    )
+    counts = Counter(text.rpartition(" ")[0] for text in driver.texts("Speaker"))
+    assert counts["all say this"] == 4
+    assert counts["one says that"] == 0
+
+
+@pytest.mark.parametrize(
+    ("variables", "pattern"),
+    [
+        ({"RAY_COLOR_PREFIX": "0"}, r"\(hello pid=\d+\) hi"),
+        ({"RAY_COLOR_PREFIX": "1"}, r"\x1b\[\d\dm\(hello pid=\d+\)\x1b\[0m hi"),
+        ({"RAY_DISABLE_WORKER_LOG_PREFIX": "1"}, r"hi"),
+    ],
+)
+def test_the_prefix_can_be_changed(ray, variables, pattern):
+    body = "@ray.remote\ndef hello():\n    print('hi')\n\nray.get(hello.remote())\n"
+    driver = Driver(ray, START + body + LINGER, **variables)
+    assert re.search(rf"^{pattern}$", driver.stdout, re.MULTILINE)
+
+
+def test_nothing_is_shown_without_log_to_driver(ray):
+    start = START.replace(")", ", log_to_driver=False)")
+    body = "@ray.remote\ndef hello():\n    print('unheard')\n\nray.get(hello.remote())\n"
+    driver = Driver(ray, start + body + LINGER)
+    assert "unheard" not in driver.stdout + driver.stderr

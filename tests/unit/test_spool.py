@@ -1,0 +1,74 @@
+"""Files of limited size, and readers that keep their place in them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raycompat._node.spool import Spool
+
+
+def spool_in(directory, max_bytes=10, num_backups=2):
+    return Spool(directory / "out", max_bytes, num_backups)
+
+
+def test_files_are_numbered_from_the_newest(tmp_path):
+    spool = spool_in(tmp_path)
+    spool.append(b"0123456789abcdefghijKLM")
+    assert (tmp_path / "out").read_bytes() == b"KLM"
+    assert (tmp_path / "out.1").read_bytes() == b"abcdefghij"
+    assert (tmp_path / "out.2").read_bytes() == b"0123456789"
+    spool.close()
+
+
+def test_what_is_old_goes(tmp_path):
+    spool = spool_in(tmp_path)
+    spool.append(b"0123456789abcdefghijKLMNOPQRSTx")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.1", "out.2"]
+    assert (spool.start, spool.end, spool.num_kept) == (10, 31, 21)
+    assert spool.read(0, 5) == b""
+    assert spool.read(10, 5) == b"abcde"
+    spool.remove()
+    assert list(tmp_path.iterdir()) == []
+    spool.close()
+
+
+def test_no_file_without_output(tmp_path):
+    spool = spool_in(tmp_path)
+    assert spool.read(0, 10) == b""
+    spool.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_the_owner_reads_them(tmp_path):
+    spool = spool_in(tmp_path)
+    spool.append(b"secret")
+    assert os.stat(spool.path).st_mode & 0o777 == 0o600
+    spool.close()
+
+
+def test_a_disk_that_is_full_says_how_far_it_got(tmp_path):
+    spool = Spool(tmp_path / "missing" / "out", 10, 1)
+    with pytest.raises(OSError, match="missing"):
+        spool.append(b"x")
+    assert spool.end == 0
+
+
+@given(
+    st.lists(st.binary(max_size=40), max_size=20), st.integers(1, 20), st.integers(0, 3), st.data()
+)
+def test_what_is_kept_reads_as_it_was_written(tmp_path_factory, pieces, size, backups, data):
+    spool = spool_in(tmp_path_factory.mktemp("spool"), size, backups)
+    for piece in pieces:
+        spool.append(piece)
+    everything = b"".join(pieces)
+    assert spool.end == len(everything)
+    assert spool.num_kept >= min(len(everything), size * backups)
+    assert spool.num_kept <= size * (backups + 1)
+    position = data.draw(st.integers(spool.start, spool.end))
+    most = data.draw(st.integers(0, 50))
+    assert spool.read(position, most) == everything[position : position + most]
+    spool.close()
