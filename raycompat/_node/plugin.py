@@ -217,10 +217,10 @@ class NodePlugin(distributed.WorkerPlugin):
         self._tidying.cancel()
         self._relays.close_all()
         self._pool.close()
-        await self._envs.close()
         self._logs.close()
         self.store.close()
         shutil.rmtree(self._spill_directory, ignore_errors=True)
+        await self._envs.close()
 
     def _tidy(self) -> None:
         if self.store.keeps_anything:
