@@ -8,20 +8,17 @@ import inspect
 import logging
 import os
 import sys
-import tempfile
 import threading
 import uuid
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from raycompat import exceptions
 from raycompat._caller import session as sessions
+from raycompat._caller.home import home_at
 from raycompat._caller.node_options import HEAD_RESOURCE
 from raycompat._protocol import ids, segment
-from raycompat._protocol.values import StorePlace
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -33,9 +30,6 @@ logger = logging.getLogger(__name__)
 
 #: Where the dashboard listens unless told otherwise: Ray's port, on loopback.
 _DASHBOARD_PORT = 8265
-#: Share of this machine's memory that a driver without a node on its host takes for objects.
-_OBJECT_SHARE = 0.3
-
 #: Set to 0, it has every call go by the scheduler, as ``init(_leases=False)`` does.
 _LEASES_VARIABLE = "RAYCOMPAT_LEASES"
 
@@ -363,21 +357,17 @@ def _open_session(client: Any, given: dict[str, Any], *, uses_leases: bool) -> N
 
     nodes = connect.prepare(client)
     here = segment.host_id(str(segment.SHARED_MEMORY))
-    near = _nearest(nodes, here)
-    home = near or nodes[0]
+    home = _home(nodes, here)
     namespace = given["namespace"] or str(uuid.uuid4())
     setup = sessions.Setup(
         job=ids.new_job_id(),
         namespace=namespace,
-        node_id=home["node_id"],
-        node_address=home["address"],
-        place=StorePlace(*near["place"]) if near is not None else _own_place(here),
+        home=home_at(home, here),
         scheduler=client.scheduler.address,
         is_driver=True,
         host=here,
         uses_leases=uses_leases,
         reaches_nodes=client.direct_to_workers is not False,
-        extra={"ip": home["ip"], "node_pid": home["pid"]},
     )
     session = sessions.Session(setup, client)
     num_started += 1
@@ -396,23 +386,18 @@ def _open_session(client: Any, given: dict[str, Any], *, uses_leases: bool) -> N
             "env_vars": environment,
             "driver_pid": os.getpid(),
             "driver_host": here,
+            "home": setup.home.address,
             "uses_leases": uses_leases,
             "log_to_driver": True if log_to_driver is None else log_to_driver,
         },
     )
 
 
-def _nearest(nodes: list[dict[str, Any]], host: str) -> dict[str, Any] | None:
-    """Return the node that a driver on `host` is at home on: the cluster's first, if it is there."""
-    near = [node for node in nodes if node["place"][2] == host]
-    return min(near, key=lambda node: HEAD_RESOURCE not in node["total"], default=None)
-
-
-def _own_place(host: str) -> StorePlace:
-    """Return where a driver without a node on its host keeps large values until nodes have them."""
-    limit = int(psutil.virtual_memory().total * _OBJECT_SHARE)
-    directories = (str(segment.SHARED_MEMORY), tempfile.gettempdir())
-    return StorePlace(segment.store_name(), directories, host, limit)
+def _home(nodes: list[dict[str, Any]], host: str) -> dict[str, Any]:
+    """Return the node that a driver is at home on: one of its `host`, the head before others."""
+    return min(
+        nodes, key=lambda node: (node["place"][2] != host, HEAD_RESOURCE not in node["total"])
+    )
 
 
 def _paths_of_the_driver() -> list[str]:
@@ -438,18 +423,18 @@ def _print_log(stream: str, lines: list[str], prefix: str) -> None:
 def _context() -> RayContext:
     session = sessions.current()
     assert session is not None
-    setup = session.setup
+    setup, home = session.setup, session.home
     url = _cluster.dashboard_url if _cluster is not None else None
     return RayContext(
         {
-            "node_ip_address": setup.extra["ip"],
+            "node_ip_address": home.ip,
             "address": setup.scheduler.split("://")[-1],
             "gcs_address": setup.scheduler.split("://")[-1],
             "webui_url": url,
             "session_dir": str(_cluster.directory) if _cluster is not None else None,
-            "node_id": setup.node_id,
-            "object_store_address": setup.place.directories[0],
-            "raylet_ip_address": setup.extra["ip"],
+            "node_id": home.node_id,
+            "object_store_address": home.place.directories[0],
+            "raylet_ip_address": home.ip,
         }
     )
 
@@ -504,7 +489,20 @@ def is_initialized() -> bool:
 
 
 def require_session() -> sessions.Session:
-    """Return this process's session; start one, as `init` without arguments, if there is none."""
+    """Return this process's session; start one, as `init` without arguments, if there is none.
+
+    Raises
+    ------
+    RaySystemError
+        When its connection to the scheduler was lost.
+    """
+    session = any_session()
+    session.check_connection()
+    return session
+
+
+def any_session() -> sessions.Session:
+    """Return this process's session, connected or not; start one if there is none."""
     session = sessions.current()
     if session is None:
         with _init_lock:
@@ -521,11 +519,12 @@ def connected_session(function: str) -> sessions.Session:
     Raises
     ------
     RaySystemError
-        When there is none.
+        When there is none, or its connection to the scheduler was lost.
     """
     session = sessions.current()
     if session is None:
         raise exceptions.RaySystemError(
             f"Ray has not been started yet. You can start Ray with 'ray.init()' before {function}()."
         )
+    session.check_connection()
     return session

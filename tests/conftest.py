@@ -79,7 +79,7 @@ def left_over(
         session.return_leases()
         session.leaked.clear()  # pickled by the test's own hand: kept as long as the driver lives
         found = dict(session.rpc("raycompat_inventory"))
-        found["segments"] = _segments(session.setup.place.store)
+        found["segments"] = _segments(session.home.place.store)
         found["entries"] = list(session.table.entries)
         found["channels"] = [*session.channels, *session.relays]
     else:

@@ -72,24 +72,28 @@ class Process:
         RaySystemError
             When it ends first, or takes too long.
         """
-        if self._words is None:
-            output = self._popen.stdout
-            assert output is not None
+        words = self.words_within(_START_S)
+        if words is None:
+            raise exceptions.RaySystemError(self._why_not())
+        return words
+
+    def words_within(self, timeout_s: float) -> dict[str, Any] | None:
+        """Return what the process says of itself; None if it has not in time, or has ended."""
+        output = self._popen.stdout
+        assert output is not None
+        if self._words is None and not output.closed:
             waiting = select.poll()
             waiting.register(output, select.POLLIN)
-            ready = waiting.poll(_START_S * 1000)
-            line = output.readline() if ready else b""
-            if not line:
-                raise exceptions.RaySystemError(self._why_not(is_late=not ready))
-            self._words = json.loads(line)
-        assert self._words is not None
+            line = output.readline() if waiting.poll(timeout_s * 1000) else b""
+            self._words = json.loads(line) if line else None
         return self._words
 
-    def _why_not(self, *, is_late: bool) -> str:
-        if is_late:
+    def _why_not(self) -> str:
+        """Say why the process is not up: it has closed its output, or has had its time."""
+        try:
+            how = f"ended with exit code {self._popen.wait(_END_S)} while starting"
+        except subprocess.TimeoutExpired:
             how = f"has not started within {_START_S:.0f} s"
-        else:
-            how = f"ended with exit code {self._popen.wait()} while starting"
         log = self.log.read_text(errors="replace")[-4000:]
         return f"A process of the local cluster {how}. Its log said:\n{log}"
 
@@ -106,7 +110,7 @@ class Process:
             self._popen.stdin.write(json.dumps(words).encode() + b"\n")
             self._popen.stdin.flush()
         except BrokenPipeError:
-            raise exceptions.RaySystemError(self._why_not(is_late=False)) from None
+            raise exceptions.RaySystemError(self._why_not()) from None
 
     def end(self) -> None:
         """Have the process end, and wait until it has."""
@@ -167,6 +171,12 @@ class LocalNode:
     def join(self, scheduler: str) -> None:
         """Have the node join the cluster; it does not wait until it has."""
         self.process.tell({"scheduler": scheduler})
+
+    @property
+    def address(self) -> str | None:
+        """The address of the Dask worker that it is; None if it has not joined yet."""
+        words = self.process.words_within(0)
+        return str(words["address"]) if words is not None else None
 
     def wait_until_up(self) -> str:
         """Wait until the node has joined, and return the address of the Dask worker that it is."""

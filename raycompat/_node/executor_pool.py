@@ -7,6 +7,7 @@ at a time; an actor's executor is sent its calls as they come and runs them in t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import pickle
@@ -239,16 +240,19 @@ class ExecutorPool:
                 asyncio.get_running_loop().remove_reader(self._control.fileno())
                 self._on_forkserver_death()
                 return
-            operation, *rest = pickle.loads(packet)
-            if operation == "ready":
-                self._ready.set_result(rest[0])
-            elif operation == "forked":
-                self._forks.pop(rest[0]).set_result(rest[1])
-            elif operation == "failed":
-                text = f"The node could not start a process: {rest[1]}"
-                self._forks.pop(rest[0]).set_exception(OSError(text))
-            else:
-                self._on_exit(*rest)
+            self._on_packet(packet)
+
+    def _on_packet(self, packet: bytes) -> None:
+        operation, *rest = pickle.loads(packet)
+        if operation == "ready":
+            self._ready.set_result(rest[0])
+        elif operation == "forked":
+            self._forks.pop(rest[0]).set_result(rest[1])
+        elif operation == "failed":
+            text = f"The node could not start a process: {rest[1]}"
+            self._forks.pop(rest[0]).set_exception(OSError(text))
+        else:
+            self._on_exit(*rest)
 
     def _on_exit(self, pid: int, code: int) -> None:
         executor = self._by_pid.pop(pid, None)
@@ -373,15 +377,21 @@ class ExecutorPool:
             if executor.kind[0] == job:
                 self.kill(executor)
 
-    async def close(self) -> None:
-        """Kill all executors and the forkserver, and wait until they are gone."""
+    def close(self) -> None:
+        """Have the forkserver end with all executors, and wait until they are gone.
+
+        Without giving the event loop a turn: the loop may be about to end, and whoever awaits anything
+        then is cancelled.
+        """
         self._closed = True
-        executors = list(self._by_pid.values())
-        for executor in executors:
-            self.kill(executor)
-        await asyncio.gather(*(executor.ended for executor in executors))
         asyncio.get_running_loop().remove_reader(self._control.fileno())
+        self._control.setblocking(True)
+        with contextlib.suppress(OSError):  # it has died
+            self._control.shutdown(socket.SHUT_WR)
+            while packet := self._control.recv(MAX_PACKET_BYTES):
+                self._on_packet(packet)
         self._control.close()
-        await asyncio.to_thread(self._server.wait)
+        self._server.wait()
+        self._on_forkserver_death()
         for task in list(self._tasks):
             task.cancel()

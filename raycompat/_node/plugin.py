@@ -165,7 +165,7 @@ class NodePlugin(distributed.WorkerPlugin):
     async def teardown(self, worker: Worker) -> None:
         """End every process and remove every segment, unless this plugin is about to come again."""
         if dask.is_closing(worker):
-            await self._end()
+            self._end()
             return
         # Dask takes a plugin away before it adds one of the same name, without a pause in between.
         self._is_leaving = True
@@ -173,18 +173,20 @@ class NodePlugin(distributed.WorkerPlugin):
 
     def _leave(self) -> None:
         if self._is_leaving:
-            self._leaving = asyncio.ensure_future(self._end())
+            self._end()
 
-    async def _end(self) -> None:
+    def _end(self) -> None:
         _plugins.pop(self._worker, None)
         self._jobs.clear()  # so that nothing is tried again
         self._tidying.cancel()
         self._relays.close_all()
-        await self._pool.close()
+        self._pool.close()
         self.store.close()
         shutil.rmtree(self._spill_directory, ignore_errors=True)
 
     def _tidy(self) -> None:
+        if self.store.keeps_anything:
+            gc.collect()  # tracebacks of Dask's failed transfers have values in their frames
         self.store.tidy()
         self._tidying = asyncio.get_running_loop().call_later(_TIDY_S, self._tidy)
 
@@ -344,8 +346,11 @@ class NodePlugin(distributed.WorkerPlugin):
         try:
             return self.store.adopt(wire)
         except FileNotFoundError as error:
+            owner_died = failures.owner_died(key)
+            message = {"op": "raycompat-not-adopted", "key": key, "error": owner_died}
+            dask.tell_scheduler(self._worker, message)
             text = "the value of a put is gone with the process that made it"
-            raise CallFailed(failures.owner_died(key), text) from error
+            raise CallFailed(owner_died, text) from error
 
     def load(self, stored: Any) -> Any:
         """Return the value that is stored, for one of Dask's own tasks (see `entry.load`)."""
