@@ -16,13 +16,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raycompat import exceptions
+from raycompat import _as_ray, exceptions
 from raycompat._caller import session as sessions
 from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.home import home_at
 from raycompat._caller.packages import Package, pack, telling_of_uploads, upload
-from raycompat._protocol import ids, runtime_env, segment
+from raycompat._protocol import ids, runtime_env, segment, shared_secret
 from raycompat._protocol.resource_set import HEAD_RESOURCE
+from raycompat._protocol.shared_secret import Authority
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -33,9 +34,6 @@ logger = logging.getLogger(__name__)
 
 #: Where the dashboard listens unless told otherwise: Ray's port, on loopback.
 _DASHBOARD_PORT = 8265
-#: Share of this machine's memory that a driver without a node on its host takes for objects.
-_OBJECT_SHARE = 0.3
-
 #: Set to 0, it has every call go by the scheduler, as ``init(_leases=False)`` does.
 _LEASES_VARIABLE = "RAYCOMPAT_LEASES"
 
@@ -53,7 +51,7 @@ _OLD_NAMES: dict[str, str | None] = {
     "include_webui": "include_dashboard",
     "webui_host": "dashboard_host",
     "redis_address": "address",
-    "redis_password": None,
+    "redis_password": "_redis_password",
     "plasma_directory": None,
     "huge_pages": None,
     "driver_object_store_memory": None,
@@ -181,6 +179,10 @@ def init(
         Where names of actors are looked up; by default one of this driver's own.
     runtime_env : dict or RuntimeEnv, optional
         What tasks and actors of this driver run in: variables, files, packages; see `RuntimeEnv`.
+    _redis_password : str, optional
+        The password of the cluster that is started or connected to: without it nobody connects. By
+        default what the environment variable ``RAYCOMPAT_PASSWORD`` says, or the file that
+        ``RAYCOMPAT_PASSWORD_FILE`` names.
     _leases : bool, default True
         Whether calls that need only CPUs go straight to executors that the scheduler lends for many
         calls; False has the scheduler see every call. The environment variable ``RAYCOMPAT_LEASES``
@@ -215,6 +217,7 @@ def init(
     _adopt_old_names(given)
     temp_dir = given.pop("_temp_dir", None)
     uses_leases = _wants_leases(given.pop("_leases", None))
+    authority = _authority(given.pop("_redis_password", None), given["address"])
     _check_unknown(given)
     _refuse(given)
     with _init_lock:
@@ -227,7 +230,20 @@ def init(
                 "passing in 'ignore_reinit_error=True' or by calling 'ray.shutdown()' prior to "
                 "'ray.init()'."
             )
-        return _init(given, temp_dir, uses_leases=uses_leases)
+        return _init(given, temp_dir, authority, uses_leases=uses_leases)
+
+
+def _authority(password: Any, address: Any) -> Authority | None:
+    """Return what makes certificates of those who know the password, if there is one."""
+    if not isinstance(address, str | os.PathLike | None):
+        if password is not None:
+            raise ValueError(
+                f"init(address={address!r}, _redis_password=...): a Client or Cluster of Dask's "
+                "brings its own security. Leave the password out."
+            )
+        return None
+    secret = shared_secret.find(password)
+    return shared_secret.Authority(secret) if secret is not None else None
 
 
 def _wants_leases(given: Any) -> bool:
@@ -293,17 +309,24 @@ def _refuse(given: dict[str, Any]) -> None:
             raise unsupported(f"init({name}=...)")
 
 
-def _init(given: dict[str, Any], temp_dir: str | None, *, uses_leases: bool) -> RayContext:
+def _init(
+    given: dict[str, Any],
+    temp_dir: str | None,
+    authority: Authority | None,
+    *,
+    uses_leases: bool,
+) -> RayContext:
     check_settings()
     with tempfile.TemporaryDirectory(prefix="raycompat-packages-") as scratch:
         env = runtime_env.checked(given["runtime_env"] or {})
         env, packages = pack(env, Path(scratch))
-        return _start_or_connect(given, temp_dir, env, packages, uses_leases=uses_leases)
+        return _start_or_connect(given, temp_dir, authority, env, packages, uses_leases=uses_leases)
 
 
 def _start_or_connect(
     given: dict[str, Any],
     temp_dir: str | None,
+    authority: Authority | None,
     env: dict[str, Any],
     packages: list[Package],
     *,
@@ -312,10 +335,11 @@ def _start_or_connect(
     global _cluster
     from raycompat._caller import addresses, connect
 
-    destination = addresses.find(given["address"])
+    destination = addresses.find(given["address"], authority)
     if destination is None:
-        _cluster = _start_cluster(given, temp_dir)
-        destination = addresses.Destination(_cluster.address)
+        _cluster = _start_cluster(given, temp_dir, authority)
+        destination = addresses.find(_cluster.address, authority)
+        assert destination is not None
     else:
         addresses.check_own(given)
     try:
@@ -334,17 +358,22 @@ def _start_or_connect(
     context = _context()
     if given["configure_logging"]:
         _configure_logging(given["logging_level"], given["logging_format"])
-    where = f" Dashboard: http://{context.dashboard_url}" if context.dashboard_url else ""
+    url = context.dashboard_url.partition("?")[0]  # without the token: logs are kept
+    where = f" Dashboard: {url if '://' in url else f'http://{url}'}" if url else ""
     logger.info("Connected to the cluster at %s.%s", destination.address, where)
     return context
 
 
-def _start_cluster(given: dict[str, Any], temp_dir: str | None) -> LocalCluster:
+def _start_cluster(
+    given: dict[str, Any], temp_dir: str | None, authority: Authority | None
+) -> LocalCluster:
     from raycompat._caller.local_cluster import LocalCluster
     from raycompat._caller.node_options import node_options
 
     options = node_options(given, is_head=True)
-    cluster = LocalCluster(dashboard_address=dashboard_address(given), temp_dir=temp_dir)
+    cluster = LocalCluster(
+        dashboard_address=dashboard_address(given), temp_dir=temp_dir, authority=authority
+    )
     try:
         node = cluster.start_node(options)
         node.join(cluster.address)
@@ -372,7 +401,7 @@ def _open_session(
 ) -> None:
     global num_started
     here = segment.host_id(str(segment.SHARED_MEMORY))
-    home = _nearest(nodes, here) or nodes[0]
+    home = _home(nodes, here)
     namespace = given["namespace"] or str(uuid.uuid4())
     setup = sessions.Setup(
         job=ids.new_job_id(),
@@ -405,15 +434,17 @@ def _open_session(
             "driver_host": here,
             "home": setup.home.address,
             "uses_leases": uses_leases,
+            "as_ray": _as_ray.is_installed(),
             "log_to_driver": True if log_to_driver is None else log_to_driver,
         },
     )
 
 
-def _nearest(nodes: list[dict[str, Any]], host: str) -> dict[str, Any] | None:
-    """Return the node that a driver on `host` is at home on: the cluster's first, if it is there."""
-    near = [node for node in nodes if node["place"][2] == host]
-    return min(near, key=lambda node: HEAD_RESOURCE not in node["total"], default=None)
+def _home(nodes: list[dict[str, Any]], host: str) -> dict[str, Any]:
+    """Return the node that a driver is at home on: one of its `host`, the head before others."""
+    return min(
+        nodes, key=lambda node: (node["place"][2] != host, HEAD_RESOURCE not in node["total"])
+    )
 
 
 def _paths_of_the_driver() -> list[str]:

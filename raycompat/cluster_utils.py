@@ -437,7 +437,7 @@ class Cluster:
 
     def _is_home(self, node: ClusterNode) -> bool:
         session = self._driver_here()
-        return session is not None and session.home.pid == node._node.process.pid
+        return session is not None and session.home.address == node._node.address
 
     def _driver_here(self) -> sessions.Session | None:
         """Return this process's session, if it is one of this cluster."""

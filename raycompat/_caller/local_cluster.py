@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ import psutil
 
 from raycompat import exceptions
 from raycompat._caller.node_options import NodeOptions
-from raycompat._protocol import segment
+from raycompat._protocol import segment, shared_secret
+from raycompat._protocol.shared_secret import Authority
 
 #: Seconds that a process of the cluster has to start, on a machine that is busy.
 _START_S = 120.0
@@ -53,7 +55,7 @@ class Process:
                 env={
                     "OMP_NUM_THREADS": "1",
                     "RAYCOMPAT_ALLOW_PIP": "1",
-                    **os.environ,
+                    **shared_secret.environment_without(),
                     **environment,
                 },
                 start_new_session=True,
@@ -78,28 +80,39 @@ class Process:
         RaySystemError
             When it ends first, or takes too long.
         """
-        if self._words is None:
-            output = self._popen.stdout
-            assert output is not None
+        words = self.words_within(_START_S)
+        if words is None:
+            raise exceptions.RaySystemError(self._why_not())
+        return words
+
+    def words_within(self, timeout_s: float) -> dict[str, Any] | None:
+        """Return what the process says of itself; None if it has not in time, or has ended."""
+        output = self._popen.stdout
+        assert output is not None
+        if self._words is None and not output.closed:
             waiting = select.poll()
             waiting.register(output, select.POLLIN)
-            ready = waiting.poll(_START_S * 1000)
-            line = output.readline() if ready else b""
-            if not line:
-                raise exceptions.RaySystemError(self._why_not(is_late=not ready))
-            self._words = json.loads(line)
-        assert self._words is not None
+            line = output.readline() if waiting.poll(timeout_s * 1000) else b""
+            self._words = json.loads(line) if line else None
         return self._words
 
-    def _why_not(self, *, is_late: bool) -> str:
-        if is_late:
+    def _why_not(self) -> str:
+        """Say why the process is not up: it has closed its output, or has had its time."""
+        try:
+            how = f"ended with exit code {self._popen.wait(_END_S)} while starting"
+        except subprocess.TimeoutExpired:
             how = f"has not started within {_START_S:.0f} s"
-        else:
-            how = f"ended with exit code {self._popen.wait()} while starting"
         log = self.log.read_text(errors="replace")[-4000:]
         return f"A process of the local cluster {how}. Its log said:\n{log}"
 
-    def tell(self, words: dict[str, Any]) -> None:
+    def let_go(self) -> None:
+        """Have the process go on when this one ends (see `lifeline.told_to_end`)."""
+        self.tell({})
+        self.close_input()
+        self._close_output()
+        self._popen.returncode = 0  # or else Python would complain that it still runs
+
+    def tell(self, words: Mapping[str, Any]) -> None:
         """Tell the process something that it waits for.
 
         Raises
@@ -112,7 +125,7 @@ class Process:
             self._popen.stdin.write(json.dumps(words).encode() + b"\n")
             self._popen.stdin.flush()
         except BrokenPipeError:
-            raise exceptions.RaySystemError(self._why_not(is_late=False)) from None
+            raise exceptions.RaySystemError(self._why_not()) from None
 
     def end(self) -> None:
         """Have the process end, and wait until it has."""
@@ -166,13 +179,24 @@ def _new_directory(temp_dir: str | None) -> Path:
 class LocalNode:
     """A node of a cluster on this machine: its process."""
 
-    def __init__(self, process: Process, directory: Path) -> None:
+    def __init__(
+        self, process: Process, directory: Path, authority: Authority | None = None
+    ) -> None:
         self.process = process
         self.directory = directory
+        self._authority = authority
 
     def join(self, scheduler: str) -> None:
         """Have the node join the cluster; it does not wait until it has."""
-        self.process.tell({"scheduler": scheduler})
+        authority = self._authority
+        credentials = authority.credentials() if authority is not None else None
+        self.process.tell({"scheduler": scheduler, "credentials": credentials})
+
+    @property
+    def address(self) -> str | None:
+        """The address of the Dask worker that it is; None if it has not joined yet."""
+        words = self.process.words_within(0)
+        return str(words["address"]) if words is not None else None
 
     def wait_until_up(self) -> str:
         """Wait until the node has joined, and return the address of the Dask worker that it is."""
@@ -196,17 +220,30 @@ class LocalNode:
 class LocalCluster:
     """A scheduler and nodes on this machine, which end with this process."""
 
-    def __init__(self, *, dashboard_address: str | None, temp_dir: str | None) -> None:
+    def __init__(
+        self,
+        *,
+        dashboard_address: str | None,
+        temp_dir: str | None,
+        authority: Authority | None = None,
+    ) -> None:
         self._temp_dir = temp_dir
+        self._authority = authority
         self.directory = _new_directory(temp_dir)
         self.nodes: list[LocalNode] = []
         try:
             self.scheduler = Process(
                 "raycompat._scheduler.main",
-                {"directory": str(self.directory), "dashboard_address": dashboard_address},
+                {
+                    "directory": str(self.directory),
+                    "dashboard_address": dashboard_address,
+                    "secured": authority is not None,
+                },
                 self.directory / "scheduler.log",
                 {},
             )
+            if authority is not None:
+                self.scheduler.tell(authority.credentials())
         except BaseException:
             shutil.rmtree(self.directory, ignore_errors=True)
             raise
@@ -218,9 +255,11 @@ class LocalCluster:
 
     @property
     def dashboard_url(self) -> str | None:
-        """Where the dashboard is, if there is one: host and port."""
-        url: str | None = self.scheduler.first_words()["dashboard"]
-        return url
+        """Where the dashboard is, if there is one: host and port, or what opens it in a browser."""
+        place: str | None = self.scheduler.first_words()["dashboard"]
+        if place is not None and self._authority is not None:
+            return self._authority.dashboard_url(place)
+        return place
 
     def start_node(self, options: NodeOptions) -> LocalNode:
         """Start a node that joins the cluster when it is told to.
@@ -242,7 +281,7 @@ class LocalCluster:
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
-        node = LocalNode(process, directory)
+        node = LocalNode(process, directory, self._authority)
         self.nodes.append(node)
         return node
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from raycompat import exceptions
+from raycompat._as_ray import install_as_ray
 from raycompat._caller import session as sessions
 from raycompat._caller.home import Home
 from raycompat._executor import context, native_output
@@ -330,6 +331,8 @@ def current() -> Executor | None:
 def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
     """Be an executor until the node says otherwise; return the exit code."""
     global _executor
+    if setup["as_ray"]:
+        install_as_ray()
     paths = [path for path in setup["sys_path"] if path not in sys.path] + sys.path
     ours = str(Path(__file__).parents[2])
     hidden = {*setup["hidden_paths"], *setup["env_paths"]} - {ours}

@@ -200,7 +200,7 @@ class NodePlugin(distributed.WorkerPlugin):
     async def teardown(self, worker: Worker) -> None:
         """End every process and remove every segment, unless this plugin is about to come again."""
         if dask.is_closing(worker):
-            await self._end()
+            self._end()
             return
         # Dask takes a plugin away before it adds one of the same name, without a pause in between.
         self._is_leaving = True
@@ -208,9 +208,9 @@ class NodePlugin(distributed.WorkerPlugin):
 
     def _leave(self) -> None:
         if self._is_leaving:
-            self._leaving = asyncio.ensure_future(self._end())
+            self._end()
 
-    async def _end(self) -> None:
+    def _end(self) -> None:
         _plugins.pop(self._worker, None)
         self._jobs.clear()  # so that nothing is tried again
         self._memory.stop()
@@ -219,8 +219,8 @@ class NodePlugin(distributed.WorkerPlugin):
         self._pool.close()
         self._logs.close()
         self.store.close()
+        self._envs.close()
         shutil.rmtree(self._spill_directory, ignore_errors=True)
-        await self._envs.close()
 
     def _tidy(self) -> None:
         if self.store.keeps_anything:

@@ -181,12 +181,13 @@ class RuntimeEnvs:
             asyncio.get_running_loop().run_in_executor(None, shutil.rmtree, folder, True)
         building.cancel()
 
-    async def close(self) -> None:
-        """Remove everything."""
-        tasks = [*(setup.task for setup in self._setups.values()), *self._interpreters.values()]
-        for task in tasks:
+    def close(self) -> None:
+        """Remove everything, as far as it is there: Dask removes the folder that it is in."""
+        for task in [
+            *(setup.task for setup in self._setups.values()),
+            *self._interpreters.values(),
+        ]:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         shutil.rmtree(self._directory, ignore_errors=True)
 
 

@@ -497,6 +497,42 @@ def test_several_drivers_register_at_once(dask_cluster):
     assert sum(node["Alive"] for node in ray.nodes()) == 3
 
 
+def test_the_end_of_a_driver_ends_its_actors_and_leaves_others(one_worker, wait_until):
+    script = (
+        "import sys, raycompat as ray\n"
+        "ray.init(address=sys.argv[1], namespace='theirs', configure_logging=False)\n"
+        "actor = ray.remote(type('Named', (), {})).options(name='named', num_cpus=0).remote()\n"
+        "ray.get(actor.__ray_ready__.remote())\n"
+        "print('there', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    ray.init(address=one_worker.address, **QUIET)
+    counter = Counter.remote()
+    other = subprocess.Popen(
+        [sys.executable, "-c", script, one_worker.address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert other.stdout.readline() == "there\n"
+        with pytest.raises(ValueError, match="named"):
+            ray.get_actor("named")
+        assert ray.get_actor("named", namespace="theirs")
+    finally:
+        other.stdin.close()
+        other.wait(60)
+        other.stdout.close()
+
+    def is_gone():
+        with contextlib.suppress(ValueError):
+            return not ray.get_actor("named", namespace="theirs")
+        return True
+
+    wait_until(is_gone)
+    assert ray.get(counter.add.remote(1)) == 1
+
+
 # --- a client that cannot reach workers ---------------------------------------------------------
 
 

@@ -297,38 +297,30 @@ import {name} as ray
 
 ray.init(address="auto", namespace=sys.argv[1], configure_logging=False, log_to_driver=False)
 
-@ray.remote
-class Counter:
-    def __init__(self):
-        self.count = 0
+@ray.remote(resources={{"a": 1}})
+def add(number):
+    try:
+        counter = ray.get_actor("counter")
+    except ValueError:
+        return "none"
+    return ray.get(counter.add.remote(number))
 
-    def add(self):
-        self.count += 1
-        return self.count
-
-try:
-    counter = ray.get_actor("counter")
-except ValueError:
-    counter = Counter.options(name="counter").remote()
-job = ray.get_runtime_context().get_job_id()
-print("said", job, ray.get(counter.add.remote()), flush=True)
-if len(sys.argv) > 2:
-    sys.stdin.read()
+print("said", ray.get_runtime_context().get_job_id(), ray.get(add.remote(10)), flush=True)
+sys.stdin.read()
 """
 
 
 @pytest.fixture
 def start_other(ray, address):
-    """Start another driver; its job and its count come with it."""
+    """Start another driver; with it come its job, and what the counter of its namespace says."""
     started = []
 
-    def start(namespace, *more):
+    def start(namespace):
         path = os.pathsep.join(
             [str(Path(ray.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         )
-        command = [sys.executable, "-c", OTHER.format(name=ray.__name__), namespace, *more]
         other = subprocess.Popen(
-            command,
+            [sys.executable, "-c", OTHER.format(name=ray.__name__), namespace],
             env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": ""},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -336,51 +328,52 @@ def start_other(ray, address):
         )
         started.append(other)
         lines = iter(other.stdout.readline, "")
-        _, other.job, count = next(line for line in lines if line.startswith("said")).split()
-        other.count = int(count)
+        _, other.job, other.found = next(line for line in lines if line.startswith("said")).split()
         return other
 
-    yield start
-    for other in started:
+    def end(other):
         other.stdin.close()
         other.wait()
         other.stdout.close()
 
+    start.end = end
+    yield start
+    for other in started:
+        end(other)
 
-def test_drivers_have_jobs_and_namespaces_of_their_own(ray, address, start_other):
+
+@pytest.fixture
+def counter(ray, address):
+    """A named actor of this driver, in the namespace "mine"."""
     ray.init(address=address, namespace="mine", **QUIET)
-    others = [start_other("first", "stay"), start_other("second", "stay")]
+
+    @ray.remote(num_cpus=0)
+    class Counter:
+        def __init__(self):
+            self.count = 0
+
+        def add(self, number):
+            self.count += number
+            return self.count
+
+    return Counter.options(name="counter").remote()
+
+
+def test_drivers_have_jobs_and_namespaces_of_their_own(ray, counter, start_other):
+    others = [start_other("theirs"), start_other("mine"), start_other("mine")]
     jobs = {ray.get_runtime_context().get_job_id(), *(other.job for other in others)}
-    assert len(jobs) == 3
-    assert [other.count for other in others] == [1, 1]
-    with pytest.raises(ValueError, match="counter"):
-        ray.get_actor("counter")
-    counter = ray.get_actor("counter", namespace="second")
-    assert ray.get(counter.add.remote(), timeout=LONG_S) == 2
+    assert len(jobs) == 4
+    assert [other.found for other in others] == ["none", "10", "20"]
+    assert ray.get(counter.add.remote(1), timeout=LONG_S) == 21
 
 
-def test_drivers_of_one_namespace_share_names(ray, address, start_other):
-    other = start_other("shared", "stay")
-    ray.init(address=address, namespace="shared", **QUIET)
-    assert ray.get(ray.get_actor("counter").add.remote(), timeout=LONG_S) == 2
-    assert start_other("shared").count == 3
-    assert other.poll() is None
-
-
-def test_the_end_of_a_driver_ends_its_actors_and_leaves_others(ray, address, start_other):
-    ray.init(address=address, namespace="mine", **QUIET)
+def test_the_end_of_a_driver_leaves_the_others(ray, counter, start_other):
+    first, second = start_other("mine"), start_other("mine")
+    start_other.end(first)
+    assert ray.get(counter.add.remote(1), timeout=LONG_S) == 21
     assert ray.get(node_of(ray).remote(), timeout=LONG_S)
-    assert start_other("gone").count == 1
-
-    def is_gone():
-        try:
-            ray.get_actor("counter", namespace="gone")
-        except ValueError:
-            return True
-        return False
-
-    wait_until(is_gone, LONG_S)
-    assert ray.get(node_of(ray).remote(), timeout=LONG_S)
+    assert second.poll() is None
+    assert start_other("mine").found == "31"
 
 
 # How clusters begin
