@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _PATIENCE_S, _FIRST_S, _LONGEST_S = 0.2, 0.1, 30.0
 
 _NOWHERE: frozenset[str] = frozenset()
+_NOBODY: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class Keeper:
     def __init__(self, plugin: SchedulerPlugin, leases: Leases) -> None:
         self._plugin = plugin
         self._leases = leases
+        #: The group for which idle leases are wanted back just now.
+        self.pressing = _NOBODY
         self._turn: Turn | None = None
         self._look_due = False
         #: Whether it can ever be had, by what groups wait for, as long as the nodes are the same.
@@ -71,6 +74,7 @@ class Keeper:
     def look_after(self, waiting: Sequence[Group], running: Collection[str]) -> None:
         """Keep nodes for the first of the groups that could be placed; look again soon."""
         first = next((row for row in waiting if self.is_feasible(row)), None)
+        self.pressing = _NOBODY
         if first is None:
             self._turn = None
             return
@@ -84,6 +88,8 @@ class Keeper:
             due = now + length_s
         elif last is not None and now < last.until:
             due = last.until
+        if now < first.since + _PATIENCE_S or self.kept_from_calls():
+            self.pressing = frozenset({first.id})
         self._look_again(due - now)
 
     def _look_again(self, delay_s: float) -> None:
