@@ -674,7 +674,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             ):
                 continue
             self._warned.add((owner, request, strategy))
-            where = "" if isinstance(strategy, str) else f" ({strategy})"
+            where = "" if isinstance(strategy, str) else f" {strategy}"
             self._tell_driver(
                 call.spec["job"],
                 f"raycompat: {call.spec['name']} has waited {now - call.since:.0f} s for {request}"

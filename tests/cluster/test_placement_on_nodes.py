@@ -238,19 +238,25 @@ def test_groups_that_ask_for_the_same_are_served_in_their_order(no_cluster, remo
         remove_placement_group(group)
 
 
-def test_a_group_that_can_never_be_is_told_of(no_cluster, remove, capfd, wait_until):
+def test_what_can_never_be_placed_is_told_of(no_cluster, remove, capfd, wait_until):
     ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
     placement_group([{"CPU": 1}, {"CPU": 3}])
+    strategy = NodeLabelSchedulingStrategy({"zone": In("b", "c"), "disk": Exists()})
+    call = where.options(scheduling_strategy=strategy).remote()
     told = []
 
-    def is_told():
+    def are_told():
         told.append(capfd.readouterr().err)
-        return "no nodes can ever provide that" in "".join(told)
+        return "".join(told).count("can ever provide that") == 2
 
-    wait_until(is_told)
-    (line,) = [each for each in "".join(told).splitlines() if "placement group" in each]
-    assert "[{CPU: 1}, {CPU: 3}] (PACK)" in line
-    assert "in total {CPU: 2" in line
+    wait_until(are_told)
+    lines = "".join(told)
+    assert "[{CPU: 1}, {CPU: 3}] (PACK)" in lines
+    assert "{CPU: 1} on a node whose labels obey ['zone' in 'b', 'c'; 'disk' exists]" in lines
+    assert lines.count("in total {CPU: 2") == 2
+    ray.cancel(call)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(call)
 
 
 DRIVER = """
