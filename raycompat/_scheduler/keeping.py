@@ -53,7 +53,7 @@ class Keeper:
         #: The group for which idle leases are wanted back just now.
         self.pressing = _NOBODY
         self._turn: Turn | None = None
-        self._look_due = False
+        self._timer: asyncio.TimerHandle | None = None
         #: Whether it can ever be had, by what groups wait for, as long as the nodes are the same.
         self._feasible: dict[Wish, bool] = {}
         self._membership = 0
@@ -77,6 +77,7 @@ class Keeper:
         self.pressing = _NOBODY
         if first is None:
             self._turn = None
+            self._forget_timer()
             return
         now, last = time.monotonic(), self._turn
         if last is not None and last.group != first.id:
@@ -93,13 +94,14 @@ class Keeper:
         self._look_again(due - now)
 
     def _look_again(self, delay_s: float) -> None:
-        if not self._look_due:
-            self._look_due = True
-            asyncio.get_running_loop().call_later(delay_s + 0.001, self._look)
+        self._forget_timer()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(delay_s + 0.001, self._plugin.dispatch_soon)
 
-    def _look(self) -> None:
-        self._look_due = False
-        self._plugin.dispatch_soon()
+    def _forget_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _begin(self, row: Group, running: Collection[str], now: float, length_s: float) -> None:
         nodes = self._where(row, running, self._calls_that_end())

@@ -372,3 +372,10 @@ def test_a_node_with_wrong_labels_is_refused(dask_cluster, monkeypatch, labels, 
     monkeypatch.delenv("RAYCOMPAT_NODE_LABELS")
     with pytest.raises(ValueError, match=f"RAYCOMPAT_NODE_LABELS=.*{text}"):
         dask_cluster.connect()
+
+
+@pytest.mark.parametrize("labels", [{1: "a"}, {"zone": None}, {"ray.io/node-id": "a"}, ["zone"]])
+def test_init_refuses_wrong_labels(no_cluster, labels):
+    with pytest.raises(ValueError, match=r"init\(labels=\.\.\.\)"):
+        ray.init(labels=labels)
+    assert not ray.is_initialized()
