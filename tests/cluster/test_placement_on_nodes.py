@@ -17,6 +17,7 @@ from raycompat.util import (
     placement_group_table,
     remove_placement_group,
 )
+from raycompat.util.placement_group import PlacementGroup
 from raycompat.util.scheduling_strategies import (
     Exists,
     In,
@@ -63,6 +64,11 @@ def state(group):
     return placement_group_table(group)["state"]
 
 
+def _id_of(pid):
+    rows = ray._driver.require_session().rpc("raycompat_state")["nodes"]
+    return next((node["node_id"] for node in rows if node["pid"] == pid), None)
+
+
 @pytest.fixture
 def three_nodes(dask_cluster):
     """Three nodes of two CPUs."""
@@ -73,29 +79,11 @@ def three_nodes(dask_cluster):
 
 
 @pytest.fixture
-def node_id(dask_cluster):
-    """`node_id(pid)` is the id of the node in that process."""
-
-    def of(pid):
-        rows = ray._driver.require_session().rpc("raycompat_state")["nodes"]
-        return next(node["node_id"] for node in rows if node["pid"] == pid)
-
-    return of
-
-
-@pytest.fixture
 def remove():
     """Remove every group when the test has ended."""
     yield
     for group in placement_group_table():
-        ray.util.remove_placement_group(_handle(group))
-
-
-def _handle(group):
-    from raycompat._protocol.ids import PlacementGroupID
-    from raycompat.util.placement_group import PlacementGroup
-
-    return PlacementGroup(PlacementGroupID(group))
+        remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(group)))
 
 
 def test_bundles_are_where_their_strategy_wants_them(three_nodes, remove):
@@ -154,11 +142,6 @@ def test_bundles_of_a_node_that_dies_are_placed_anew(three_nodes, remove, tmp_pa
     assert ray.get([actor.where.remote() for actor in actors]) == after
     stop.touch()
     assert ray.get(call) == after[lost]
-
-
-def _id_of(pid):
-    rows = ray._driver.require_session().rpc("raycompat_state")["nodes"]
-    return next((node["node_id"] for node in rows if node["pid"] == pid), None)
 
 
 def test_a_group_without_a_node_for_its_bundle_waits_for_one(dask_cluster, remove, wait_until):
