@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from raycompat._protocol import ids
@@ -44,32 +44,32 @@ def choose(
     if captures is None:
         captures = captured is not None
     group, index = source.placement_group, source.placement_group_bundle_index
+    group_id: str | None = None
     if group == "default":
         group_id = captured.group if captures and captured is not None else None
-        bundles = group_bundles(session, group_id) if group_id is not None else []
-    elif group is None or group.is_empty:
-        group_id, bundles = None, []
-    else:
-        group_id, bundles = group.id.hex(), group.bundle_specs
+    elif group is not None and not group.is_empty:
+        group_id = group.id.hex()
     if group_id is None:
         if index != -1:
             raise ValueError(
                 f"If placement group is not set, the value of bundle index must be -1; it is {index}."
             )
         return "DEFAULT"
+    bundles = group_bundles(session, group_id)
     _check_index(index, len(bundles))
     _check_fit(name, bundles, index, request, to_start)
     return InGroup(group_id, index, captures)
 
 
-def group_bundles(session: Session, group: str) -> list[dict[str, float]]:
+def group_bundles(session: Session, group: str) -> list[ResourceSet]:
     """Return the bundles of a placement group; asks the scheduler once."""
     bundles = session.group_bundles.get(group)
     if bundles is None:
         row = session.rpc("raycompat_groups", group=group).get(group)
         if row is None:
             raise ValueError(f"There is no placement group with the id {group}.")
-        bundles = session.group_bundles[group] = list(row["bundles"])
+        bundles = [ResourceSet.from_amounts(bundle) for bundle in row["bundles"]]
+        session.group_bundles[group] = bundles
     return bundles
 
 
@@ -94,24 +94,25 @@ def _check_index(index: int, num_bundles: int) -> None:
 
 def _check_fit(
     name: str,
-    bundles: Sequence[Mapping[str, float]],
+    bundles: Sequence[ResourceSet],
     index: int,
     request: ResourceSet,
     to_start: ResourceSet | None,
 ) -> None:
-    among = bundles if index == -1 else [bundles[index]]
-    sets = [ResourceSet.from_amounts(bundle) for bundle in among]
-    where = f"the placement group, {bundles}" if index == -1 else f"bundle {index}, {among[0]}"
-    if not any(request.fits_in(each) for each in sets):
+    among = bundles if index == -1 else bundles[index : index + 1]
+    if any((to_start or request).fits_in(bundle) for bundle in among):
+        return
+    amounts = [bundle.amounts() for bundle in among]
+    where = f"the placement group, {amounts}" if index == -1 else f"bundle {index}, {amounts[0]}"
+    if to_start is None or not any(request.fits_in(bundle) for bundle in among):
         raise ValueError(
             f"Cannot schedule {name} with the placement group because the resource request "
             f"{request.amounts()} cannot fit into any bundles for {where}. Ask for less, or make "
             "the bundle larger."
         )
-    if to_start is not None and not any(to_start.fits_in(each) for each in sets):
-        raise ValueError(
-            f"Cannot schedule {name} with the placement group because the actor requires "
-            f"{to_start.amounts().get('CPU', 0):g} CPU for creation, but it cannot fit into any "
-            f"bundles for {where}. Consider creating a placement group with CPU resources, or "
-            "give the actor num_cpus=0."
-        )
+    raise ValueError(
+        f"Cannot schedule {name} with the placement group because the actor requires "
+        f"{to_start.amounts().get('CPU', 0):g} CPU for creation, but it cannot fit into any "
+        f"bundles for {where}. Consider creating a placement group with CPU resources, or give "
+        "the actor num_cpus=0."
+    )

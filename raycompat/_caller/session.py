@@ -122,8 +122,8 @@ class Session:
         self.current_task: Callable[[], str | None] = lambda: None
         #: The placement group that the call which runs in this thread captures its own calls for.
         self.captured: Callable[[], InGroup | None] = lambda: None
-        #: The bundles of placement groups that we were asked about, by the groups' ids.
-        self.group_bundles: dict[str, list[dict[str, float]]] = {}
+        #: The bundles of placement groups that we have to do with, by the groups' ids.
+        self.group_bundles: dict[str, list[ResourceSet]] = {}
         #: Functions already exported, with what holds the references in their closures.
         self.exported: dict[str, Any] = {}
         #: How many references have been unpickled here.

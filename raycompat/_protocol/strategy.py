@@ -31,6 +31,9 @@ class OnNode:
     #: The call fails when it is only busy.
     fails_when_busy: bool = False
 
+    def __str__(self) -> str:
+        return f"on the node {self.node_id}"
+
 
 @dataclass(frozen=True, slots=True)
 class LabelRule:
@@ -39,6 +42,11 @@ class LabelRule:
     key: str
     operator: Literal["in", "not in", "exists", "does not exist"]
     values: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join(
+            [f"{self.key!r}", self.operator, ", ".join(map(repr, self.values))]
+        ).rstrip()
 
     def admits(self, labels: Mapping[str, str]) -> bool:
         """Whether a node with these labels is meant. One without the label has none of the values."""
@@ -55,6 +63,9 @@ class ByLabels:
 
     hard: tuple[LabelRule, ...]
     soft: tuple[LabelRule, ...] = ()
+
+    def __str__(self) -> str:
+        return f"on a node whose labels obey [{'; '.join(map(str, self.hard))}]"
 
 
 Strategy: TypeAlias = "Literal['DEFAULT', 'SPREAD'] | InGroup | OnNode | ByLabels"

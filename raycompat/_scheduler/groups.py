@@ -162,14 +162,17 @@ class Groups:
         if row is None:
             self._objects.break_promise(key, failures.group_removed())
             return
-        row.awaited[key] = wire
+        # Who polls leaves one behind each time.
+        wanted = self._objects.promises
+        row.awaited = {k: v for k, v in row.awaited.items() if k in wanted} | {key: wire}
         if row.state == "CREATED":
             self._fulfil(row)
 
     def _fulfil(self, row: Group) -> None:
         awaited, row.awaited = row.awaited, {}
         for key, wire in awaited.items():
-            self._objects.fulfil("", key, wire, row.addresses()[0])
+            if key in self._objects.promises:
+                self._objects.fulfil("", key, wire, row.addresses()[0])
 
     # --- reservation ----------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _PATIENCE_S, _FIRST_S, _LONGEST_S = 0.2, 0.1, 30.0
 
 _NOWHERE: frozenset[str] = frozenset()
+_NOBODY: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,10 @@ class Keeper:
     def __init__(self, plugin: SchedulerPlugin, leases: Leases) -> None:
         self._plugin = plugin
         self._leases = leases
+        #: The group for which idle leases are wanted back just now.
+        self.pressing = _NOBODY
         self._turn: Turn | None = None
-        self._look_due = False
+        self._timer: asyncio.TimerHandle | None = None
         #: Whether it can ever be had, by what groups wait for, as long as the nodes are the same.
         self._feasible: dict[Wish, bool] = {}
         self._membership = 0
@@ -71,8 +74,10 @@ class Keeper:
     def look_after(self, waiting: Sequence[Group], running: Collection[str]) -> None:
         """Keep nodes for the first of the groups that could be placed; look again soon."""
         first = next((row for row in waiting if self.is_feasible(row)), None)
+        self.pressing = _NOBODY
         if first is None:
             self._turn = None
+            self._forget_timer()
             return
         now, last = time.monotonic(), self._turn
         if last is not None and last.group != first.id:
@@ -84,16 +89,19 @@ class Keeper:
             due = now + length_s
         elif last is not None and now < last.until:
             due = last.until
+        if now < first.since + _PATIENCE_S or self.kept_from_calls():
+            self.pressing = frozenset({first.id})
         self._look_again(due - now)
 
     def _look_again(self, delay_s: float) -> None:
-        if not self._look_due:
-            self._look_due = True
-            asyncio.get_running_loop().call_later(delay_s + 0.001, self._look)
+        self._forget_timer()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(delay_s + 0.001, self._plugin.dispatch_soon)
 
-    def _look(self) -> None:
-        self._look_due = False
-        self._plugin.dispatch_soon()
+    def _forget_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _begin(self, row: Group, running: Collection[str], now: float, length_s: float) -> None:
         nodes = self._where(row, running, self._calls_that_end())

@@ -724,7 +724,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 elif self._leases.reserved(shape) is None:
                     blocked.add(shape[1:])
         self._queues = {shape: queue for shape, queue in self._queues.items() if queue}
-        waiting = {row.id for row in self.groups.waiting()}
+        waiting = set(self.groups.keeper.pressing)
         for shape, queue in self._queues.items():
             if self._placer.make_room(shape, queue):
                 waiting.add(shape[0])
@@ -799,7 +799,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             ):
                 continue
             self._warned.add((owner, request, strategy))
-            where = "" if isinstance(strategy, str) else f" ({strategy})"
+            where = "" if isinstance(strategy, str) else f" {strategy}"
             self._logs.tell(
                 call.spec["job"],
                 f"raycompat: {call.spec['name']} has waited {now - call.since:.0f} s for {request}"

@@ -87,7 +87,8 @@ class PlacementGroup(GroupHandle):
         """The resources of each bundle, by name."""
         if not self.bundle_cache:
             session = _driver.require_session()
-            self.bundle_cache = placement.group_bundles(session, self.id.hex())
+            bundles = placement.group_bundles(session, self.id.hex())
+            self.bundle_cache = [bundle.amounts() for bundle in bundles]
         return self.bundle_cache
 
     @property
@@ -191,6 +192,7 @@ def placement_group(
             f"Failed to create placement group '{name}' because name already exists. Get it with "
             "get_placement_group, remove it, or use another name."
         )
+    session.group_bundles[group] = sets
     amounts = [{each: float(amount) for each, amount in bundle.items()} for bundle in bundles]
     return PlacementGroup(ids.PlacementGroupID(group), amounts)
 

@@ -17,6 +17,7 @@ from raycompat.util import (
     placement_group_table,
     remove_placement_group,
 )
+from raycompat.util.placement_group import PlacementGroup
 from raycompat.util.scheduling_strategies import (
     Exists,
     In,
@@ -63,6 +64,11 @@ def state(group):
     return placement_group_table(group)["state"]
 
 
+def _id_of(pid):
+    rows = ray._driver.require_session().rpc("raycompat_state")["nodes"]
+    return next((node["node_id"] for node in rows if node["pid"] == pid), None)
+
+
 @pytest.fixture
 def three_nodes(dask_cluster):
     """Three nodes of two CPUs."""
@@ -73,29 +79,11 @@ def three_nodes(dask_cluster):
 
 
 @pytest.fixture
-def node_id(dask_cluster):
-    """`node_id(pid)` is the id of the node in that process."""
-
-    def of(pid):
-        rows = ray._driver.require_session().rpc("raycompat_state")["nodes"]
-        return next(node["node_id"] for node in rows if node["pid"] == pid)
-
-    return of
-
-
-@pytest.fixture
 def remove():
     """Remove every group when the test has ended."""
     yield
     for group in placement_group_table():
-        ray.util.remove_placement_group(_handle(group))
-
-
-def _handle(group):
-    from raycompat._protocol.ids import PlacementGroupID
-    from raycompat.util.placement_group import PlacementGroup
-
-    return PlacementGroup(PlacementGroupID(group))
+        remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(group)))
 
 
 def test_bundles_are_where_their_strategy_wants_them(three_nodes, remove):
@@ -154,11 +142,6 @@ def test_bundles_of_a_node_that_dies_are_placed_anew(three_nodes, remove, tmp_pa
     assert ray.get([actor.where.remote() for actor in actors]) == after
     stop.touch()
     assert ray.get(call) == after[lost]
-
-
-def _id_of(pid):
-    rows = ray._driver.require_session().rpc("raycompat_state")["nodes"]
-    return next((node["node_id"] for node in rows if node["pid"] == pid), None)
 
 
 def test_a_group_without_a_node_for_its_bundle_waits_for_one(dask_cluster, remove, wait_until):
@@ -238,19 +221,25 @@ def test_groups_that_ask_for_the_same_are_served_in_their_order(no_cluster, remo
         remove_placement_group(group)
 
 
-def test_a_group_that_can_never_be_is_told_of(no_cluster, remove, capfd, wait_until):
+def test_what_can_never_be_placed_is_told_of(no_cluster, remove, capfd, wait_until):
     ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
     placement_group([{"CPU": 1}, {"CPU": 3}])
+    strategy = NodeLabelSchedulingStrategy({"zone": In("b", "c"), "disk": Exists()})
+    call = where.options(scheduling_strategy=strategy).remote()
     told = []
 
-    def is_told():
+    def are_told():
         told.append(capfd.readouterr().err)
-        return "no nodes can ever provide that" in "".join(told)
+        return "".join(told).count("can ever provide that") == 2
 
-    wait_until(is_told)
-    (line,) = [each for each in "".join(told).splitlines() if "placement group" in each]
-    assert "[{CPU: 1}, {CPU: 3}] (PACK)" in line
-    assert "in total {CPU: 2" in line
+    wait_until(are_told)
+    lines = "".join(told)
+    assert "[{CPU: 1}, {CPU: 3}] (PACK)" in lines
+    assert "{CPU: 1} on a node whose labels obey ['zone' in 'b', 'c'; 'disk' exists]" in lines
+    assert lines.count("in total {CPU: 2") == 2
+    ray.cancel(call)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(call)
 
 
 DRIVER = """
@@ -366,3 +355,10 @@ def test_a_node_with_wrong_labels_is_refused(dask_cluster, monkeypatch, labels, 
     monkeypatch.delenv("RAYCOMPAT_NODE_LABELS")
     with pytest.raises(ValueError, match=f"RAYCOMPAT_NODE_LABELS=.*{text}"):
         dask_cluster.connect()
+
+
+@pytest.mark.parametrize("labels", [{1: "a"}, {"zone": None}, {"ray.io/node-id": "a"}, ["zone"]])
+def test_init_refuses_wrong_labels(no_cluster, labels):
+    with pytest.raises(ValueError, match=r"init\(labels=\.\.\.\)"):
+        ray.init(labels=labels)
+    assert not ray.is_initialized()
