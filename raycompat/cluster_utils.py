@@ -17,9 +17,6 @@ from raycompat._protocol import current_cluster
 #: Bytes of a node's object store unless it is told otherwise: Ray's.
 _OBJECT_STORE_BYTES = 150 * 1024 * 1024
 
-#: Seconds that a node has to appear.
-_JOIN_S = 30
-
 #: Arguments of `Cluster.add_node` that are honoured; and those that only the first node has.
 _OF_NODES = (
     "num_cpus",
