@@ -303,7 +303,7 @@ def _init(given: dict[str, Any], temp_dir: str | None, *, uses_leases: bool) -> 
         _cluster = _start_cluster(given, temp_dir)
         destination = addresses.Destination(_cluster.address)
     else:
-        addresses.check_own(given)
+        addresses.refuse_node_options(given)
     try:
         client = _connect(destination)
         try:

@@ -46,7 +46,7 @@ def test_a_driver_outlives_its_home(dask_cluster, wait_until, session_of_driver)
         later = ray.put(np.full(LARGE, 2.0))
         call = total.options(scheduling_strategy=strategy)
         assert ray.get([call.remote(own), call.remote(later)], timeout=60) == [LARGE, 2 * LARGE]
-    assert len(ray.nodes()) == 1
+    assert sum(node["Alive"] for node in ray.nodes()) == 1
 
 
 def test_a_driver_outlives_its_only_node(dask_cluster, wait_until, session_of_driver):
@@ -55,7 +55,7 @@ def test_a_driver_outlives_its_only_node(dask_cluster, wait_until, session_of_dr
     own = ray.put(np.ones(LARGE))
     first = session_of_driver().home
     dask_cluster.workers[dask_cluster.home].kill()
-    wait_until(lambda: not ray.nodes())
+    wait_until(lambda: not any(node["Alive"] for node in ray.nodes()))
     waiting = total.remote(own)
     dask_cluster.add_worker()
     wait_until(lambda: session_of_driver().home.address != first.address)
@@ -177,7 +177,7 @@ def test_a_node_that_is_retired_leaves_its_values_and_calls_to_others(
     assert leaving in session_of_driver().client.retire_workers([leaving])
     process.wait(60)
     go.touch()
-    (left,) = [node["NodeID"] for node in ray.nodes()]
+    (left,) = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
     assert ray.get(running, timeout=60) == [left] * 4
     nodes = ray.get([each.node.remote() for each in residents + spread], timeout=60)
     assert nodes == [left] * 5
