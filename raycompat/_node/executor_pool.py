@@ -62,6 +62,8 @@ class Executor:
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.alive = True
         self._pool = pool
+        #: Why it was ended, if it was to save the node's memory.
+        self.ended_for_memory = ""
         self._outcomes: dict[str, asyncio.Future[tuple[Any, ...]]] = {}
         self._writer: asyncio.StreamWriter
         self.logs: LogPump
@@ -359,6 +361,16 @@ class ExecutorPool:
         if executor in self._idle:
             self._idle.remove(executor)
         self._on_end(executor)
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes of all executors."""
+        return list(self._by_pid)
+
+    @property
+    def idle(self) -> list[Executor]:
+        """The executors that run nothing."""
+        return list(self._idle)
 
     def kill(self, executor: Executor) -> None:
         """Kill the process of an executor, if it still runs (the forkserver knows)."""

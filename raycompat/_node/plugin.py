@@ -32,6 +32,7 @@ from raycompat._node.executor_pool import (
     describe_exit,
 )
 from raycompat._node.fetcher import Fetcher
+from raycompat._node.memory_monitor import Candidate, MemoryMonitor
 from raycompat._node.object_store import ObjectStore
 from raycompat._node.relay import Relays
 from raycompat._protocol import entry, failures, ids
@@ -95,6 +96,13 @@ class Actor:
     is_killed: bool = False
 
 
+def _is_retryable(running: Running) -> bool:
+    grant = running.grant
+    if grant["actor"] is not None:
+        return grant["actor"]["max_restarts"] != 0
+    return grant["kind"] == "lease" or grant["retries"] != 0
+
+
 class NodePlugin(distributed.WorkerPlugin):
     """See the module. One per worker, registered idempotently by every driver."""
 
@@ -114,7 +122,6 @@ class NodePlugin(distributed.WorkerPlugin):
             running._is_leaving = False
             worker.plugins[self.name] = running
             return
-        _plugins[worker] = self
         self._worker = worker
         self._granted: dict[str, Running] = {}
         self._actors: dict[str, Actor] = {}
@@ -140,6 +147,10 @@ class NodePlugin(distributed.WorkerPlugin):
             on_log=self._on_log,
         )
         self._pool.start()
+        self._memory = MemoryMonitor(
+            self._memory_limit(worker), self._pids, self._candidates, self._end_for_memory
+        )
+        self._memory.start()
         worker.stream_handlers.update(
             {
                 "raycompat-job": self._open_job,
@@ -161,6 +172,7 @@ class NodePlugin(distributed.WorkerPlugin):
         self._tidy()
         dask.send_batches_at_once(worker)
         dask.tell_scheduler(worker, {"op": "raycompat-node", "info": info})
+        _plugins[worker] = self
 
     async def teardown(self, worker: Worker) -> None:
         """End every process and remove every segment, unless this plugin is about to come again."""
@@ -178,6 +190,7 @@ class NodePlugin(distributed.WorkerPlugin):
     def _end(self) -> None:
         _plugins.pop(self._worker, None)
         self._jobs.clear()  # so that nothing is tried again
+        self._memory.stop()
         self._tidying.cancel()
         self._relays.close_all()
         self._pool.close()
@@ -192,7 +205,7 @@ class NodePlugin(distributed.WorkerPlugin):
 
     def _totals(self, worker: Worker) -> dict[str, float]:
         """Return what this node has: what its worker declares, above what is found."""
-        memory = worker.memory_manager.memory_limit or psutil.virtual_memory().total
+        memory = self._memory_limit(worker)
         self.ip = worker.address.split("://")[1].rpartition(":")[0]
         return {
             "CPU": worker.state.nthreads,
@@ -202,6 +215,10 @@ class NodePlugin(distributed.WorkerPlugin):
             f"node:{self.ip}": 1,
             **worker.state.total_resources,
         }
+
+    @staticmethod
+    def _memory_limit(worker: Worker) -> int:
+        return worker.memory_manager.memory_limit or psutil.virtual_memory().total
 
     def _describe(self, totals: dict[str, float]) -> dict[str, Any]:
         return {
@@ -338,6 +355,30 @@ class NodePlugin(distributed.WorkerPlugin):
         if process is not None:
             await asyncio.wait([process.ended], timeout=LEAVE_S)
         dask.tell_scheduler(self._worker, {"op": "raycompat-freed", "key": key})
+
+    # --- when little memory is left -------------------------------------------------------------
+
+    def _pids(self) -> list[int]:
+        return [os.getpid(), *self._pool.pids]
+
+    def _candidates(self) -> list[Candidate]:
+        idle = [Candidate(executor, "", is_retryable=True) for executor in self._pool.idle]
+        return idle + [
+            Candidate(each.executor, each.grant["name"], _is_retryable(each))
+            for each in self._granted.values()
+            if each.executor is not None
+        ]
+
+    def _end_for_memory(self, victim: Candidate, shortage: str) -> None:
+        victim.executor.ended_for_memory = text = (
+            f"The node at {self.ip} was running low on memory, so the newest of what can be tried "
+            f"again was ended there: {victim.name or 'a process that was idle'}. {shortage} Ask for "
+            "more CPUs or for memory= in the options of what needs much, so that less of it runs at "
+            "once; or use nodes with more memory."
+        )
+        if victim.name:
+            logger.warning("%s", text)
+        self._pool.kill(victim.executor)
 
     # --- bodies of Dask's tasks -----------------------------------------------------------------
 
@@ -494,6 +535,9 @@ class NodePlugin(distributed.WorkerPlugin):
     def _crashed(self, running: Running, died: ExecutorDied) -> tuple[Any, ...]:
         if running.cancelled:
             return self._cancelled(running)
+        if running.process is not None and running.process.ended_for_memory:
+            text = running.process.ended_for_memory
+            return ("failed", failures.out_of_memory(text), text, True)
         text = failures.crash_text(running.grant["name"], f"ended {died}")
         return ("failed", failures.worker_crashed(text), text, True)
 
@@ -510,6 +554,8 @@ class NodePlugin(distributed.WorkerPlugin):
                 if not is_complete:
                     text = "ended its lease with answers that its caller did not take"
                     error = failures.crashed(running.grant["name"], text)
+                if running.process is not None and running.process.ended_for_memory:
+                    error = failures.out_of_memory(running.process.ended_for_memory)
         finally:
             self._drop(running)
         message = {"op": "raycompat-lease-ended", "key": key, "owner": running.grant["owner"]}
@@ -608,6 +654,7 @@ class NodePlugin(distributed.WorkerPlugin):
             return failures.actor_died(text, key)
         if actor.is_killed:
             return failures.actor_killed(key)
+        how = actor.executor.ended_for_memory or how
         return failures.actor_died(
             f"The actor is dead because its worker process has died. Its process: {how}",
             key,
