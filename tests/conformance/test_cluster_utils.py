@@ -358,7 +358,9 @@ def counter(ray, address):
             self.count += number
             return self.count
 
-    return Counter.options(name="counter").remote()
+    actor = Counter.options(name="counter", lifetime="detached").remote()
+    yield actor
+    ray.kill(actor)
 
 
 def test_drivers_have_jobs_and_namespaces_of_their_own(ray, counter, start_other):
