@@ -341,7 +341,7 @@ def _start_or_connect(
         destination = addresses.find(_cluster.address, authority)
         assert destination is not None
     else:
-        addresses.check_own(given)
+        addresses.refuse_node_options(given)
     try:
         client = connect.connect(destination)
         try:

@@ -17,9 +17,6 @@ from raycompat._protocol import current_cluster
 #: Bytes of a node's object store unless it is told otherwise: Ray's.
 _OBJECT_STORE_BYTES = 150 * 1024 * 1024
 
-#: Seconds that a node has to appear.
-_JOIN_S = 30
-
 #: Arguments of `Cluster.add_node` that are honoured; and those that only the first node has.
 _OF_NODES = (
     "num_cpus",
@@ -396,8 +393,8 @@ class Cluster:
         Parameters
         ----------
         node : ClusterNode
-            What `add_node` has returned. With the head the scheduler ends, and with it the cluster: the
-            next node that is added is the head of a new one.
+            What `add_node` has returned. With the head the scheduler ends, and all other nodes: the
+            next node that is added is the head of a new cluster.
         allow_graceful : bool, default True
             Have the node leave; otherwise it is killed.
 
@@ -410,7 +407,8 @@ class Cluster:
 
         Notes
         -----
-        Ray source: ``ray.cluster_utils.Cluster.remove_node``, 2.60.0. No known difference.
+        Ray source: ``ray.cluster_utils.Cluster.remove_node``, 2.60.0. Differs from Ray: the other nodes
+        end with the head.
         """
         if node not in self.list_all_nodes():
             raise KeyError(f"{node!r} is no node of this cluster, or was removed already.")
@@ -429,11 +427,18 @@ class Cluster:
             self.worker_nodes.remove(node)
             self._local.remove_node(node._node, gracefully=gracefully)
             return
+        if not gracefully:
+            self._local.remove_node(node._node, gracefully=False)
+        self._end_all()
+
+    def _end_all(self) -> None:
+        """End the scheduler and all nodes."""
         self.head_node = None
-        local, self._local = self._local, None
-        current_cluster.forget(local.scheduler.pid)
-        local.remove_node(node._node, gracefully=gracefully)
-        local.close()
+        self.worker_nodes.clear()
+        if self._local is not None:
+            local, self._local = self._local, None
+            current_cluster.forget(local.scheduler.pid)
+            local.close()
 
     def _is_home(self, node: ClusterNode) -> bool:
         session = self._driver_here()
@@ -497,12 +502,7 @@ class Cluster:
         atexit.unregister(self.shutdown)
         if self._driver_here() is not None:
             _driver.shutdown()
-        if self._local is not None:
-            current_cluster.forget(self._local.scheduler.pid)
-            local, self._local = self._local, None
-            local.close()
-        self.head_node = None
-        self.worker_nodes.clear()
+        self._end_all()
 
     def __enter__(self) -> Cluster:
         return self

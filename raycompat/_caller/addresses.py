@@ -167,7 +167,7 @@ def _not_in_process(address: str) -> str:
     )
 
 
-def check_own(given: dict[str, Any]) -> None:
+def refuse_node_options(given: dict[str, Any]) -> None:
     """Refuse arguments that only a cluster of this process's own can be started with.
 
     Raises

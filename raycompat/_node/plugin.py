@@ -128,7 +128,6 @@ class NodePlugin(distributed.WorkerPlugin):
             running._is_leaving = False
             worker.plugins[self.name] = running
             return
-        _plugins[worker] = self
         self._worker = worker
         self._granted: dict[str, Running] = {}
         self._actors: dict[str, Actor] = {}
@@ -196,6 +195,7 @@ class NodePlugin(distributed.WorkerPlugin):
         self._tidy()
         dask.send_batches_at_once(worker)
         dask.tell_scheduler(worker, {"op": "raycompat-node", "info": info})
+        _plugins[worker] = self
 
     async def teardown(self, worker: Worker) -> None:
         """End every process and remove every segment, unless this plugin is about to come again."""

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 import raycompat as ray
+from raycompat._protocol import segment
 
 #: Warnings of dask-jobqueue's and asyncssh's own are not ours to mend.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -53,6 +54,14 @@ class Counter:
     def add(self):
         self.count += 1
         return self.count
+
+
+@pytest.fixture(autouse=True)
+def what_killed_workers_left_is_removed():
+    """As the node does that starts next: queues and SSH end workers without notice."""
+    yield
+    psutil.wait_procs(psutil.Process().children(recursive=True), 30)
+    segment.sweep(["/dev/shm"])
 
 
 def use_everything():

@@ -143,6 +143,20 @@ def test_the_end_of_the_block_ends_the_cluster_and_the_session():
     assert current_cluster.find() is None
 
 
+@pytest.mark.parametrize("gracefully", [True, False], ids=["gracefully", "killed"])
+def test_all_nodes_end_with_the_head_and_a_new_one_can_be_added(cluster, gracefully):
+    cluster.add_node()
+    worker = cluster.add_node()
+    cluster.remove_node(cluster.head_node, allow_graceful=gracefully)
+    assert cluster.list_all_nodes() == []
+    assert cluster.address is None
+    assert not worker.any_processes_alive()
+    assert current_cluster.find() is None
+    assert cluster.add_node(num_cpus=3).is_head()
+    ray.init(address="auto", **QUIET)
+    assert ray.cluster_resources()["CPU"] == 3
+
+
 def test_a_session_on_another_cluster_stays(cluster):
     cluster.add_node()
     cluster.connect()

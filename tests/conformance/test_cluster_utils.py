@@ -295,7 +295,9 @@ OTHER = """
 import sys
 import {name} as ray
 
-ray.init(address="auto", namespace=sys.argv[1], configure_logging=False, log_to_driver=False)
+ray.init(
+    address=sys.argv[1], namespace=sys.argv[2], configure_logging=False, log_to_driver=False
+)
 
 @ray.remote(resources={{"a": 1}})
 def add(number):
@@ -320,7 +322,7 @@ def start_other(ray, address):
             [str(Path(ray.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         )
         other = subprocess.Popen(
-            [sys.executable, "-c", OTHER.format(name=ray.__name__), namespace],
+            [sys.executable, "-c", OTHER.format(name=ray.__name__), address, namespace],
             env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": ""},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -356,7 +358,9 @@ def counter(ray, address):
             self.count += number
             return self.count
 
-    return Counter.options(name="counter").remote()
+    actor = Counter.options(name="counter", lifetime="detached").remote()
+    yield actor
+    ray.kill(actor)
 
 
 def test_drivers_have_jobs_and_namespaces_of_their_own(ray, counter, start_other):

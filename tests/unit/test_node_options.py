@@ -1,0 +1,60 @@
+"""What a node is started with."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from raycompat._caller.node_options import HEAD_RESOURCE, LABELS_VARIABLE, node_options
+
+
+def test_a_node_has_the_machine_s_cpus_and_a_share_of_its_memory():
+    options = node_options({}, is_head=False)
+    assert options.resources["CPU"] == os.cpu_count()
+    assert 0 < options.resources["object_store_memory"] < options.memory_bytes
+    assert options.environment == {}
+
+
+def test_only_the_head_is_marked():
+    assert node_options({}, is_head=True).resources[HEAD_RESOURCE] == 1
+    assert HEAD_RESOURCE not in node_options({}, is_head=False).resources
+
+
+def test_what_is_given_is_had():
+    given = {"num_cpus": 0, "num_gpus": 2, "memory": 10**9, "resources": {"disk": 1}}
+    resources = node_options(given, is_head=False).resources
+    assert {name: resources[name] for name in ("CPU", "GPU", "memory", "disk")} == {
+        "CPU": 0,
+        "GPU": 2,
+        "memory": 10**9,
+        "disk": 1,
+    }
+
+
+def test_labels_travel_in_the_environment_beside_what_is_given():
+    given = {"labels": {"zone": "a"}, "env_vars": {"NAME": "value"}}
+    environment = node_options(given, is_head=False).environment
+    assert environment["NAME"] == "value"
+    assert json.loads(environment[LABELS_VARIABLE]) == {"zone": "a"}
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"num_cpus": -1}, ValueError),
+        ({"num_cpus": 1.5}, ValueError),
+        ({"num_cpus": True}, TypeError),
+        ({"num_cpus": "1"}, TypeError),
+        ({"resources": ["disk"]}, TypeError),
+        ({"resources": {"memory": 1}}, AssertionError),
+        ({"object_store_memory": 1000}, ValueError),
+        ({"labels": {"zone": 1}}, TypeError),
+        ({"labels": {"ray.io/zone": "a"}}, ValueError),
+        ({"env_vars": [1]}, TypeError),
+    ],
+)
+def test_what_is_impossible_is_an_error(given, error):
+    with pytest.raises(error):
+        node_options(given, is_head=False)
