@@ -140,7 +140,7 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
     -----
     Ray source: ``ray.get``, 2.60.0. Every call makes the value anew; its arrays are read-only.
     """
-    session = _driver.require_session()
+    session = _driver.any_session()
     if timeout == -1:
         timeout = None  # Ray's older way to say: for ever
     if timeout is not None and timeout < 0:
@@ -202,7 +202,7 @@ def wait(
     -----
     Ray source: ``ray.wait``, 2.60.0. A reference whose task failed is ready.
     """
-    session = _driver.require_session()
+    session = _driver.any_session()
     _check_waitables(ray_waitables, session)
     if timeout is not None and timeout < 0:
         raise ValueError(f"The 'timeout' argument must be nonnegative. Received {timeout}")

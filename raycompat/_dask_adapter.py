@@ -329,11 +329,23 @@ def send_batches_at_once(worker: Worker) -> None:
 # --- in a client --------------------------------------------------------------------------------
 
 
-def prepare_client(client: Client, handlers: Mapping[str, Callable[..., None]]) -> None:
+def prepare_client(
+    client: Client,
+    handlers: Mapping[str, Callable[..., None]],
+    when_lost: Callable[[], None],
+) -> None:
     """Add handlers of the stream from the scheduler, and send batches at once (Dask: 10 ms).
 
-    A handler for one of Dask's own operations is called before Dask's.
+    A handler for one of Dask's own operations is called before Dask's. When the stream breaks,
+    `when_lost` is called, and the client is good for nothing but `close`; Dask would try to connect
+    anew for 30 s.
     """
+
+    async def give_up() -> None:
+        client.scheduler_comm = None
+        when_lost()
+
+    client._reconnect = give_up
     own = client._stream_handlers
     for operation, handler in handlers.items():
         own[operation] = _both(handler, own[operation]) if operation in own else handler

@@ -21,10 +21,10 @@ import psutil
 from raycompat import exceptions
 from raycompat._caller import session as sessions
 from raycompat._caller.driver_logs import DriverLogs, check_settings
+from raycompat._caller.home import home_at
 from raycompat._caller.packages import Package, pack, telling_of_uploads, upload
 from raycompat._node import accelerators
 from raycompat._protocol import ids, runtime_env, segment
-from raycompat._protocol.values import StorePlace
 
 if TYPE_CHECKING:
     from raycompat._caller.local_cluster import LocalCluster
@@ -433,25 +433,21 @@ def _open_session(
         ) from error
     nodes = client.sync(client.scheduler.raycompat_ready)
     here = segment.host_id(str(segment.SHARED_MEMORY))
-    near = next((node for node in nodes if node["place"][2] == here), None)
-    home = near or nodes[0]
+    home = next((node for node in nodes if node["place"][2] == here), nodes[0])
     namespace = given["namespace"] or str(uuid.uuid4())
     setup = sessions.Setup(
         job=ids.new_job_id(),
         namespace=namespace,
-        node_id=home["node_id"],
-        node_address=home["address"],
-        place=StorePlace(*near["place"]) if near is not None else _own_place(here),
+        home=home_at(home, here),
         scheduler=client.scheduler.address,
         is_driver=True,
         host=here,
         uses_leases=uses_leases,
         runtime_env=runtime_env.dumps(env),
-        extra={"ip": home["ip"]},
     )
     session = sessions.Session(setup, client)
     num_started += 1
-    session.logs = DriverLogs(session, home["ip"] if near else "")
+    session.logs = DriverLogs(session)
     sessions.set_current(session)
     log_to_driver = given["log_to_driver"]
     session.send(
@@ -467,17 +463,11 @@ def _open_session(
             "runtime_env": setup.runtime_env,
             "driver_pid": os.getpid(),
             "driver_host": here,
+            "home": setup.home.address,
             "uses_leases": uses_leases,
             "log_to_driver": True if log_to_driver is None else log_to_driver,
         },
     )
-
-
-def _own_place(host: str) -> StorePlace:
-    """Return where a driver without a node on its host keeps large values until nodes have them."""
-    limit = int(psutil.virtual_memory().total * _OBJECT_SHARE)
-    directories = (str(segment.SHARED_MEMORY), tempfile.gettempdir())
-    return StorePlace(segment.store_name(), directories, host, limit)
 
 
 def _paths_of_the_driver() -> list[str]:
@@ -504,18 +494,18 @@ def _configure_logging(level: int | str, text: str | None) -> None:
 def _context() -> RayContext:
     session = sessions.current()
     assert session is not None
-    setup = session.setup
+    setup, home = session.setup, session.home
     url = _cluster.dashboard_url if _cluster is not None else None
     return RayContext(
         {
-            "node_ip_address": setup.extra["ip"],
+            "node_ip_address": home.ip,
             "address": setup.scheduler.split("://")[-1],
             "gcs_address": setup.scheduler.split("://")[-1],
             "webui_url": url,
             "session_dir": str(_cluster.directory) if _cluster is not None else None,
-            "node_id": setup.node_id,
-            "object_store_address": setup.place.directories[0],
-            "raylet_ip_address": setup.extra["ip"],
+            "node_id": home.node_id,
+            "object_store_address": home.place.directories[0],
+            "raylet_ip_address": home.ip,
         }
     )
 
@@ -570,7 +560,20 @@ def is_initialized() -> bool:
 
 
 def require_session() -> sessions.Session:
-    """Return this process's session; start one, as `init` without arguments, if there is none."""
+    """Return this process's session; start one, as `init` without arguments, if there is none.
+
+    Raises
+    ------
+    RaySystemError
+        When its connection to the scheduler was lost.
+    """
+    session = any_session()
+    session.check_connection()
+    return session
+
+
+def any_session() -> sessions.Session:
+    """Return this process's session, connected or not; start one if there is none."""
     session = sessions.current()
     if session is None:
         with _init_lock:
@@ -587,11 +590,12 @@ def connected_session(function: str) -> sessions.Session:
     Raises
     ------
     RaySystemError
-        When there is none.
+        When there is none, or its connection to the scheduler was lost.
     """
     session = sessions.current()
     if session is None:
         raise exceptions.RaySystemError(
             f"Ray has not been started yet. You can start Ray with 'ray.init()' before {function}()."
         )
+    session.check_connection()
     return session

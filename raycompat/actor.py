@@ -404,6 +404,7 @@ class ActorHandle(Generic[T]):
     def _session(self) -> Session:
         """Return the session that the actor belongs to, which must be the current one."""
         session = self._actor_ref._session
+        session.check_connection()
         if session.closed:
             raise exceptions.ActorHandleNotFoundError(
                 f"{self!r} is a handle of an actor of an earlier session. Actor handles are not valid "

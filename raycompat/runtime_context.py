@@ -58,7 +58,7 @@ class RuntimeContext:
 
     def get_node_id(self) -> str:
         """Return the id of this node: 56 hexadecimal digits."""
-        return self._session.setup.node_id
+        return self._session.home.node_id
 
     def get_worker_id(self) -> str:
         """Return the id of this process: 56 hexadecimal digits."""

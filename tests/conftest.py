@@ -65,7 +65,7 @@ def left_over(raycompat: object, threads_before: int) -> dict[str, object]:
         session.return_leases()
         session.leaked.clear()  # pickled by the test's own hand: kept as long as the driver lives
         found = dict(session.rpc("raycompat_inventory"))
-        found["segments"] = _segments(session.setup.place.store)
+        found["segments"] = _segments(session.home.place.store)
         found["entries"] = list(session.table.entries)
         found["channels"] = [*session.channels, *session.relays]
     else:

@@ -62,11 +62,10 @@ class Source(NamedTuple):
 
 
 class DriverLogs:
-    """See the module. `ip` is the address of the driver's own node."""
+    """See the module."""
 
-    def __init__(self, session: Session, ip: str) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._ip = ip
         self._queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         #: What has come of lines whose end has not, by node, pid and stream; and its length.
         self._partial: dict[tuple[str, int, str], tuple[list[bytes], int]] = {}
@@ -139,7 +138,9 @@ class DriverLogs:
             self._show_due()
             self._is_flushed.set()
             return
-        ip = "" if message["ip"] == self._ip else message["ip"]
+        home = self._session.home
+        is_here = home.host == self._session.setup.host and message["ip"] == home.ip
+        ip = "" if is_here else message["ip"]
         source = Source(message["name"], message["pid"], ip)
         lines = self._lines(message)
         stream = message["stream"]

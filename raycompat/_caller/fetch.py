@@ -34,20 +34,27 @@ async def fetch(session: Session, entries: Sequence[Entry]) -> None:
 
 def _take(session: Session, entry: Entry, link: SegmentLink) -> None:
     try:
-        path = segment.take(link.path, session.setup.place.store)
+        path = segment.take(link.path, session.home.place.store)
     except FileNotFoundError:  # we came too late: whoever needs it asks again
         return
     mine = SegmentLink(path, link.size, link.host, link.refs)
     session.table.settle(entry, value=mine, own_segment=True)
     if entry.value is not mine:  # another thread had asked too
-        session.setup.place.remove(path)
+        session.home.place.remove(path)
 
 
 async def _ask_for(session: Session, keys: list[str]) -> list[dict[str, Any]]:
+    asked = asyncio.ensure_future(_ask_node(session, session.home.address, keys))
+    left = asyncio.ensure_future(session.home_left.wait())
+    await asyncio.wait({asked, left}, return_when=asyncio.FIRST_COMPLETED)
+    left.cancel()
     try:
-        return await _ask_node(session, session.setup.node_address, keys)
-    except OSError:  # it has died: then each from a node that has it
-        return [await _ask_a_holder(session, key) for key in keys]
+        if asked.done():
+            return asked.result()
+        asked.cancel()  # Dask would try to connect for a while
+    except OSError:  # it cannot be reached
+        pass
+    return [await _ask_a_holder(session, key) for key in keys]  # each from a node that has it
 
 
 async def _ask_node(session: Session, node: str, keys: list[str]) -> list[dict[str, Any]]:
@@ -64,7 +71,7 @@ async def _ask_a_holder(session: Session, key: str) -> dict[str, Any]:
     while True:
         asked = scheduler.raycompat_locate(keys=[key], besides=unreachable)
         try:
-            located = await asyncio.wait_for(asked, _UNREACHABLE_S)
+            located = await asyncio.wait_for(asked, _UNREACHABLE_S if unreachable else None)
         except TimeoutError:
             return {"wire": ("error", failures.fetch_timed_out(key), ())}
         if key in located["errors"]:

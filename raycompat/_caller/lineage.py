@@ -91,7 +91,7 @@ def tell_made(
             "raycompat-made",
             key=call.key,
             wires=None if wires is None else list(wires),
-            worker=worker or session.setup.node_address,
+            worker=worker or session.home.address,
             error=error,
         )
 

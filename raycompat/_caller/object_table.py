@@ -118,12 +118,21 @@ class ObjectTable:
         self.own_bytes = 0
         self._release = release
         self._remove_segment = remove_segment
+        self._end: bytes | None = None
+
+    def end(self, error: bytes) -> None:
+        """Fail all objects that are not there, and those that are yet to be added."""
+        self._end = error
+        for entry in list(self.entries.values()):
+            self.settle(entry, error=error)
 
     def add(self, key: str, *, wanted: bool = False) -> Entry:
         """Make the entry of an object that is new to this process."""
         self.entries[key] = entry = Entry(key)
         if wanted:
             entry.wanted = True
+        if self._end is not None:  # looked at only now: see `end`
+            self.settle(entry, error=self._end)
         return entry
 
     def get(self, key: str) -> Entry | None:

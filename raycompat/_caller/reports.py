@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
 from raycompat._caller.calls import DirectCall, PendingCall
+from raycompat._caller.home import home_at
 from raycompat._caller.object_table import State
 from raycompat._protocol import failures
 from raycompat._protocol.ids import return_key
@@ -37,6 +38,7 @@ class Reports:
             "raycompat-lease-alive": self._on_lease_alive,
             "raycompat-lease-ended": self._on_lease_ended,
             "raycompat-pressure": self._on_pressure,
+            "raycompat-home": self._on_home,
             "raycompat-actor-state": self._on_actor_state,
             "raycompat-relay-data": self._on_relay_data,
             "raycompat-cancel-promised": self._on_cancel_promised,
@@ -45,6 +47,7 @@ class Reports:
             "task-erred": self._on_task_erred,
             "cancelled-keys": self._on_cancelled_keys,
             "lost-data": self._on_lost_data,
+            "restart": self._on_restart,
         }
 
     def _on_done(
@@ -60,7 +63,9 @@ class Reports:
         if key in session.leases:
             self._on_lease_ended(key, error=error, unknown=unknown)
             return
-        call = session.calls.get(key)
+        call, borrowed = session.calls.get(key), session.table.get(key)
+        if call is None and borrowed is not None and error is not None:
+            session.table.settle(borrowed, error=error)
         if not isinstance(call, PendingCall):
             return
         if call.ref is not None and not unknown:
@@ -90,6 +95,10 @@ class Reports:
         session.is_pressed = is_on
         if is_on:
             session.return_leases()
+
+    def _on_home(self, node: dict[str, Any] | None) -> None:
+        session = self._session
+        session.move(home_at(node, session.setup.host) if node is not None else None)
 
     def _on_lease_alive(self, key: str, **place: Any) -> None:
         lease = self._session.leases.get(key)
@@ -176,3 +185,17 @@ class Reports:
             entry = session.table.get(key)
             if entry is not None and entry.state is State.READY and entry.value is None:
                 entry.state = State.PENDING
+
+    def _on_restart(self) -> None:
+        """Fail what was being made: somebody has had Dask forget all its tasks and end its workers."""
+        session = self._session
+        for key, call in list(session.calls.items()):
+            if isinstance(call, PendingCall):
+                self._on_done(key, error=failures.object_lost(key), unknown=True)
+            else:
+                call.retries = 0
+        for key in list(session.leases):
+            self._on_lease_ended(key, error=failures.object_lost(key), unknown=True)
+        for entry in list(session.table.entries.values()):
+            if not entry.is_here:
+                session.table.settle(entry, error=failures.object_lost(entry.key))

@@ -132,7 +132,7 @@ class Sender:
         index, wires = ("", rest[0]) if operation == "done" else (f":{rest[0]}", rest[1:])
         for wire in wires:
             if wire[0] == "segment" and wire[3] == self._session.setup.host:
-                self._session.setup.place.remove(wire[1])
+                self._session.home.place.remove(wire[1])
         if any(wire[-1] for wire in wires):
             self._acknowledge(key + index, road)
 
@@ -161,7 +161,7 @@ class Sender:
         """Take a segment over from its writer: it is removed when this process ends, not that one."""
         session = self._session
         try:
-            path = segment.take(link.path, session.setup.place.store)
+            path = segment.take(link.path, session.home.place.store)
         except OSError as error:
             logger.warning("a result of %d bytes is lost: %r", link.size, error)
             if entry.state is State.PENDING:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -21,9 +22,13 @@ from typing import TYPE_CHECKING, Any
 from distributed import Client
 
 from raycompat import _dask_adapter as dask
-from raycompat import _transfer  # noqa: F401  (registers how values cross)
+from raycompat import (
+    _transfer,  # noqa: F401  (registers how values cross)
+    exceptions,
+)
 from raycompat._caller.calls import DirectCall, PendingCall
 from raycompat._caller.channel import Channel
+from raycompat._caller.home import Home
 from raycompat._caller.object_table import Entry, ObjectTable, State
 from raycompat._caller.reports import Reports
 from raycompat._protocol import failures, segment
@@ -62,12 +67,10 @@ class Setup:
 
     job: str
     namespace: str
-    node_id: str
-    node_address: str
-    place: StorePlace
+    home: Home
     scheduler: str
     is_driver: bool
-    #: Identifies the host that this process runs on; its `place` may be on another one.
+    #: Identifies the host that this process runs on.
     host: str
     #: Whether calls go by leases where they can.
     uses_leases: bool
@@ -75,17 +78,17 @@ class Setup:
     runtime_env: str = EMPTY
     extra: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def is_near(self) -> bool:
-        """Whether its node can map the segments that this process writes."""
-        return self.place.host == self.host
-
 
 class Session:
     """See the module."""
 
     def __init__(self, setup: Setup, client: Client | None = None) -> None:
         self.setup = setup
+        #: Another one than at first when that node has left the cluster.
+        self.home = setup.home
+        self._former_places: list[StorePlace] = []
+        #: Set when that node leaves. For the event loop.
+        self.home_left = asyncio.Event()
         self.table = ObjectTable(self._release, self._remove_segment)
         self.calls: dict[str, PendingCall | DirectCall] = {}
         #: The ways to the actors that we have called, by their keys.
@@ -117,8 +120,8 @@ class Session:
         #: References that left by a pickling that was not ours: kept for good.
         self.leaked: dict[str, Any] = {}
         self.closed = False
-        #: Bytes of segments that we keep ourselves: a small share of the node's.
-        self._own_limit = setup.place.limit_bytes // 16
+        #: What is wrong, once the connection to the scheduler is lost.
+        self.lost: str | None = None
         self._client = client
         self._outbox: deque[dict[str, Any]] = deque()
         self._flush_due = False
@@ -151,6 +154,22 @@ class Session:
         return self._client
 
     @property
+    def is_near(self) -> bool:
+        """Whether our node can map the segments that this process writes."""
+        return self.home.host == self.setup.host
+
+    def move(self, home: Home | None) -> None:
+        """Have another node keep our values from now on: the one that did has left the cluster.
+
+        None: there is no other yet. What it does not have stays where it is: nobody sweeps away what
+        a living process wrote. Called in the event loop.
+        """
+        self.home_left.set()
+        if home is not None:
+            self._former_places.append(self.home.place)
+            self.home, self.home_left = home, asyncio.Event()
+
+    @property
     def is_connected(self) -> bool:
         """Whether this process has spoken to the scheduler."""
         return self._client is not None
@@ -162,7 +181,7 @@ class Session:
             "raycompat-log": self._on_log,
             "raycompat-logs-flushed": self._on_log,
         }
-        client.sync(_call_soon, dask.prepare_client, client, handlers)
+        client.sync(_call_soon, dask.prepare_client, client, handlers, self.lose_connection)
         # Only now: whoever wakes a loop that cannot send yet would wait for us.
         self._loop = dask.event_loop(client)
         self._loop.call_soon_threadsafe(self._tick)
@@ -217,13 +236,29 @@ class Session:
             dask.send(self.client, messages)
 
     def rpc(self, operation: str, /, **arguments: Any) -> Any:
-        """Ask the scheduler plugin something and wait for the answer."""
+        """Ask the scheduler plugin something and wait for the answer.
+
+        Raises
+        ------
+        RaySystemError
+            When the connection to it is lost, or was lost before.
+        """
         client = self.client
 
         async def ask() -> Any:
             return await getattr(client.scheduler, operation)(**arguments)
 
-        return client.sync(ask)
+        self.check_connection()
+        try:
+            return client.sync(ask)
+        except OSError:
+            self.check_connection()
+            raise
+
+    def check_connection(self) -> None:
+        """Raise `RaySystemError` if the connection to the scheduler was lost."""
+        if self.lost is not None:
+            raise exceptions.RaySystemError(self.lost)
 
     def run(self, coroutine: Any) -> Future[Any]:
         """Run a coroutine in the client's event loop."""
@@ -284,14 +319,17 @@ class Session:
                 self._client.sync(_call_soon, self._flush)
         self.closed = True
         self.pump.close()
-        self._tell_who_waits()
+        text = "The session was shut down while this object was being made."
+        self._tell_who_waits(failures.internal(text))
         if self._callbacks is not None:
             self._callbacks.shutdown(wait=False, cancel_futures=True)
         for entry in list(self.table.own.values()):  # what a node keeps stays
             if isinstance(entry.value, SegmentLink):
                 segment.remove(entry.value.path)
-        if not self.setup.is_near:
-            segment.remove_all(self.setup.place.directories, self.setup.place.store)
+        for place in self._former_places:
+            segment.remove_all(place.directories, place.store, os.getpid())
+        if not self.is_near:
+            segment.remove_all(self.home.place.directories, self.home.place.store)
         if self._client is not None:
             self._client.close(timeout=5)
         if self.logs is not None:
@@ -306,14 +344,26 @@ class Session:
             if not lease.unanswered and lease.road is not None and self.setup.is_driver:
                 lease.is_over.wait(max(0.0, deadline - time.monotonic()))
 
-    def _tell_who_waits(self) -> None:
-        error = failures.internal("The session was shut down while this object was being made.")
+    def lose_connection(self) -> None:
+        """Fail all that the scheduler was to tell us: it has died, or the way to it is cut.
+
+        There is no way back: it has ended what we had as soon as it missed us. Called in the client's
+        event loop.
+        """
+        self.lost = text = (
+            f"The connection to the cluster's scheduler at {self.setup.scheduler} was lost: it has "
+            "died, or cannot be reached any more. Call ray.shutdown(), and ray.init() when there is "
+            "a cluster again."
+        )
+        logger.log(logging.ERROR if self.setup.is_driver else logging.DEBUG, "%s", text)
+        self.closed = True
+        self._tell_who_waits(failures.internal(text))
+
+    def _tell_who_waits(self, error: bytes) -> None:
         for call in list(self.calls.values()):
             if call.stream is not None:
                 call.stream.end(error, None)
-        for entry in list(self.table.entries.values()):
-            if entry.state is State.PENDING:
-                self.table.settle(entry, error=error)
+        self.table.end(error)
 
     @property
     def callbacks(self) -> ThreadPoolExecutor:
@@ -338,14 +388,14 @@ class Session:
             self.send("client-releases-keys", keys=keys)
 
     def _remove_segment(self, link: SegmentLink) -> None:
-        self.setup.place.remove(link.path)
+        self.home.place.remove(link.path)
 
     def share_segments(self) -> None:
         """Have the node keep our oldest segments, when ours are many: then it may spill them."""
-        table = self.table
+        table, limit_bytes = self.table, self.home.place.limit_bytes // 16
         with table.lock:
             for entry in list(table.own.values())[:-1]:
-                if table.own_bytes <= self._own_limit:
+                if table.own_bytes <= limit_bytes:
                     return
                 if entry.promised:
                     continue  # it is about to be given
@@ -364,7 +414,7 @@ class Session:
             if entry is None:
                 entry = self.table.add(key, wanted=True)
                 entry.escaped = True
-                self.send("client-desires-keys", keys=[key])
+                self.send("raycompat-borrow", key=key)
                 self.note_hold()
             return entry
 
@@ -498,13 +548,13 @@ class Session:
     def _give(self, entry: Entry, operation: str) -> None:
         """Have Dask keep a value that is here."""
         wire = self.give(entry)
-        self.send(operation, key=entry.key, wire=wire, worker=self.setup.node_address)
+        self.send(operation, key=entry.key, wire=wire, worker=self.home.address)
 
     def give(self, entry: Entry) -> Wire:
         """Return a value that is here as our node is to keep it."""
         assert entry.value is not None
         wire = to_wire(entry.value)
-        if isinstance(entry.value, SegmentLink) and not self.setup.is_near:
+        if isinstance(entry.value, SegmentLink) and not self.is_near:
             wire = ("inline", bytes(segment.read(entry.value.path)), entry.value.refs)
         elif entry.own_segment:
             self.table.disown(entry)

@@ -161,11 +161,11 @@ def put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> ObjectR
         When the host has no room for it.
     """
     try:
-        value = session.setup.place.save(block)
+        value = session.home.place.save(block)
     except OSError as error:
         raise exceptions.ObjectStoreFullError(
             f"There is no room for an object of {block.size} bytes in "
-            f"{' or '.join(session.setup.place.directories)}."
+            f"{' or '.join(session.home.place.directories)}."
         ) from error
     entry = session.table.add(ids.call_key("put", ids.new_task_id()))
     ref = ObjectRef._from_key(entry.key, session)

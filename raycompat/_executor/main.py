@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 from raycompat import exceptions
 from raycompat._caller import session as sessions
+from raycompat._caller.home import Home
 from raycompat._executor import context, native_output
 from raycompat._executor.run_actor import Actor
 from raycompat._executor.run_call import Call, Outcome, Sink, run
@@ -61,9 +62,13 @@ class Executor:
             sessions.Setup(
                 job=setup["job"],
                 namespace=setup["namespace"],
-                node_id=setup["node_id"],
-                node_address=setup["node_address"],
-                place=StorePlace(*setup["place"]),
+                home=Home(
+                    node_id=setup["node_id"],
+                    address=setup["node_address"],
+                    ip=setup["ip"],
+                    host=setup["place"][2],
+                    place=StorePlace(*setup["place"]),
+                ),
                 scheduler=setup["scheduler"],
                 is_driver=False,
                 host=setup["place"][2],

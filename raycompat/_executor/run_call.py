@@ -67,7 +67,7 @@ class Outcome:
         """Remove what was written for results that nobody will get."""
         for wire in self.values or ():
             if wire[0] == "segment":
-                executor.session.setup.place.remove(wire[1])
+                executor.session.home.place.remove(wire[1])
 
     def message(self, key: str) -> tuple[Any, ...]:
         """Return what to tell the node."""
@@ -260,7 +260,7 @@ def _store(executor: Executor, value: Any, outcome: Outcome) -> Wire:
     outcome.refs.update(found)
     outcome.holds += found.values()
     try:
-        return to_wire(executor.session.setup.place.save(block))
+        return to_wire(executor.session.home.place.save(block))
     except OSError as error:
         raise exceptions.ObjectStoreFullError(
             f"There is no room for a result of {block.size} bytes."

@@ -7,6 +7,7 @@ at a time; an actor's executor is sent its calls as they come and runs them in t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import pickle
@@ -62,6 +63,8 @@ class Executor:
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.alive = True
         self._pool = pool
+        #: Why it was ended, if it was to save the node's memory.
+        self.ended_for_memory = ""
         self._outcomes: dict[str, asyncio.Future[tuple[Any, ...]]] = {}
         self._writer: asyncio.StreamWriter
         self.logs: ExecutorLogs
@@ -239,16 +242,19 @@ class ExecutorPool:
                 asyncio.get_running_loop().remove_reader(self._control.fileno())
                 self._on_forkserver_death()
                 return
-            operation, *rest = pickle.loads(packet)
-            if operation == "ready":
-                self._ready.set_result(rest[0])
-            elif operation == "forked":
-                self._forks.pop(rest[0]).set_result(rest[1])
-            elif operation == "failed":
-                text = f"The node could not start a process: {rest[1]}"
-                self._forks.pop(rest[0]).set_exception(OSError(text))
-            else:
-                self._on_exit(*rest)
+            self._on_packet(packet)
+
+    def _on_packet(self, packet: bytes) -> None:
+        operation, *rest = pickle.loads(packet)
+        if operation == "ready":
+            self._ready.set_result(rest[0])
+        elif operation == "forked":
+            self._forks.pop(rest[0]).set_result(rest[1])
+        elif operation == "failed":
+            text = f"The node could not start a process: {rest[1]}"
+            self._forks.pop(rest[0]).set_exception(OSError(text))
+        else:
+            self._on_exit(*rest)
 
     def _on_exit(self, pid: int, code: int) -> None:
         executor = self._by_pid.pop(pid, None)
@@ -364,6 +370,16 @@ class ExecutorPool:
             self._idle.remove(executor)
         self._on_end(executor)
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes of all executors."""
+        return list(self._by_pid)
+
+    @property
+    def idle(self) -> list[Executor]:
+        """The executors that run nothing."""
+        return list(self._idle)
+
     def kill(self, executor: Executor) -> None:
         """Kill the process of an executor, if it still runs (the forkserver knows)."""
         if not executor.ended.done() and self._server.poll() is None:
@@ -374,23 +390,32 @@ class ExecutorPool:
             finally:
                 self._control.setblocking(False)
 
-    async def end_job(self, job: str) -> None:
-        """Kill every executor of a job, and what is being forked for it when it is there."""
+    def end_job(self, job: str) -> list[Executor]:
+        """Kill every executor of a job, and what is being forked for it when it is there.
+
+        Return those that are being killed.
+        """
         self._ended_jobs.add(job)
         executors = [each for each in self._by_pid.values() if each.kind[0] == job]
         for executor in executors:
             self.kill(executor)
-        await asyncio.gather(*(asyncio.shield(executor.ended) for executor in executors))
+        return executors
 
-    async def close(self) -> None:
-        """Kill all executors and the forkserver, and wait until they are gone."""
+    def close(self) -> None:
+        """Have the forkserver end with all executors, and wait until they are gone.
+
+        Without giving the event loop a turn: the loop may be about to end, and whoever awaits anything
+        then is cancelled.
+        """
         self._closed = True
-        executors = list(self._by_pid.values())
-        for executor in executors:
-            self.kill(executor)
-        await asyncio.gather(*(executor.ended for executor in executors))
         asyncio.get_running_loop().remove_reader(self._control.fileno())
+        self._control.setblocking(True)
+        with contextlib.suppress(OSError):  # it has died
+            self._control.shutdown(socket.SHUT_WR)
+            while packet := self._control.recv(MAX_PACKET_BYTES):
+                self._on_packet(packet)
         self._control.close()
-        await asyncio.to_thread(self._server.wait)
+        self._server.wait()
+        self._on_forkserver_death()
         for task in list(self._tasks):
             task.cancel()

@@ -59,6 +59,14 @@ def _reap(control: socket.socket, children: set[int]) -> None:
         control.send(pickle.dumps(("exited", pid, os.waitstatus_to_exitcode(status))))
 
 
+def _end_all(control: socket.socket, children: set[int]) -> None:
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+    for pid in children:
+        _, status = os.waitpid(pid, 0)
+        control.send(pickle.dumps(("exited", pid, os.waitstatus_to_exitcode(status))))
+
+
 def serve(control: socket.socket) -> None:
     """Fork and reap until the node closes its end."""
     wake_read, wake_write = os.pipe()
@@ -78,6 +86,7 @@ def serve(control: socket.socket) -> None:
             continue
         packet, descriptors, _, _ = socket.recv_fds(control, MAX_PACKET_BYTES, 3)
         if not packet:
+            _end_all(control, children)
             return
         request = pickle.loads(packet)
         if request["op"] == "kill":

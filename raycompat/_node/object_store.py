@@ -114,6 +114,11 @@ class ObjectStore:
                 if str(path) not in self._kept:
                     path.unlink(missing_ok=True)
 
+    @property
+    def keeps_anything(self) -> bool:
+        """Whether there is a segment in its keeping."""
+        return bool(self._kept)
+
     def tidy(self) -> None:
         """Give memory back that nobody has wanted for a while, and what nodes left that have died."""
         segment.sweep(self.place.directories[:1])
@@ -122,6 +127,6 @@ class ObjectStore:
         segment.drop_shared(directory, store, _UNTAKEN_FOR_S)
 
     def close(self) -> None:
-        """Remove all segments of this node."""
+        """Remove all segments of this node, but for those of drivers that live on."""
         self._handed_over.clear()
-        segment.remove_all(self.place.directories, self.place.store)
+        segment.remove_all(self.place.directories, self.place.store, but_of_others=True)

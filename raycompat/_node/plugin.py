@@ -33,6 +33,7 @@ from raycompat._node.executor_pool import (
 )
 from raycompat._node.fetcher import Fetcher
 from raycompat._node.logs import Logs
+from raycompat._node.memory_monitor import Candidate, MemoryMonitor
 from raycompat._node.object_store import ObjectStore
 from raycompat._node.relay import Relays
 from raycompat._node.runtime_env import Prepared, RuntimeEnvFailed, RuntimeEnvs
@@ -92,6 +93,13 @@ class Actor:
     is_killed: bool = False
 
 
+def _is_retryable(running: Running) -> bool:
+    grant = running.grant
+    if grant["actor"] is not None:
+        return grant["actor"]["max_restarts"] != 0
+    return grant["kind"] == "lease" or grant["retries"] != 0
+
+
 class NodePlugin(distributed.WorkerPlugin):
     """See the module. One per worker, registered idempotently by every driver."""
 
@@ -134,6 +142,10 @@ class NodePlugin(distributed.WorkerPlugin):
             logs=self._logs,
         )
         self._pool.start()
+        self._memory = MemoryMonitor(
+            self._memory_limit(worker), self._pids, self._candidates, self._end_for_memory
+        )
+        self._memory.start()
         worker.stream_handlers.update(
             {
                 "raycompat-job": self._open_job,
@@ -161,21 +173,24 @@ class NodePlugin(distributed.WorkerPlugin):
     async def teardown(self, worker: Worker) -> None:
         """End every process and remove every segment."""
         self._jobs.clear()  # so that nothing is tried again
+        self._memory.stop()
         self._tidying.cancel()
         self._relays.close_all()
-        await self._pool.close()
-        await self._envs.close()
+        self._pool.close()
+        self._envs.close()
         self._logs.close()
         self.store.close()
         shutil.rmtree(self._spill_directory, ignore_errors=True)
 
     def _tidy(self) -> None:
+        if self.store.keeps_anything:
+            gc.collect()  # tracebacks of Dask's failed transfers have values in their frames
         self.store.tidy()
         self._tidying = asyncio.get_running_loop().call_later(_TIDY_S, self._tidy)
 
     def _totals(self, worker: Worker) -> dict[str, float]:
         """Return what this node has: what its worker declares, above what is found."""
-        memory = worker.memory_manager.memory_limit or psutil.virtual_memory().total
+        memory = self._memory_limit(worker)
         self.ip = worker.address.split("://")[1].rpartition(":")[0]
         return {
             "CPU": worker.state.nthreads,
@@ -185,6 +200,10 @@ class NodePlugin(distributed.WorkerPlugin):
             f"node:{self.ip}": 1,
             **worker.state.total_resources,
         }
+
+    @staticmethod
+    def _memory_limit(worker: Worker) -> int:
+        return worker.memory_manager.memory_limit or psutil.virtual_memory().total
 
     def _describe(self, totals: dict[str, float]) -> dict[str, Any]:
         return {
@@ -234,10 +253,11 @@ class NodePlugin(distributed.WorkerPlugin):
         if for_good:
             self._functions.clear()  # what others need is asked for again
             self._jobs.pop(job, None)
-            self._pool.background(self._end_executors(job))
+            self._pool.background(self._clean_up_after(job, self._pool.end_job(job)))
 
-    async def _end_executors(self, job: str) -> None:
-        await self._pool.end_job(job)
+    async def _clean_up_after(self, job: str, executors: list[Executor]) -> None:
+        """Remove the files of a job when its executors, which run in them, have ended."""
+        await asyncio.gather(*(asyncio.shield(executor.ended) for executor in executors))
         self._envs.end_job(job)
 
     def _on_grant(self, grant: Grant) -> None:
@@ -336,6 +356,30 @@ class NodePlugin(distributed.WorkerPlugin):
             await asyncio.wait([process.ended], timeout=LEAVE_S)
         dask.tell_scheduler(self._worker, {"op": "raycompat-freed", "key": key})
 
+    # --- when little memory is left -------------------------------------------------------------
+
+    def _pids(self) -> list[int]:
+        return [os.getpid(), *self._pool.pids]
+
+    def _candidates(self) -> list[Candidate]:
+        idle = [Candidate(executor, "", is_retryable=True) for executor in self._pool.idle]
+        return idle + [
+            Candidate(each.executor, each.grant["name"], _is_retryable(each))
+            for each in self._granted.values()
+            if each.executor is not None
+        ]
+
+    def _end_for_memory(self, victim: Candidate, shortage: str) -> None:
+        victim.executor.ended_for_memory = text = (
+            f"The node at {self.ip} was running low on memory, so the newest of what can be tried "
+            f"again was ended there: {victim.name or 'a process that was idle'}. {shortage} Ask for "
+            "more CPUs or for memory= in the options of what needs much, so that less of it runs at "
+            "once; or use nodes with more memory."
+        )
+        if victim.name:
+            logger.warning("%s", text)
+        self._pool.kill(victim.executor)
+
     # --- bodies of Dask's tasks -----------------------------------------------------------------
 
     def adopt(self, key: str, wire: tuple[Any, ...]) -> Any:
@@ -343,8 +387,11 @@ class NodePlugin(distributed.WorkerPlugin):
         try:
             return self.store.adopt(wire)
         except FileNotFoundError as error:
+            owner_died = failures.owner_died(key)
+            message = {"op": "raycompat-not-adopted", "key": key, "error": owner_died}
+            dask.tell_scheduler(self._worker, message)
             text = "the value of a put is gone with the process that made it"
-            raise CallFailed(failures.owner_died(key), text) from error
+            raise CallFailed(owner_died, text) from error
 
     def load(self, stored: Any) -> Any:
         """Return the value that is stored, for one of Dask's own tasks (see `entry.load`)."""
@@ -511,6 +558,9 @@ class NodePlugin(distributed.WorkerPlugin):
     def _crashed(self, running: Running, died: ExecutorDied) -> tuple[Any, ...]:
         if running.cancelled:
             return self._cancelled(running)
+        if running.process is not None and running.process.ended_for_memory:
+            text = running.process.ended_for_memory
+            return ("failed", failures.out_of_memory(text), text, True)
         text = failures.crash_text(running.grant["name"], f"ended {died}")
         return ("failed", failures.worker_crashed(text), text, True)
 
@@ -527,6 +577,8 @@ class NodePlugin(distributed.WorkerPlugin):
                 if not is_complete:
                     text = "ended its lease with answers that its caller did not take"
                     error = failures.crashed(running.grant["name"], text)
+                if running.process is not None and running.process.ended_for_memory:
+                    error = failures.out_of_memory(running.process.ended_for_memory)
         except RuntimeEnvFailed as failed:
             error = failures.runtime_env_failed(str(failed))
         finally:
@@ -632,6 +684,7 @@ class NodePlugin(distributed.WorkerPlugin):
             return failures.actor_died(text, key)
         if actor.is_killed:
             return failures.actor_killed(key)
+        how = actor.executor.ended_for_memory or how
         return failures.actor_died(
             f"The actor is dead because its worker process has died. Its process: {how}",
             key,

@@ -32,6 +32,11 @@ def worker_crashed(text: str) -> bytes:
     return exceptions.dumps_error(exceptions.WorkerCrashedError(text))
 
 
+def out_of_memory(text: str) -> bytes:
+    """Say that a task was ended to save its node."""
+    return exceptions.dumps_error(exceptions.OutOfMemoryError(text))
+
+
 def crash_text(name: str, how: str) -> str:
     """Say in words that the process that ran `name` has ended; `how` is as "ended by signal 9"."""
     return (

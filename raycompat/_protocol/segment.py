@@ -295,24 +295,38 @@ def _drop_old(paths: Iterable[Path], older_than_s: float) -> None:
                 path.unlink()
 
 
-def remove_all(directories: Iterable[str], store: str, writer_pid: int | None = None) -> None:
-    """Remove the segments of `store`, or only those that `writer_pid` wrote."""
+def remove_all(
+    directories: Iterable[str],
+    store: str,
+    writer_pid: int | None = None,
+    *,
+    but_of_others: bool = False,
+) -> None:
+    """Remove the segments of `store`, or only those that `writer_pid` wrote.
+
+    With `but_of_others` those stay that living processes wrote, except this one.
+    """
     start = f"{store}-" if writer_pid is None else f"{store}-{writer_pid}-"
     for directory in directories:
         for path in Path(directory).glob(f"{start}*"):
-            _remove_path(path)
+            if not but_of_others or _writer(path) in (None, os.getpid()):
+                _remove_path(path)
 
 
 def sweep(directories: Iterable[str]) -> None:
     """Remove what nodes that are no more have left in `directories`, but not a living writer's."""
     for directory in directories:
         for path in Path(directory).glob(f"{PREFIX}*"):
-            owner, _, rest = path.name[len(PREFIX) :].partition("-")
-            pid, _, start = owner.partition(".")
-            writer = rest.partition("-")[0]
-            writer_lives = writer.isdigit() and process_start(int(writer)) is not None
-            if pid.isdigit() and str(process_start(int(pid))) != start and not writer_lives:
+            pid, _, start = path.name[len(PREFIX) :].partition("-")[0].partition(".")
+            is_orphan = pid.isdigit() and str(process_start(int(pid))) != start
+            if is_orphan and _writer(path) is None:
                 _remove_path(path)
+
+
+def _writer(path: Path) -> int | None:
+    """Return the pid of the process that wrote a segment, if it lives."""
+    writer = path.name[len(PREFIX) :].split("-")[1]
+    return int(writer) if writer.isdigit() and process_start(int(writer)) is not None else None
 
 
 def _remove_path(path: Path) -> None:

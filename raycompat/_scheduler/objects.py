@@ -36,6 +36,13 @@ class Objects:
         self._awaited: dict[str, asyncio.Event] = {}
         self._graph_came = asyncio.Event()
 
+    def borrow(self, client: str, key: str) -> None:
+        """Keep a value for one client more; or tell it that the value is gone."""
+        if dask.known(self._scheduler, key):
+            self._scheduler.client_desires_keys([key], client)
+        else:
+            self._tell_owner(client, key, failures.object_lost(key))
+
     def adopt(self, client: str, key: str, wire: Any, worker: str) -> None:
         """Have a node keep what a process of its host has written."""
         if dask.known(self._scheduler, key):  # made again by a generator that was run again
@@ -72,6 +79,11 @@ class Objects:
             self._given[key] = (worker, wire)
             dask.fulfil(self._scheduler, key, entry.adopt, (wire,), worker)
             self.pins.add(key, wire[-1])
+
+    def not_adopted(self, worker: str, key: str, error: bytes) -> None:
+        """Hear from a node why the task that adopts a value is about to fail."""
+        if dask.known(self._scheduler, key):
+            self.errors[key] = error
 
     def discard(self, worker: str, wire: Any) -> None:
         """Have a node remove a value that nobody wants any more."""

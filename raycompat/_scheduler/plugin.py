@@ -74,6 +74,8 @@ class Job:
     client: str
     namespace: str
     setup: dict[str, Any]
+    #: The node that keeps its driver's large values; None until there is one, after the last has gone.
+    home: str | None
     functions: set[str] = field(default_factory=set)
     #: Whether its driver is gone; the job goes on for its detached actors.
     orphaned: bool = False
@@ -119,6 +121,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat-job": self._open_job,
                 "raycompat-export": self._export,
                 "raycompat-submit": self._submit,
+                "raycompat-borrow": objects.borrow,
                 "raycompat-adopt": objects.adopt,
                 "raycompat-pick": objects.pick,
                 "raycompat-load": objects.load,
@@ -136,6 +139,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 "raycompat-disown": self._disown,
                 "raycompat-relay-open": self._open_relay,
                 "raycompat-node": self._node_ready,
+                "raycompat-not-adopted": objects.not_adopted,
                 "raycompat-result": self._result,
                 "raycompat-item": self._item,
                 "raycompat-tried": self._tried,
@@ -180,6 +184,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         dask.send_worker_batches_at_once(self._scheduler, worker)
         for job in self.jobs.values():
             dask.tell_worker(self._scheduler, worker, self._job_message(job))
+            if job.home is None:
+                self._find_home(job)
         self.notify_change()
         self.dispatch_soon()
 
@@ -191,7 +197,17 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             self.ledger.remove_node(worker)
             for gone in [each for each in self._lingering if each[0] == worker]:
                 del self._lingering[gone]
+            for job in [job for job in self.jobs.values() if job.home == worker]:
+                self._find_home(job)
         self.notify_change()
+
+    def _find_home(self, job: Job) -> None:
+        """Give a driver a node that keeps its values, on its host if there is one."""
+        host = job.setup["driver_host"]
+        near = [each for each, info in self.nodes.items() if info["place"][2] == host]
+        job.home = next(iter(near or self.nodes), None)
+        node = {"address": job.home, **self.nodes[job.home]} if job.home is not None else None
+        dask.tell_client(self._scheduler, job.client, {"op": "raycompat-home", "node": node})
 
     def add_client(self, scheduler: Scheduler, client: str) -> None:
         """Make a new client's stream quick, once it is there."""
@@ -246,10 +262,11 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self.notify_change()
 
     def _open_job(self, client: str, job: str, namespace: str, setup: dict[str, Any]) -> None:
-        dask.send_client_batches_at_once(
-            self._scheduler, client
-        )  # it came before this plugin, maybe
-        self.jobs[job] = opened = Job(job, client, namespace, setup)
+        # It may have come before this plugin.
+        dask.send_client_batches_at_once(self._scheduler, client)
+        self.jobs[job] = opened = Job(job, client, namespace, setup, setup["home"])
+        if opened.home not in self.nodes:
+            self._find_home(opened)
         for worker in self.nodes:
             dask.tell_worker(self._scheduler, worker, self._job_message(opened))
 

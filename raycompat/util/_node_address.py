@@ -16,5 +16,5 @@ def get_node_ip_address(address: str | None = None) -> str:
     Ray source: ``ray.util.get_node_ip_address``, 2.60.0. No known difference.
     """
     session = sessions.current()
-    found: str = session.setup.extra["ip"] if session is not None else "127.0.0.1"
+    found: str = session.home.ip if session is not None else "127.0.0.1"
     return found

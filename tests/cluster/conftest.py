@@ -114,7 +114,7 @@ class DaskCluster:
     def home(self) -> int:
         """Pid of the node that the driver's large values go to."""
         session = sys.modules["raycompat._caller.session"].current()
-        return self.pid_of(session.setup.node_address)
+        return self.pid_of(session.home.address)
 
     @property
     def others(self) -> list[int]:

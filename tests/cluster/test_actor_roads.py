@@ -109,11 +109,15 @@ def program(tmp_path) -> Path:
 
 @pytest.mark.parametrize(
     ("roads", "kind", "by_scheduler"),
-    [("unix", "Connection", 0), ("node", "RelayedRoad", 0), ("scheduler", "RelayedRoad", 2)],
+    [
+        ("unix", "Connection", False),
+        ("node", "RelayedRoad", False),
+        ("scheduler", "RelayedRoad", True),
+    ],
 )
 def test_everything_works_on_every_road(program, no_cluster, roads, kind, by_scheduler):
     road, *relays = run(program, roads)
-    assert (road, len(relays)) == (kind, by_scheduler)
+    assert (road, bool(relays)) == (kind, by_scheduler)
 
 
 @pytest.fixture

@@ -83,6 +83,19 @@ def test_idle_leases_come_back_by_themselves(cluster, inventory, wait_until):
     assert ray.available_resources()["CPU"] == 2
 
 
+def test_dask_knows_neither_a_small_result_nor_a_large_argument(cluster, inventory, wait_until):
+    large = ray.put(np.ones(LARGE))
+
+    @ray.remote
+    def total(array):
+        return float(array.sum())
+
+    ref = total.remote(large)
+    assert ray.get(ref) == LARGE
+    wait_until(lambda: inventory("tasks") == [])  # the lease was one
+    assert ray.get(ref) == LARGE
+
+
 # --- nobody waits in vain -------------------------------------------------------------------------
 
 

@@ -34,22 +34,9 @@ def test_a_large_put_is_unknown_to_dask_until_somebody_else_needs_it(cluster, in
     def total(array):
         return float(array.sum())
 
-    assert ray.get(total.remote(ref)) == LARGE
-    assert not any(key.startswith("put-") for key in inventory("tasks"))
-    spread = total.options(scheduling_strategy="SPREAD")  # no lease is asked for that
-    assert ray.get(spread.remote(ref)) == LARGE
+    by_the_scheduler = total.options(scheduling_strategy="SPREAD")  # no lease is asked for that
+    assert ray.get(by_the_scheduler.remote(ref)) == LARGE
     assert len([key for key in inventory("tasks") if key.startswith("put-")]) == 1
-
-
-def test_a_small_result_is_kept_by_its_caller_alone(cluster, inventory, wait_until):
-    @ray.remote
-    def one():
-        return 1
-
-    ref = one.remote()
-    assert ray.get(ref) == 1
-    wait_until(lambda: inventory("tasks") == [])
-    assert ray.get(ref) == 1
 
 
 def test_a_large_array_is_not_copied_on_its_way(cluster):

@@ -1,0 +1,35 @@
+"""Whom a node ends that runs out of memory."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raycompat._node import memory_monitor
+from raycompat._node.memory_monitor import Candidate, choose
+
+candidates = st.builds(
+    Candidate,
+    executor=st.integers(),
+    name=st.sampled_from(["", "task"]),
+    is_retryable=st.booleans(),
+)
+
+
+@given(st.lists(candidates, unique_by=lambda each: each.executor))
+def test_idle_ones_go_first_then_those_that_are_tried_again_then_the_newest(there):
+    chosen = choose(there)
+    if not there:
+        assert chosen is None
+        return
+    idle = [each for each in there if not each.name]
+    retryable = [each for each in there if each.is_retryable]
+    assert chosen is (idle or retryable or there)[-1]
+
+
+@pytest.mark.parametrize("value", ["much", "-1", ""])
+def test_a_setting_that_is_no_number_is_refused(monkeypatch, value):
+    monkeypatch.setenv("RAY_memory_usage_threshold", value)
+    with pytest.raises(ValueError, match="RAY_memory_usage_threshold=.*expected a number"):
+        memory_monitor.MemoryMonitor(1, list, list, lambda *_: None)
