@@ -104,6 +104,19 @@ def test_what_is_no_file_is_left_out(folder):
     assert not {"pipe", "nowhere"} & set(names)
 
 
+def test_a_link_to_a_folder_is_followed_but_not_in_circles(folder):
+    (folder / "below" / "back").symlink_to(folder)
+    (folder / "other").symlink_to(folder / "data")
+    assert listed(folder, []) == [
+        "below/code.py",
+        "below/data/large.bin",
+        "code.py",
+        "data/small.bin",
+        "note.log",
+        "other/small.bin",
+    ]
+
+
 def test_folders_of_tools_are_left_out_of_a_working_directory(folder, tmp_path, monkeypatch):
     write(folder, {(".git", "config"): b"", ("__pycache__", "code.pyc"): b""})
     packer = Packer(tmp_path, [])
