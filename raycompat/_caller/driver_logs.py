@@ -92,8 +92,8 @@ class DriverLogs:
         if not self._is_flushed.is_set():
             logger.warning(
                 "Some of what tasks printed last may be missing: nothing more of it came, or could "
-                "be printed, for %s s, or all of it took more than %s s. Nodes keep it in their folders "
-                "raycompat-logs.",
+                "be printed, for %s s, or all of it took more than %s s. Nodes keep it in their "
+                "folders raycompat-logs.",
                 _LAST_WORDS_S,
                 _FLUSH_S,
             )
