@@ -416,7 +416,7 @@ def _open_session(
     )
     session = sessions.Session(setup, client)
     num_started += 1
-    session.logs = DriverLogs(session, session.home.ip if session.is_near else "")
+    session.logs = DriverLogs(session)
     sessions.set_current(session)
     log_to_driver = given["log_to_driver"]
     session.send(

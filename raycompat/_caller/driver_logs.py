@@ -30,8 +30,8 @@ _LONGEST_LINE_BYTES = 4 << 20
 #: Bytes that are printed before the node hears of them, unless there is nothing else to do.
 _PRINTED_BYTES = 1 << 16
 
-#: Seconds for which the last output of a session is waited for, as long as some of it comes.
-_LAST_WORDS_S = 3.0
+#: Seconds for which the last output of a session is waited for: while nothing comes, and altogether.
+_LAST_WORDS_S, _FLUSH_S = 3.0, 60.0
 
 #: Seconds for which lines are counted that several processes print alike, unless told otherwise.
 _FOLDING_S = 5
@@ -62,11 +62,10 @@ class Source(NamedTuple):
 
 
 class DriverLogs:
-    """See the module. `ip` is the address of the driver's own node."""
+    """See the module."""
 
-    def __init__(self, session: Session, ip: str) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._ip = ip
         self._queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         #: What has come of lines whose end has not, by node, pid and stream; and its length.
         self._partial: dict[tuple[str, int, str], tuple[list[bytes], int]] = {}
@@ -93,13 +92,17 @@ class DriverLogs:
         if not self._is_flushed.is_set():
             logger.warning(
                 "Some of what tasks printed last may be missing: nothing more of it came, or could "
-                "be printed, for %s s. Nodes keep it in their folders raycompat-logs.",
+                "be printed, for %s s, or all of it took more than %s s. Nodes keep it in their "
+                "folders raycompat-logs.",
                 _LAST_WORDS_S,
+                _FLUSH_S,
             )
 
     def _wait_for(self, wait: Any) -> None:
-        seen = self._num_printed
-        while not wait(_LAST_WORDS_S) and self._thread.is_alive() and seen != self._num_printed:
+        seen, deadline = self._num_printed, time.monotonic() + _FLUSH_S
+        while not wait(_LAST_WORDS_S) and self._thread.is_alive():
+            if seen == self._num_printed or time.monotonic() > deadline:
+                break
             seen = self._num_printed
 
     def close(self) -> None:
@@ -139,7 +142,9 @@ class DriverLogs:
             self._show_due()
             self._is_flushed.set()
             return
-        ip = "" if message["ip"] == self._ip else message["ip"]
+        home = self._session.home
+        is_here = home.host == self._session.setup.host and message["ip"] == home.ip
+        ip = "" if is_here else message["ip"]
         source = Source(message["name"], message["pid"], ip)
         lines = self._lines(message)
         stream = message["stream"]

@@ -83,6 +83,8 @@ def _walk(
         is_folder = entry.is_dir()
         if any(is_excluded(entry, is_folder) for is_excluded in rules):
             continue
+        if is_folder and entry.is_symlink() and folder.resolve().is_relative_to(entry.resolve()):
+            continue  # it leads back here
         if is_folder:
             yield from _walk(entry, rules, ignored)
         elif entry.is_file():  # no sockets, no links to nowhere

@@ -390,13 +390,16 @@ class ExecutorPool:
             finally:
                 self._control.setblocking(False)
 
-    async def end_job(self, job: str) -> None:
-        """Kill every executor of a job, and what is being forked for it when it is there."""
+    def end_job(self, job: str) -> list[Executor]:
+        """Kill every executor of a job, and what is being forked for it when it is there.
+
+        Return those that are being killed.
+        """
         self._ended_jobs.add(job)
         executors = [each for each in self._by_pid.values() if each.kind[0] == job]
         for executor in executors:
             self.kill(executor)
-        await asyncio.gather(*(asyncio.shield(executor.ended) for executor in executors))
+        return executors
 
     def close(self) -> None:
         """Have the forkserver end with all executors, and wait until they are gone.

@@ -298,10 +298,11 @@ class NodePlugin(distributed.WorkerPlugin):
         if for_good:
             self._functions.clear()  # what others need is asked for again
             self._jobs.pop(job, None)
-            self._pool.background(self._end_executors(job))
+            self._pool.background(self._clean_up_after(job, self._pool.end_job(job)))
 
-    async def _end_executors(self, job: str) -> None:
-        await self._pool.end_job(job)
+    async def _clean_up_after(self, job: str, executors: list[Executor]) -> None:
+        """Remove the files of a job when its executors, which run in them, have ended."""
+        await asyncio.gather(*(asyncio.shield(executor.ended) for executor in executors))
         self._envs.end_job(job)
 
     def _on_grant(self, grant: Grant) -> None:

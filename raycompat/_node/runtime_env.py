@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from raycompat._node import virtual_env
 from raycompat._node.packages import Fetch, Packages
+from raycompat._node.virtual_env import CommandFailed, Installer
 from raycompat._protocol import runtime_env
 from raycompat._protocol.runtime_env import EMPTY
 
@@ -72,6 +72,7 @@ class RuntimeEnvs:
         self._setups: dict[str, _Setup] = {}
         #: Interpreters with what pip has installed, by the name of the list.
         self._interpreters: dict[str, asyncio.Task[Path]] = {}
+        self._installer = Installer()
         #: The jobs that use a package or an interpreter.
         self._users: dict[str, set[str]] = {}
 
@@ -110,7 +111,7 @@ class RuntimeEnvs:
                 f"It was not set up within {seconds} seconds. Give it more: "
                 "runtime_env={'config': {'setup_timeout_seconds': 1800}, ...}."
             ) from error
-        except (RuntimeEnvFailed, virtual_env.CommandFailed, OSError, ValueError) as error:
+        except (RuntimeEnvFailed, CommandFailed, OSError, ValueError) as error:
             raise RuntimeEnvFailed(str(error)) from error
         except Exception as error:
             raise RuntimeEnvFailed(traceback.format_exc()) from error
@@ -150,7 +151,7 @@ class RuntimeEnvs:
             if cwd is not None:
                 variables["RAY_RUNTIME_ENV_CREATE_WORKING_DIR"] = cwd
             folder = self._directory / "pip" / uuid.uuid4().hex
-            building = asyncio.ensure_future(virtual_env.build(folder, pip, variables))
+            building = asyncio.ensure_future(self._installer.build(folder, pip, variables))
             self._interpreters[name] = building
         try:
             return await asyncio.shield(building)
@@ -182,12 +183,11 @@ class RuntimeEnvs:
         building.cancel()
 
     def close(self) -> None:
-        """Remove everything, as far as it is there: Dask removes the folder that it is in."""
-        for task in [
-            *(setup.task for setup in self._setups.values()),
-            *self._interpreters.values(),
-        ]:
+        """End all that runs, and remove everything."""
+        tasks = [*(setup.task for setup in self._setups.values()), *self._interpreters.values()]
+        for task in tasks:
             task.cancel()
+        self._installer.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
 

@@ -6,6 +6,7 @@ It sees what the node's own interpreter can import, behind its own packages.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -24,32 +25,80 @@ class CommandFailed(Exception):
     """A command that sets a runtime environment up has failed; the text has what it said."""
 
 
-async def build(folder: Path, pip: dict[str, Any], variables: dict[str, str]) -> Path:
-    """Make a virtual environment in `folder` and return its interpreter.
+class Installer:
+    """Makes virtual environments, and knows what runs for that."""
 
-    Raises
-    ------
-    CommandFailed
-        When pip does not succeed.
-    """
-    python = folder / "bin" / "python"
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        await _run([sys.executable, "-m", "venv", "--without-pip", str(folder)], variables)
+    def __init__(self) -> None:
+        #: Leaders of process groups.
+        self._running: set[int] = set()
+
+    async def build(self, folder: Path, pip: dict[str, Any], variables: dict[str, str]) -> Path:
+        """Make a virtual environment in `folder` and return its interpreter.
+
+        Raises
+        ------
+        CommandFailed
+            When pip does not succeed.
+        """
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            return await self._build(folder, pip, variables)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    async def _build(self, folder: Path, pip: dict[str, Any], variables: dict[str, str]) -> Path:
+        python = folder / "bin" / "python"
+        await self._run([sys.executable, "-m", "venv", "--without-pip", str(folder)], variables)
         _see_own_packages(folder)
-        pip_command = await _pip_command(python, variables)
+        command = [str(python), "-m", "pip"]
+        try:
+            await self._run([*command, "--version"], variables)  # the node's own
+        except CommandFailed:
+            await self._run([str(python), "-m", "ensurepip", "--default-pip"], variables)
         if "pip_version" in pip:
-            await _run([*pip_command, "install", f"pip{pip['pip_version']}"], variables)
+            await self._run([*command, "install", f"pip{pip['pip_version']}"], variables)
         requirements = folder / "requirements.txt"
         requirements.write_text("\n".join(pip["packages"]) + "\n")
         options = pip.get("pip_install_options", _DEFAULT_OPTIONS)
-        await _run([*pip_command, "install", "-r", str(requirements), *options], variables)
+        await self._run([*command, "install", "-r", str(requirements), *options], variables)
         if pip["pip_check"]:
-            await _run([*pip_command, "check", "--disable-pip-version-check"], variables)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return python
+            await self._run([*command, "check", "--disable-pip-version-check"], variables)
+        return python
+
+    async def _run(self, command: list[str], variables: dict[str, str]) -> None:
+        """Run a command to its end; when this is cancelled, end it and what it has started."""
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env={**os.environ, **variables},
+            start_new_session=True,
+        )
+        self._running.add(process.pid)
+        try:
+            output, _ = await process.communicate()
+        except BaseException:
+            self._kill(process.pid)
+            raise
+        finally:
+            self._running.discard(process.pid)
+        if process.returncode:
+            text = output.decode(errors="replace")[-_SHOWN:]
+            raise CommandFailed(
+                f"`{' '.join(command)}` ended with exit code {process.returncode}:\n{text}"
+            )
+
+    def _kill(self, leader: int) -> None:
+        if leader in self._running:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.killpg(leader, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End all that runs, at once."""
+        for leader in list(self._running):
+            self._kill(leader)
 
 
 def _see_own_packages(folder: Path) -> None:
@@ -64,36 +113,3 @@ def _see_own_packages(folder: Path) -> None:
     ]
     lines = [f"import site; site.addsitedir({place!r})" for place in places if Path(place).is_dir()]
     (own / "raycompat-node.pth").write_text("\n".join(lines) + "\n")
-
-
-async def _pip_command(python: Path, variables: dict[str, str]) -> list[str]:
-    """Return how pip is called: the node's own pip, or else the one that comes with Python."""
-    command = [str(python), "-m", "pip"]
-    try:
-        await _run([*command, "--version"], variables)
-    except CommandFailed:
-        await _run([str(python), "-m", "ensurepip", "--default-pip"], variables)
-    return command
-
-
-async def _run(command: list[str], variables: dict[str, str]) -> None:
-    """Run a command to its end; when this is cancelled, end it and what it has started."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env={**os.environ, **variables},
-        start_new_session=True,
-    )
-    try:
-        output, _ = await process.communicate()
-    except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-        raise
-    if process.returncode:
-        text = output.decode(errors="replace")[-_SHOWN:]
-        raise CommandFailed(
-            f"`{' '.join(command)}` ended with exit code {process.returncode}:\n{text}"
-        )

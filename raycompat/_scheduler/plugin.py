@@ -312,7 +312,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self.notify_change()
 
     def _open_job(self, client: str, job: str, namespace: str, setup: dict[str, Any]) -> None:
-        # It came before this plugin, maybe.
+        # It may have come before this plugin.
         dask.send_client_batches_at_once(self._scheduler, client)
         self.jobs[job] = opened = Job(job, client, namespace, setup, setup["home"])
         if opened.home not in self.nodes:

@@ -185,7 +185,7 @@ def test_a_driver_whose_output_nobody_reads_holds_up_no_task():
 # --- files --------------------------------------------------------------------------------------
 
 
-def test_the_node_keeps_a_file_of_each_stream_of_each_executor(no_cluster):
+def test_the_node_keeps_a_file_of_each_stream_of_each_executor(no_cluster, wait_until):
     context = ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
 
     @ray.remote
@@ -195,16 +195,15 @@ def test_the_node_keeps_a_file_of_each_stream_of_each_executor(no_cluster):
         return os.getpid(), ray.get_runtime_context().get_worker_id()
 
     pid, worker = ray.get(speak.remote())
+    lines = {"out": "to the file\n", "err": "to the other\n"}
     job = ray.get_runtime_context().get_job_id()
     folder = Path(context.address_info["session_dir"])
     stem = f"worker-{worker}-{job}-{pid}"
-    ray.get([speak.remote()])  # what was printed before is in the files
-    (out,), (err,) = folder.rglob(f"{stem}.out"), folder.rglob(f"{stem}.err")
-    assert "to the file\n" in out.read_text()
-    assert "to the other\n" in err.read_text()
+    for ending, line in lines.items():
+        wait_until(lambda: any(line in p.read_text() for p in folder.rglob(f"{stem}.{ending}")))
 
 
-def test_files_are_rotated(no_cluster, monkeypatch):
+def test_files_are_rotated(no_cluster, monkeypatch, wait_until):
     monkeypatch.setenv("RAY_ROTATION_MAX_BYTES", "10000")
     monkeypatch.setenv("RAY_ROTATION_BACKUP_COUNT", "2")
     context = ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
@@ -215,10 +214,17 @@ def test_files_are_rotated(no_cluster, monkeypatch):
             print("x" * 99)
         return os.getpid()
 
-    pid = ray.get(speak.options(num_gpus=0, name="speak").remote())
-    files = sorted(Path(context.address_info["session_dir"]).rglob(f"worker-*-{pid}.out*"))
-    assert [path.suffix for path in files] == [".out", ".1", ".2"]
-    assert all(path.stat().st_size <= 10_000 for path in files)
+    pid = ray.get(speak.remote())
+    folder = Path(context.address_info["session_dir"])
+
+    def sizes():
+        files = sorted(folder.rglob(f"worker-*-{pid}.out*"))
+        return {path.suffix: path.stat().st_size for path in files}
+
+    # 1,000 lines and the name of the task: the last file has just been begun.
+    wait_until(lambda: sizes().get(".out", 10_000) < 1000 and len(sizes()) == 3)
+    assert sizes().keys() == {".out", ".1", ".2"}
+    assert sizes()[".1"] == sizes()[".2"] == 10_000
 
 
 def test_a_process_that_outlives_its_executor_keeps_nobody(no_cluster, capsys):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raycompat._node.logs import Output, Piece
@@ -112,6 +112,7 @@ def test_what_cannot_be_written_is_counted(tmp_path, pipe):
     output.close()
 
 
+@settings(deadline=None, max_examples=50)  # files
 @given(
     st.lists(
         st.one_of(

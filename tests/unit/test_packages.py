@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raycompat._caller.packages import Packer, files_of, pack
@@ -104,6 +104,19 @@ def test_what_is_no_file_is_left_out(folder):
     assert not {"pipe", "nowhere"} & set(names)
 
 
+def test_a_link_to_a_folder_is_followed_but_not_in_circles(folder):
+    (folder / "below" / "back").symlink_to(folder)
+    (folder / "other").symlink_to(folder / "data")
+    assert listed(folder, []) == [
+        "below/code.py",
+        "below/data/large.bin",
+        "code.py",
+        "data/small.bin",
+        "note.log",
+        "other/small.bin",
+    ]
+
+
 def test_folders_of_tools_are_left_out_of_a_working_directory(folder, tmp_path, monkeypatch):
     write(folder, {(".git", "config"): b"", ("__pycache__", "code.pyc"): b""})
     packer = Packer(tmp_path, [])
@@ -115,6 +128,7 @@ def test_folders_of_tools_are_left_out_of_a_working_directory(folder, tmp_path, 
     assert packer.working_dir(str(folder)) != before
 
 
+@settings(deadline=None, max_examples=50)  # files
 @given(trees)
 def test_all_files_are_packed_as_they_are(tmp_path_factory, tree):
     base = tmp_path_factory.mktemp("packed")
@@ -126,6 +140,7 @@ def test_all_files_are_packed_as_they_are(tmp_path_factory, tree):
     assert packed == {f"folder/{name}": data for name, data in written.items()}
 
 
+@settings(deadline=None, max_examples=50)  # files
 @given(trees, trees)
 def test_the_name_says_what_is_inside(tmp_path_factory, one, two):
     base = tmp_path_factory.mktemp("named")

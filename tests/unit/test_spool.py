@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raycompat._node.spool import Spool
@@ -57,6 +57,7 @@ def test_a_disk_that_is_full_says_how_far_it_got(tmp_path):
     assert spool.end == 0
 
 
+@settings(deadline=None, max_examples=50)  # files
 @given(
     st.lists(st.binary(max_size=40), max_size=20), st.integers(1, 20), st.integers(0, 3), st.data()
 )
