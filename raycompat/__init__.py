@@ -38,6 +38,7 @@ from raycompat._api import (
     remote,
     wait,
 )
+from raycompat._as_ray import install_as_ray
 from raycompat._driver import init, is_initialized, shutdown
 from raycompat._protocol import version
 from raycompat.actor import get_actor, kill, method
@@ -70,6 +71,7 @@ __all__ = [
     "get_gpu_ids",
     "get_runtime_context",
     "init",
+    "install_as_ray",
     "is_initialized",
     "kill",
     "method",

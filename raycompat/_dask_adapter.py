@@ -15,6 +15,7 @@ import asyncio
 import itertools
 import os
 import pickle
+import ssl
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -382,6 +383,12 @@ def default_scheme() -> str:
     if dask.config.get("distributed.comm.require-encryption"):
         return "tls"
     return str(dask.config.get("distributed.comm.default-scheme"))
+
+
+def tls_context(security: Any) -> ssl.SSLContext | None:
+    """Return how a client with this security, or that of Dask's configuration, speaks TLS."""
+    arguments = (security or Security()).get_connection_args("client")
+    return cast("ssl.SSLContext | None", arguments["ssl_context"])
 
 
 async def identify(address: str, security: Any, timeout_s: float) -> dict[str, Any]:

@@ -14,11 +14,12 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from raycompat import exceptions
+from raycompat import _as_ray, exceptions
 from raycompat._caller import session as sessions
 from raycompat._caller.home import home_at
 from raycompat._caller.node_options import HEAD_RESOURCE
-from raycompat._protocol import ids, segment
+from raycompat._protocol import ids, segment, shared_secret
+from raycompat._protocol.shared_secret import Authority
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -47,7 +48,7 @@ _OLD_NAMES: dict[str, str | None] = {
     "include_webui": "include_dashboard",
     "webui_host": "dashboard_host",
     "redis_address": "address",
-    "redis_password": None,
+    "redis_password": "_redis_password",
     "plasma_directory": None,
     "huge_pages": None,
     "driver_object_store_memory": None,
@@ -175,6 +176,10 @@ def init(
         Where names of actors are looked up; by default one of this driver's own.
     runtime_env : dict, optional
         Only ``{"env_vars": {name: value}}``: environment variables of all executors of this driver.
+    _redis_password : str, optional
+        The password of the cluster that is started or connected to: without it nobody connects. By
+        default what the environment variable ``RAYCOMPAT_PASSWORD`` says, or the file that
+        ``RAYCOMPAT_PASSWORD_FILE`` names.
     _leases : bool, default True
         Whether calls that need only CPUs go straight to executors that the scheduler lends for many
         calls; False has the scheduler see every call. The environment variable ``RAYCOMPAT_LEASES``
@@ -209,6 +214,7 @@ def init(
     _adopt_old_names(given)
     temp_dir = given.pop("_temp_dir", None)
     uses_leases = _wants_leases(given.pop("_leases", None))
+    authority = _authority(given.pop("_redis_password", None), given["address"])
     _check_unknown(given)
     _refuse(given)
     with _init_lock:
@@ -221,7 +227,20 @@ def init(
                 "passing in 'ignore_reinit_error=True' or by calling 'ray.shutdown()' prior to "
                 "'ray.init()'."
             )
-        return _init(given, temp_dir, uses_leases=uses_leases)
+        return _init(given, temp_dir, authority, uses_leases=uses_leases)
+
+
+def _authority(password: Any, address: Any) -> Authority | None:
+    """Return what makes certificates of those who know the password, if there is one."""
+    if not isinstance(address, str | os.PathLike | None):
+        if password is not None:
+            raise ValueError(
+                f"init(address={address!r}, _redis_password=...): a Client or Cluster of Dask's "
+                "brings its own security. Leave the password out."
+            )
+        return None
+    secret = shared_secret.find(password)
+    return shared_secret.Authority(secret) if secret is not None else None
 
 
 def _wants_leases(given: Any) -> bool:
@@ -294,14 +313,21 @@ def _refuse(given: dict[str, Any]) -> None:
         )
 
 
-def _init(given: dict[str, Any], temp_dir: str | None, *, uses_leases: bool) -> RayContext:
+def _init(
+    given: dict[str, Any],
+    temp_dir: str | None,
+    authority: Authority | None,
+    *,
+    uses_leases: bool,
+) -> RayContext:
     global _cluster
     from raycompat._caller import addresses
 
-    destination = addresses.find(given["address"])
+    destination = addresses.find(given["address"], authority)
     if destination is None:
-        _cluster = _start_cluster(given, temp_dir)
-        destination = addresses.Destination(_cluster.address)
+        _cluster = _start_cluster(given, temp_dir, authority)
+        destination = addresses.find(_cluster.address, authority)
+        assert destination is not None
     else:
         addresses.refuse_node_options(given)
     try:
@@ -317,7 +343,8 @@ def _init(given: dict[str, Any], temp_dir: str | None, *, uses_leases: bool) -> 
     context = _context()
     if given["configure_logging"]:
         _configure_logging(given["logging_level"], given["logging_format"])
-    where = f" Dashboard: http://{context.dashboard_url}" if context.dashboard_url else ""
+    url = context.dashboard_url.partition("?")[0]  # without the token: logs are kept
+    where = f" Dashboard: {url if '://' in url else f'http://{url}'}" if url else ""
     logger.info("Connected to the cluster at %s.%s", destination.address, where)
     return context
 
@@ -328,12 +355,16 @@ def _connect(destination: Destination) -> Client:
     return connect.connect(destination)
 
 
-def _start_cluster(given: dict[str, Any], temp_dir: str | None) -> LocalCluster:
+def _start_cluster(
+    given: dict[str, Any], temp_dir: str | None, authority: Authority | None
+) -> LocalCluster:
     from raycompat._caller.local_cluster import LocalCluster
     from raycompat._caller.node_options import node_options
 
     options = node_options(given, is_head=True)
-    cluster = LocalCluster(dashboard_address=dashboard_address(given), temp_dir=temp_dir)
+    cluster = LocalCluster(
+        dashboard_address=dashboard_address(given), temp_dir=temp_dir, authority=authority
+    )
     try:
         node = cluster.start_node(options)
         node.join(cluster.address)
@@ -388,6 +419,7 @@ def _open_session(client: Any, given: dict[str, Any], *, uses_leases: bool) -> N
             "driver_host": here,
             "home": setup.home.address,
             "uses_leases": uses_leases,
+            "as_ray": _as_ray.is_installed(),
             "log_to_driver": True if log_to_driver is None else log_to_driver,
         },
     )

@@ -11,7 +11,10 @@ from typing import Any
 from distributed import Client
 
 from raycompat import _dask_adapter as dask
+from raycompat import _security
 from raycompat._protocol import current_cluster
+from raycompat._protocol.refusals import WAYS
+from raycompat._protocol.shared_secret import Authority
 
 #: Says where a cluster is, when the program does not: Ray's variable, and Dask's.
 RAY_VARIABLE, DASK_VARIABLE = "RAY_ADDRESS", "DASK_SCHEDULER_ADDRESS"
@@ -39,8 +42,10 @@ class Destination:
     why_empty: str = ""
 
 
-def find(given: Any) -> Destination | None:
+def find(given: Any, authority: Authority | None = None) -> Destination | None:
     """Return where to connect to; None when a cluster of this process's own is to be started.
+
+    With an authority, what is given as text is connected to as those do who know the password.
 
     Raises
     ------
@@ -54,11 +59,11 @@ def find(given: Any) -> Destination | None:
     if given is None:
         given = os.environ.get(DASK_VARIABLE) or None
     if given is None or given == "auto":
-        return _on_this_machine(is_needed=given == "auto")
+        return _on_this_machine(authority, is_needed=given == "auto")
     if given == "local":
         return None
     if isinstance(given, str | os.PathLike):
-        return _of_text(os.fspath(given))
+        return _of_text(os.fspath(given), authority)
     if isinstance(given, Client):
         return _of_client(given)
     if hasattr(given, "scheduler_address"):
@@ -66,10 +71,10 @@ def find(given: Any) -> Destination | None:
     raise TypeError(f"init(address={given!r}): {_EXPECTED}")
 
 
-def _on_this_machine(*, is_needed: bool) -> Destination | None:
+def _on_this_machine(authority: Authority | None, *, is_needed: bool) -> Destination | None:
     address = current_cluster.find()
     if address is not None:
-        return Destination(address)
+        return _of_text(address, authority)
     if is_needed:
         raise ConnectionError(
             "Could not find any running Ray instance. Start one on this machine (`raycompat start "
@@ -79,17 +84,28 @@ def _on_this_machine(*, is_needed: bool) -> Destination | None:
     return None
 
 
-def _of_text(text: str) -> Destination:
+def _of_text(text: str, authority: Authority | None) -> Destination:
     scheme, separator, place = text.partition("://")
     if not separator:
         if os.sep in text or text.endswith(".json"):
-            return _of_file(Path(text))
+            return _of_file(Path(text), authority)
         scheme, place = "ray", text
     if scheme == "inproc":
         raise MalformedAddressError(_not_in_process(text))
     if scheme in ("ray", "tcp", "tls"):
         _check_host_and_port(place, text)
+    if authority is not None:
+        return _by_password(scheme, place, authority)
     return Destination(f"{dask.default_scheme()}://{place}" if scheme == "ray" else text)
+
+
+def _by_password(scheme: str, place: str, authority: Authority) -> Destination:
+    if scheme not in ("ray", "tls"):
+        raise ValueError(
+            f"A password was given, and {scheme}://{place} says that it is not to be used. Write "
+            f"tls:// or no scheme, or leave the password out ({WAYS})."
+        )
+    return Destination(f"tls://{place}", _security.dask_security(authority.credentials()))
 
 
 def _check_host_and_port(place: str, text: str) -> None:
@@ -98,7 +114,7 @@ def _check_host_and_port(place: str, text: str) -> None:
         raise MalformedAddressError(f"Invalid address format: {text!r}. {_EXPECTED}")
 
 
-def _of_file(path: Path) -> Destination:
+def _of_file(path: Path, authority: Authority | None) -> Destination:
     try:
         address = json.loads(path.read_text())["address"]
     except FileNotFoundError:
@@ -111,7 +127,7 @@ def _of_file(path: Path) -> Destination:
             f"{str(path)!r} is no scheduler file of Dask's: {error!r}. Expected a JSON object with "
             "the entry 'address', as `dask scheduler --scheduler-file PATH` writes it."
         ) from error
-    return _of_text(str(address))
+    return _of_text(str(address), authority)
 
 
 def _of_client(client: Client) -> Destination:

@@ -17,6 +17,7 @@ from distributed import Client
 
 from raycompat import _dask_adapter as dask
 from raycompat._caller.addresses import Destination
+from raycompat._protocol import refusals
 from raycompat._protocol.version import VERSION
 
 #: Seconds that a scheduler has to answer.
@@ -58,8 +59,10 @@ def _check_scheduler(destination: Destination) -> None:
         try:
             identity = thread.submit(asyncio.run, asking).result()
         except Exception as error:  # what listens there may answer anything
+            context = dask.tls_context(destination.security)
             raise ConnectionError(
-                f"No Dask scheduler answers at {address}: {str(error) or repr(error)}. See that it "
+                refusals.explain(address, context)
+                or f"No Dask scheduler answers at {address}: {str(error) or repr(error)}. See that it "
                 "runs, that host and port are those that it printed when it started, and that it can "
                 "be reached from here; with TLS (tls://), that this program has its certificates."
             ) from error

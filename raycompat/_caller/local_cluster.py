@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ import psutil
 
 from raycompat import exceptions
 from raycompat._caller.node_options import NodeOptions
-from raycompat._protocol import segment
+from raycompat._protocol import segment, shared_secret
+from raycompat._protocol.shared_secret import Authority
 
 #: Seconds that a process of the cluster has to start, on a machine that is busy.
 _START_S = 120.0
@@ -49,7 +51,11 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=output,
                 # One thread: executors are forked from a process that has imported numpy.
-                env={"OMP_NUM_THREADS": "1", **os.environ, **environment},
+                env={
+                    "OMP_NUM_THREADS": "1",
+                    **shared_secret.environment_without(),
+                    **environment,
+                },
                 start_new_session=True,
             )
         _processes.add(self)
@@ -97,7 +103,14 @@ class Process:
         log = self.log.read_text(errors="replace")[-4000:]
         return f"A process of the local cluster {how}. Its log said:\n{log}"
 
-    def tell(self, words: dict[str, Any]) -> None:
+    def let_go(self) -> None:
+        """Have the process go on when this one ends (see `lifeline.told_to_end`)."""
+        self.tell({})
+        self.close_input()
+        self._close_output()
+        self._popen.returncode = 0  # or else Python would complain that it still runs
+
+    def tell(self, words: Mapping[str, Any]) -> None:
         """Tell the process something that it waits for.
 
         Raises
@@ -164,13 +177,18 @@ def _new_directory(temp_dir: str | None) -> Path:
 class LocalNode:
     """A node of a cluster on this machine: its process."""
 
-    def __init__(self, process: Process, directory: Path) -> None:
+    def __init__(
+        self, process: Process, directory: Path, authority: Authority | None = None
+    ) -> None:
         self.process = process
         self.directory = directory
+        self._authority = authority
 
     def join(self, scheduler: str) -> None:
         """Have the node join the cluster; it does not wait until it has."""
-        self.process.tell({"scheduler": scheduler})
+        authority = self._authority
+        credentials = authority.credentials() if authority is not None else None
+        self.process.tell({"scheduler": scheduler, "credentials": credentials})
 
     @property
     def address(self) -> str | None:
@@ -200,17 +218,30 @@ class LocalNode:
 class LocalCluster:
     """A scheduler and nodes on this machine, which end with this process."""
 
-    def __init__(self, *, dashboard_address: str | None, temp_dir: str | None) -> None:
+    def __init__(
+        self,
+        *,
+        dashboard_address: str | None,
+        temp_dir: str | None,
+        authority: Authority | None = None,
+    ) -> None:
         self._temp_dir = temp_dir
+        self._authority = authority
         self.directory = _new_directory(temp_dir)
         self.nodes: list[LocalNode] = []
         try:
             self.scheduler = Process(
                 "raycompat._scheduler.main",
-                {"directory": str(self.directory), "dashboard_address": dashboard_address},
+                {
+                    "directory": str(self.directory),
+                    "dashboard_address": dashboard_address,
+                    "secured": authority is not None,
+                },
                 self.directory / "scheduler.log",
                 {},
             )
+            if authority is not None:
+                self.scheduler.tell(authority.credentials())
         except BaseException:
             shutil.rmtree(self.directory, ignore_errors=True)
             raise
@@ -222,9 +253,11 @@ class LocalCluster:
 
     @property
     def dashboard_url(self) -> str | None:
-        """Where the dashboard is, if there is one: host and port."""
-        url: str | None = self.scheduler.first_words()["dashboard"]
-        return url
+        """Where the dashboard is, if there is one: host and port, or what opens it in a browser."""
+        place: str | None = self.scheduler.first_words()["dashboard"]
+        if place is not None and self._authority is not None:
+            return self._authority.dashboard_url(place)
+        return place
 
     def start_node(self, options: NodeOptions) -> LocalNode:
         """Start a node that joins the cluster when it is told to.
@@ -246,7 +279,7 @@ class LocalCluster:
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
-        node = LocalNode(process, directory)
+        node = LocalNode(process, directory, self._authority)
         self.nodes.append(node)
         return node
 

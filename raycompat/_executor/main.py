@@ -19,6 +19,7 @@ from concurrent.futures import Future
 from typing import Any, NoReturn
 
 from raycompat import exceptions
+from raycompat._as_ray import install_as_ray
 from raycompat._caller import session as sessions
 from raycompat._caller.home import Home
 from raycompat._executor import context
@@ -322,6 +323,8 @@ def current() -> Executor | None:
 def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
     """Be an executor until the node says otherwise; return the exit code."""
     global _executor
+    if setup["as_ray"]:
+        install_as_ray()
     sys.path[:0] = [path for path in setup["sys_path"] if path not in sys.path]
     sys.argv = setup["argv"]
     for name in ("stdout", "stderr"):

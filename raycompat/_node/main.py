@@ -1,4 +1,4 @@
-"""The node process of a local cluster: ``python -m raycompat._node.main <options>``."""
+"""A node that raycompat starts: ``python -m raycompat._node.main <options>``."""
 
 from __future__ import annotations
 
@@ -12,31 +12,55 @@ from typing import Any
 import dask
 from distributed import Worker
 
+from raycompat import _security
 from raycompat._node import executor_pool
+from raycompat._protocol import lifeline
+from raycompat._protocol.shared_secret import Credentials
+
+
+class _Node(Worker):
+    """A Dask worker whose pages are for those alone who know the cluster's password, if it has one."""
+
+    credentials: Credentials | None = None
+
+    def start_http_server(self, *args: Any, **kwargs: Any) -> None:
+        """Begin to listen; nobody is answered before the loop goes on, so nobody comes unasked."""
+        super().start_http_server(*args, **kwargs)
+        if self.credentials is not None:
+            _security.guard(self.http_server, self.security, self.credentials["token"])
 
 
 async def _serve(options: dict[str, Any]) -> None:
-    words = json.loads(await asyncio.to_thread(sys.stdin.readline))
-    async with Worker(
+    words = await asyncio.to_thread(lifeline.read_words)
+    credentials: Credentials | None = words.get("credentials")
+    node = _Node(
         words["scheduler"],
         nthreads=max(1, int(options["resources"]["CPU"])),
         resources=options["resources"],
         memory_limit=options["memory_bytes"],
         local_directory=options["directory"],
-        host="127.0.0.1",
+        host=options.get("host", "127.0.0.1"),
+        port=options.get("port", 0),
         dashboard_address="127.0.0.1:0",
-    ) as worker:
-        print(json.dumps({"address": worker.address}), flush=True)
-        told_to_end = asyncio.ensure_future(asyncio.to_thread(sys.stdin.read))
-        closed = asyncio.ensure_future(worker.finished())
+        security=_security.dask_security(credentials) if credentials is not None else None,
+    )
+    node.credentials = credentials
+    told_to_end = asyncio.ensure_future(lifeline.told_to_end())
+    joined = asyncio.ensure_future(node.start())  # it waits for a scheduler that may never come
+    await asyncio.wait([told_to_end, joined], return_when=asyncio.FIRST_COMPLETED)
+    if joined.done():
+        joined.result()
+        lifeline.say({"address": node.address})
+        closed = asyncio.ensure_future(node.finished())
         await asyncio.wait([told_to_end, closed], return_when=asyncio.FIRST_COMPLETED)
+        await node.close()
     shutil.rmtree(options["directory"], ignore_errors=True)
-    # A thread that still reads standard input must not keep a node alive that has closed.
+    # No thread may keep a node alive that has closed.
     os._exit(0 if told_to_end.done() else 1)
 
 
 def main() -> None:
-    """Run the node until standard input closes."""
+    """Run the node until it is told to end: by the end of its standard input, or a signal."""
     options = json.loads(sys.argv[1])
     executor_pool.fork_early()
     store = options["resources"].get("object_store_memory")

@@ -20,6 +20,20 @@ from raycompat._protocol import segment
 logger = logging.getLogger(__name__)
 
 
+def folder() -> Path:
+    """Return the user's folder for what is known of clusters on this machine, made at the first need.
+
+    Raises
+    ------
+    PermissionError
+        When it belongs to somebody else, or others may write there.
+    """
+    path = file().parent
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_owner(path)
+    return path
+
+
 def file() -> Path:
     """Return where the entry is, if there is one."""
     return Path(os.environ.get("TMPDIR") or "/tmp", f"raycompat-{os.getuid()}", "current.json")
@@ -33,9 +47,7 @@ def record(address: str, pid: int) -> None:
     PermissionError
         When the folder for it belongs to somebody else, or others may write there.
     """
-    path = file()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check_owner(path.parent)
+    path = folder() / file().name
     entry = {"address": address, "pid": pid, "start": segment.process_start(pid)}
     descriptor, name = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(descriptor, "w") as new:

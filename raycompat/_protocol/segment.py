@@ -314,11 +314,16 @@ def remove_all(
 
 
 def sweep(directories: Iterable[str]) -> None:
-    """Remove what nodes that are no more have left in `directories`, but not a living writer's."""
+    """Remove what nodes that are no more have left in `directories`, but not a living writer's.
+
+    What belongs to other users stays: it is theirs to remove.
+    """
     for directory in directories:
         for path in Path(directory).glob(f"{PREFIX}*"):
             pid, _, start = path.name[len(PREFIX) :].partition("-")[0].partition(".")
-            is_orphan = pid.isdigit() and str(process_start(int(pid))) != start
+            if not (pid.isdigit() and start.isdigit()):
+                continue  # it is no segment
+            is_orphan = str(process_start(int(pid))) != start and _is_ours(path)
             if is_orphan and _writer(path) is None:
                 _remove_path(path)
 
@@ -327,6 +332,13 @@ def _writer(path: Path) -> int | None:
     """Return the pid of the process that wrote a segment, if it lives."""
     writer = path.name[len(PREFIX) :].split("-")[1]
     return int(writer) if writer.isdigit() and process_start(int(writer)) is not None else None
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        return path.lstat().st_uid == os.getuid()
+    except FileNotFoundError:  # somebody else has swept it away
+        return False
 
 
 def _remove_path(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The scheduler process of a local cluster: ``python -m raycompat._scheduler.main <options>``."""
+"""A scheduler that raycompat starts: ``python -m raycompat._scheduler.main <options>``."""
 
 from __future__ import annotations
 
@@ -11,34 +11,44 @@ from typing import Any
 import dask
 from distributed import Scheduler
 
+from raycompat import _security
+from raycompat._protocol import lifeline
+from raycompat._protocol.shared_secret import Credentials
 
-async def _serve(options: dict[str, Any]) -> None:
+
+async def _serve(options: dict[str, Any], credentials: Credentials | None) -> None:
     dashboard = options["dashboard_address"]
-    async with Scheduler(
-        host="127.0.0.1",
-        port=0,
+    security = _security.dask_security(credentials) if credentials is not None else None
+    scheduler = Scheduler(
+        host=options.get("host", "127.0.0.1"),
+        port=options.get("port", 0),
         dashboard=bool(dashboard),
         dashboard_address=dashboard or "127.0.0.1:0",
-    ) as scheduler:
+        security=security,
+    )
+    if credentials is not None:  # it listens already, but nobody is answered before the next await
+        _security.guard(scheduler.http_server, scheduler.security, credentials["token"])
+    async with scheduler:
         url = None
         if dashboard:
             host = dashboard.rpartition(":")[0]
             url = f"{host}:{scheduler.http_server.port}"
-        print(json.dumps({"address": scheduler.address, "dashboard": url}), flush=True)
-        await asyncio.to_thread(sys.stdin.read)
+        lifeline.say({"address": scheduler.address, "dashboard": url})
+        await lifeline.told_to_end()
     shutil.rmtree(options["directory"], ignore_errors=True)
 
 
 def main() -> None:
-    """Run the scheduler until standard input closes."""
+    """Run the scheduler until it is told to end: by the end of its standard input, or a signal."""
     options = json.loads(sys.argv[1])
+    credentials: Any = lifeline.read_words() if options.get("secured") else None
     settings = {
-        # The node may be busy for long: its death is seen by its connection, not by its silence.
+        # A node may be busy for long: its death is seen by its connection, not by its silence.
         "distributed.scheduler.worker-ttl": None,
         "temporary-directory": options["directory"],
     }
     with dask.config.set(settings):
-        asyncio.run(_serve(options))
+        asyncio.run(_serve(options, credentials))
 
 
 if __name__ == "__main__":

@@ -87,6 +87,22 @@ def test_a_sweep_removes_what_dead_nodes_left_and_nothing_else(tmp_path):
     assert not recycled_pid.exists()
 
 
+def test_a_sweep_touches_nothing_of_other_users_and_nothing_that_is_no_segment(
+    tmp_path, monkeypatch
+):
+    theirs = tmp_path / "raycompat-999999.1-999999-1.1"
+    theirs.touch()
+    folder = tmp_path / f"raycompat-{os.getuid()}"
+    folder.mkdir()
+    with monkeypatch.context() as other_user:
+        other_user.setattr(os, "getuid", lambda: theirs.stat().st_uid + 1)
+        segment.sweep([str(tmp_path)])
+    assert theirs.exists()
+    segment.sweep([str(tmp_path)])
+    assert not theirs.exists()
+    assert folder.exists()
+
+
 def test_a_sweep_spares_what_a_living_process_has_written(tmp_path):
     mine = tmp_path / f"{segment.PREFIX}4194305.77-{os.getpid()}-0"
     free = tmp_path / f"{segment.PREFIX}4194305.77-free"

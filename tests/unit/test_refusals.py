@@ -1,0 +1,59 @@
+"""How a server that wants TLS is told from one that does not."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+import pytest
+
+from raycompat._protocol.refusals import _explain_tls, _wants_tls, explain
+
+
+@pytest.fixture
+def ends():
+    ours, theirs = socket.socketpair()
+    ours.settimeout(0.05)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def test_who_speaks_first_wants_no_tls(ends):
+    ours, theirs = ends
+    theirs.sendall(b"\x60\0\0\0\0\0\0\0")  # as Dask's servers do
+    assert not _wants_tls(ours)
+
+
+def test_who_hangs_up_does(ends):
+    ours, theirs = ends
+    theirs.close()
+    assert _wants_tls(ours)
+
+
+def test_who_sends_an_alert_does(ends):
+    ours, theirs = ends
+    theirs.sendall(b"\x15\x03\x01\0\x02\x02\x46")
+    assert _wants_tls(ours)
+
+
+def test_who_says_nothing_is_not_known_to(ends):
+    ours, _ = ends
+    assert not _wants_tls(ours)
+
+
+def test_who_answers_tls_with_something_else_has_no_password(ends):
+    ours, theirs = ends
+    theirs.sendall(b"\x60\0\0\0\0\0\0\0" * 4)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    said = _explain_tls(ours, "tls://h:1", context)
+    assert said is not None
+    assert "has no password, yet one was given" in said
+
+
+def test_of_what_does_not_listen_nothing_is_said():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{unused.getsockname()[1]}"
+        assert explain(address, None) is None
+    assert explain("nonsense", None) is None
