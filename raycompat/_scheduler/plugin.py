@@ -346,13 +346,40 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                     "address": address,
                     **info,
                     "resources": self.ledger.node_total(address).amounts(),
+                    "available": self.ledger.node_available(address).amounts(),
                 }
                 for address, info in self.nodes.items()
             ],
             "departed": list(self._departed),
             "total": self.ledger.cluster_total().amounts(),
             "available": self.ledger.cluster_available().amounts(),
+            "stored": sum(worker.nbytes for worker in self._scheduler.workers.values()),
+            "pending": self._pending(),
+            "dashboard": self._dashboard(),
         }
+
+    def _dashboard(self) -> str | None:
+        """Return host and port of the dashboard, if there is one: an application beside Dask's own."""
+        server = self._scheduler.http_server
+        has_pages = bool(self._scheduler.http_application.applications)
+        return f"{server.address}:{server.port}" if has_pages else None
+
+    def _pending(self) -> list[dict[str, Any]]:
+        """Return what waits for resources, by what it asks for: tasks, actors and leases of callers."""
+        counts: dict[tuple[ResourceSet, str], int] = {}
+        for (_, request, _), queue in self._queues.items():
+            for key in queue:
+                shape = (request, self.calls[key].spec["kind"])
+                counts[shape] = counts.get(shape, 0) + 1
+        return [
+            {
+                "request": request.amounts(),
+                "kind": kind,
+                "count": count,
+                "is_feasible": self.ledger.feasible(request),
+            }
+            for (request, kind), count in counts.items()
+        ]
 
     def inventory(self) -> dict[str, list[str]]:
         """Return the keys of all that is kept here: what a leak would show in."""

@@ -1,0 +1,31 @@
+"""Running an unmodified program whose ``import ray`` then means raycompat."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from raycompat._as_ray import install_as_ray
+
+
+def run(program: str, arguments: Sequence[str], *, is_module: bool) -> None:
+    """Run a script, or a module, as Python does: in ``__main__``, with its own ``sys.argv``."""
+    install_as_ray()
+    sys.argv = [program, *arguments]
+    if is_module:
+        sys.path[0] = os.getcwd()
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+        return
+    sys.path[0] = os.path.dirname(os.path.realpath(program))
+    path = os.path.abspath(program)
+    main = ModuleType("__main__")
+    main.__dict__.update(__file__=path, __builtins__=builtins)
+    with io.open_code(path) as file:
+        code = compile(file.read(), path, "exec")
+    sys.modules["__main__"] = main  # for good: what runs at exit belongs to the program, too
+    exec(code, main.__dict__)

@@ -1,0 +1,83 @@
+"""What ``raycompat status`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+#: Resources that are bytes.
+_BYTES = ("memory", "object_store_memory")
+
+
+def report(state: Mapping[str, Any], now: datetime, dashboard: str | None = None) -> str:
+    """Return the state of a cluster (`SchedulerPlugin.state`) for people to read.
+
+    `dashboard` is the address of its dashboard, if it has one.
+    """
+    header = f"======== Cluster status: {now:%Y-%m-%d %H:%M:%S} ========"
+    rule = "-" * len(header)
+    return "\n".join(
+        [
+            header,
+            "Node status",
+            rule,
+            "Active:",
+            *_or_none(_nodes(state["nodes"]), "no nodes"),
+            "",
+            "Resources",
+            rule,
+            "Total Usage:",
+            *_or_none(_usage(state), "nothing"),
+            "",
+            "Pending Demands:",
+            *_or_none(_demands(state["pending"]), "no resource demands"),
+            *(["", f"Dashboard: {dashboard}"] if dashboard is not None else []),
+        ]
+    )
+
+
+def _or_none(lines: Iterable[str], otherwise: str) -> list[str]:
+    return [f" {line}" for line in lines] or [f" ({otherwise})"]
+
+
+def _nodes(nodes: Iterable[Mapping[str, Any]]) -> list[str]:
+    lines = []
+    for node in nodes:
+        total, free = node["resources"], node["available"]
+        used = ", ".join(_share(name, total, free) for name in ("CPU", "GPU") if total.get(name))
+        where = f"{node['ip']} ({node['hostname']}, pid {node['pid']})"
+        lines.append(f"node_{node['node_id'][:12]}  {where}  {used}")
+    return lines
+
+
+def _usage(state: Mapping[str, Any]) -> list[str]:
+    total, free = state["total"], dict(state["available"])
+    free["object_store_memory"] = total.get("object_store_memory", 0) - state["stored"]
+    names = [name for name in sorted(total) if not name.startswith("node:")]
+    return [_share(name, total, free) for name in names]
+
+
+def _share(name: str, total: Mapping[str, float], free: Mapping[str, float]) -> str:
+    used = total[name] - free.get(name, 0)
+    show = _bytes if name in _BYTES else _number
+    return f"{show(used)}/{show(total[name])} {name}"
+
+
+def _number(amount: float) -> str:
+    return f"{round(amount, 4):.10g}" if amount % 1 else f"{amount:.1f}"
+
+
+def _bytes(amount: float) -> str:
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if amount >= size:
+            return f"{amount / size:.2f}{unit}"
+    return f"{amount:.0f}B"
+
+
+def _demands(pending: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [
+        f"{dict(demand['request'])}: {demand['count']} pending {demand['kind']}(s)"
+        + ("" if demand["is_feasible"] else ", which no node can ever provide")
+        for demand in pending
+    ]

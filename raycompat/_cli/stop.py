@@ -1,0 +1,122 @@
+"""Ending what ``raycompat start`` has started: by pid and start time, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import psutil
+
+from raycompat._cli import state_files
+from raycompat._cli.state_files import Started
+from raycompat._protocol import current_cluster, segment
+
+#: Seconds that the kernel has to end what it was told to kill.
+_KILL_S = 10.0
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """How many processes there were; pids of those that had to be killed, and of those still there."""
+
+    found: int
+    killed: list[int]
+    left: list[int]
+
+
+def stop_all(*, force: bool, grace_period_s: float) -> Stopped:
+    """End every process that this user's starts have started here, and what those have started.
+
+    Nodes before schedulers: by themselves, each in half of the time, or at once with `force`. None is
+    left when this returns.
+    """
+    started = state_files.all_started()
+    found = 0
+    killed: list[int] = []
+    left: list[int] = []
+    for role in ("node", "scheduler"):
+        leaders = [each for each in started if each.role == role]
+        processes = _processes_of(leaders)
+        found += len(processes)
+        if not force:
+            _ask_to_end(leaders, processes)
+            processes = _those_left(processes, grace_period_s / 2)
+            killed += [process.pid for process in processes]
+        not_ended = _kill(leaders)
+        left += [process.pid for process in not_ended]
+        if not not_ended:
+            _clean_up(leaders)
+    segment.sweep([str(segment.SHARED_MEMORY)])
+    return Stopped(found, killed, left)
+
+
+def _processes_of(leaders: Collection[Started]) -> list[psutil.Process]:
+    """Return all processes in the sessions of these: they, and what they have started.
+
+    The number of a session is given to no other process as long as somebody is in it. So it is theirs
+    as long as their pid is, or nobody's.
+    """
+    sessions = {
+        each.pid for each in leaders if segment.process_start(each.pid) in (each.start, None)
+    }
+    found = []
+    for process in psutil.process_iter() if sessions else ():
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):  # it has just ended
+            is_theirs = os.getsid(process.pid) in sessions and process.uids().real == os.getuid()
+            if is_theirs and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def _ask_to_end(leaders: Collection[Started], processes: Collection[psutil.Process]) -> None:
+    pids = {each.pid for each in leaders}
+    for process in processes:
+        if process.pid in pids:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.terminate()
+
+
+def _those_left(processes: Collection[psutil.Process], timeout_s: float) -> list[psutil.Process]:
+    """Wait until these have ended; return those that have not in time.
+
+    Who has ended may still be in the list of processes, if nobody cares to learn how.
+    """
+    deadline = time.monotonic() + timeout_s
+    left = []
+    for process in processes:
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            continue
+        try:
+            ends = select.poll()
+            ends.register(descriptor, select.POLLIN)
+            left_ms = max(0.0, deadline - time.monotonic()) * 1000
+            if process.is_running() and not ends.poll(left_ms):
+                left.append(process)
+        finally:
+            os.close(descriptor)
+    return left
+
+
+def _kill(leaders: Collection[Started]) -> list[psutil.Process]:
+    """Kill what is left, and what that starts meanwhile; return what the kernel does not end."""
+    deadline = time.monotonic() + _KILL_S
+    while (processes := _processes_of(leaders)) and time.monotonic() < deadline:
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        _those_left(processes, deadline - time.monotonic())
+    return processes
+
+
+def _clean_up(leaders: Collection[Started]) -> None:
+    for each in leaders:
+        shutil.rmtree(each.directory, ignore_errors=True)
+        state_files.forget(each.pid)
+        current_cluster.forget(each.pid)

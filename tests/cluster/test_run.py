@@ -1,0 +1,279 @@
+"""``raycompat run``: programs that are not changed, whose ``import ray`` means raycompat."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from _commands import CommandLine
+
+#: How programs of the tests begin: as programs for Ray do.
+QUIET = "ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)"
+
+
+@pytest.fixture
+def commands(tmp_path, no_cluster):
+    commands = CommandLine(tmp_path)
+    yield commands
+    commands.close()
+
+
+@pytest.fixture
+def program(commands):
+    """Return a function that runs a program by ``raycompat run``."""
+
+    def run(source: str, *arguments: str, name: str = "program.py"):
+        write(commands.folder / name, source)
+        return commands.run("run", name, *arguments)
+
+    return run
+
+
+def write(path: Path, source: str) -> None:
+    path.write_text(textwrap.dedent(source).replace("QUIET", QUIET))
+
+
+def test_every_way_to_import_ray(program):
+    done = program(
+        """
+        import ray
+        import ray.util.queue
+        import ray.exceptions as errors
+        from ray import ObjectRef, remote
+        from ray.util import ActorPool
+        from ray.util.queue import Queue
+        QUIET
+
+        @remote
+        def double(x):
+            import ray
+            from ray.util import queue
+            assert queue.Queue is Queue
+            return 2 * ray.get(ray.put(x))
+
+        @ray.remote
+        class Counter:
+            def __init__(self): self.n = 0
+            def add(self, k): self.n += k; return self.n
+
+        counter = Counter.remote()
+        queue = Queue()
+        queue.put(ray.get(double.remote(4)))
+        print(queue.get(), ray.get([counter.add.remote(1) for _ in range(3)])[-1])
+        print(isinstance(ray.put(1), ObjectRef), ray.util.queue.Queue is Queue)
+
+        @ray.remote
+        def fail(): raise ValueError("mine")
+        try:
+            ray.get(fail.remote())
+        except errors.RayTaskError as error:
+            print(isinstance(error, ValueError))
+        """
+    )
+    assert done.stdout.splitlines() == ["8 3", "True True", "True"], done.stderr
+
+
+def test_a_module_of_the_program_may_import_ray_too(program, commands):
+    write(
+        commands.folder / "mine.py",
+        """
+        import ray
+        from ray.util.queue import Queue
+
+        @ray.remote
+        def where(): return ray.__name__
+
+        class Holder:
+            def __init__(self, ref: ray.ObjectRef): self.ref = ref
+            def get(self): return ray.get(self.ref)
+        """,
+    )
+    done = program(
+        """
+        import ray, mine
+        QUIET
+        holder = mine.Holder(ray.put("held"))
+        print(ray.get(mine.where.remote()), ray.get(ray.remote(lambda h: h.get()).remote(holder)))
+        """
+    )
+    assert done.stdout.split() == ["raycompat", "held"], done.stderr
+
+
+def test_the_modules_are_the_same_and_there_is_no_second_copy(program):
+    done = program(
+        """
+        import sys, ray, ray.util.queue, ray.util.actor_pool, ray._caller.session, raycompat
+        names = [name for name in sys.modules if name == "ray" or name.startswith("ray.")]
+        assert len(names) > 20
+        for name in names:
+            assert sys.modules[name] is sys.modules["raycompat" + name[3:]], name
+            assert sys.modules[name].__spec__.name == "raycompat" + name[3:], name
+        files = [getattr(m, "__file__", None) for n, m in sys.modules.items() if n.split(".")[0] != "ray"]
+        ours = [file for file in files if file and "/raycompat/" in file]
+        assert len(ours) == len(set(ours))
+        print("checked")
+        """
+    )
+    assert done.stdout == "checked\n", done.stderr
+
+
+def test_what_a_package_calls_like_a_module_of_its_own_stays(commands):
+    """As ray.util.placement_group: a module, and what `ray.util` has by that name is a function."""
+    done = commands.python(
+        "import raycompat, raycompat.util.queue\n"
+        "raycompat.util.queue = 'a function'\n"
+        "raycompat.install_as_ray()\n"
+        "import ray.util.queue\n"
+        "from ray.util.queue import Queue\n"
+        "print(ray.util.queue, Queue.__module__)\n"
+    )
+    assert done.stdout == "a function raycompat.util.queue\n", done.stderr
+
+
+def test_what_raycompat_does_not_have_is_no_module(program):
+    done = program(
+        """
+        import importlib.util
+        try:
+            import ray.no_such.thing
+        except ModuleNotFoundError as error:
+            print(error.name)
+        print(importlib.util.find_spec("ray.nothing"))
+        from ray import nothing
+        """
+    )
+    assert done.stdout.splitlines() == ["ray.no_such", "None"]
+    assert "ImportError: cannot import name 'nothing'" in done.stderr
+    assert done.returncode == 1
+
+
+def test_a_pickle_of_such_a_program_loads_without_it(program, commands):
+    done = program(
+        """
+        import pathlib, ray, ray.util.queue
+        from ray import cloudpickle
+        class Mine(ray.exceptions.RayError): pass
+        found = [ray.exceptions.GetTimeoutError("late"), lambda: ray.__name__, ray.util.queue.Empty, Mine()]
+        pathlib.Path("pickled").write_bytes(cloudpickle.dumps(found))
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = commands.python(
+        "import pickle, sys, raycompat\n"
+        "error, function, empty, mine = pickle.load(open('pickled', 'rb'))\n"
+        "assert type(error) is raycompat.exceptions.GetTimeoutError\n"
+        "assert isinstance(mine, raycompat.exceptions.RayError)\n"
+        "print(function(), empty, [name for name in sys.modules if name.split('.')[0] == 'ray'])"
+    )
+    assert loaded.stdout == "raycompat <class 'raycompat.util.queue.Empty'> []\n", loaded.stderr
+
+
+def test_it_holds_in_the_executors_of_that_program_alone(program, commands):
+    look = (
+        "@ray.remote\n"
+        "def look():\n"
+        "    try:\n"
+        "        import ray\n"
+        "    except ModuleNotFoundError:\n"
+        "        return 'no ray'\n"
+        "    return ray.__name__\n"
+        "@ray.remote\n"
+        "class Actor:\n"
+        "    def look(self): return ray.get(look.remote())\n"
+        "actor = Actor.remote()\n"
+        "print(ray.get(look.remote()), '/', ray.get(actor.look.remote()))\n"
+    )
+    commands.start_head()
+    for _ in range(2):  # one after the other, on the same nodes
+        done = program(f"import ray\nray.init('auto', configure_logging=False)\n{look}")
+        assert done.stdout == "raycompat / raycompat\n", done.stderr
+        plain = commands.python(
+            f"import raycompat as ray\nray.init('auto', configure_logging=False)\n{look}"
+        )
+        assert plain.stdout == "no ray / no ray\n", plain.stderr
+
+
+def test_the_real_ray_is_not_replaced_once_it_is_there(commands):
+    (commands.folder / "ray.py").write_text("real = True\n")
+    done = commands.python(
+        "import ray, raycompat\n"
+        "try: raycompat.install_as_ray()\n"
+        "except RuntimeError as error: print(ray.real, error)\n"
+    )
+    assert "has been imported already" in done.stdout
+    assert done.stdout.startswith("True")
+
+
+def test_an_installed_ray_is_not_touched(program, commands):
+    (commands.folder / "ray.py").write_text("raise SystemError('this is the real one')\n")
+    assert program("import ray; print(ray.__name__)").stdout == "raycompat\n"
+
+
+# The program itself runs as it does in Python
+
+
+SHOW = """
+import atexit, os, sys
+print(__name__, __file__, sys.argv[1:], os.path.basename(sys.path[0]) == os.path.basename(os.getcwd()))
+print(sys.modules["__main__"].__dict__ is globals(), __doc__, __spec__ if "__spec__" in globals() else 0)
+atexit.register(lambda: print("at exit", sys.modules["__main__"].__name__, SHOWN))
+SHOWN = 1
+if "--exit" in sys.argv: sys.exit(7)
+if "--raise" in sys.argv: raise LookupError("mine")
+if "--interrupt" in sys.argv: raise KeyboardInterrupt
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["a", "--b=1", "-c", "--help"], ["--exit"], ["--raise"], ["--interrupt"]]
+)
+def test_a_program_finds_what_it_does_in_python(program, commands, arguments):
+    ours = program(SHOW, *arguments)
+    python = subprocess.run(
+        [sys.executable, "program.py", *arguments],
+        cwd=commands.folder,
+        env=commands.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ours.stdout, ours.returncode) == (python.stdout, python.returncode)
+    assert ours.stderr.splitlines()[-1:] == python.stderr.splitlines()[-1:]
+
+
+def test_a_module_runs_too(commands):
+    package = commands.folder / "package"
+    package.mkdir()
+    (package / "__main__.py").write_text(
+        "import ray, sys\nfrom package import other\nprint(ray.__name__, __name__, sys.argv[1:])\n"
+    )
+    (package / "other.py").write_text("")
+    done = commands.run("run", "-m", "package", "--flag")
+    assert done.stdout == "raycompat __main__ ['--flag']\n", done.stderr
+
+
+def test_a_program_that_is_not_there_is_told(commands):
+    done = commands.run("run", "nothing.py")
+    assert done.returncode == 2
+    assert "nothing.py" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_line_of_the_microbenchmark(commands):
+    done = commands.run("microbenchmark", "--only=single client tasks sync", "--num-cpus=1")
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("single client tasks sync "), done.stderr
+    assert float(line.split()[-3].replace(",", "")) > 0
+
+
+def test_the_console_script_is_the_same_as_the_module():
+    script = Path(sys.executable).with_name("raycompat")
+    if not script.exists():
+        pytest.skip("raycompat has been installed before it had a console script")
+    done = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
+    module = [sys.executable, "-m", "raycompat", "--version"]
+    assert done.stdout == subprocess.check_output(module, text=True, env=dict(os.environ))
