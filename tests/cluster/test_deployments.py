@@ -172,8 +172,12 @@ def test_calls_of_a_job_that_ends_are_run_by_another(slurm, wait_until, tmp_path
 
 #: A server that lets in who has the key, and runs what it is told to.
 SERVER = """
-import asyncio, os, signal, sys
+import asyncio, contextlib, os, signal, sys
 import asyncssh
+
+async def copy(source, target):
+    while data := await source.read(65536):
+        target.write(data)
 
 async def run(process):
     child = await asyncio.create_subprocess_shell(
@@ -184,11 +188,12 @@ async def run(process):
         start_new_session=True,
     )
     try:
-        await process.redirect(stdout=child.stdout, stderr=child.stderr)
+        await asyncio.gather(copy(child.stdout, process.stdout), copy(child.stderr, process.stderr))
         process.exit(await child.wait())
     finally:  # the connection is closed: as sshd hangs up
         if child.returncode is None:
-            os.killpg(child.pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGTERM)
             await child.wait()
 
 async def main(folder):
