@@ -57,11 +57,21 @@ class Counter:
 
 
 @pytest.fixture(autouse=True)
-def what_killed_workers_left_is_removed():
-    """As the node does that starts next: queues and SSH end workers without notice."""
-    yield
-    psutil.wait_procs(psutil.Process().children(recursive=True), 30)
+def pids():
+    """Of nodes that the test has had: queues and SSH end them without notice, as a crash would.
+
+    What they left is removed, as the node does that starts next.
+    """
+    found: set[int] = set()
+    yield found
+    alive = [psutil.Process(pid) for pid in found if psutil.pid_exists(pid)]
+    assert not psutil.wait_procs(alive, 30)[1]
     segment.sweep(["/dev/shm"])
+
+
+def pids_of_nodes():
+    session = sys.modules["raycompat._caller.session"].current()
+    return {node["pid"] for node in session.rpc("raycompat_state")["nodes"]}
 
 
 def use_everything():
@@ -109,7 +119,7 @@ def start(queue, **options):
 
 
 @pytest.mark.parametrize("queue", ["slurm", "local_queue"])
-def test_jobs_of_a_queue_are_nodes(request, queue, wait_until):
+def test_jobs_of_a_queue_are_nodes(request, queue, wait_until, pids):
     with start(request.getfixturevalue(queue)) as cluster:
         with pytest.raises(ConnectionError, match="Call cluster.scale"):
             ray.init(address=cluster, **QUIET)
@@ -118,21 +128,23 @@ def test_jobs_of_a_queue_are_nodes(request, queue, wait_until):
             assert ray.get(square.remote(3), timeout=60) == 9
             cluster.scale(jobs=2)
             wait_until(lambda: ray.cluster_resources()["CPU"] == 4, 60)
+            pids |= pids_of_nodes()
             use_everything()
 
 
-def test_what_a_job_declares_is_there(slurm):
+def test_what_a_job_declares_is_there(slurm, pids):
     options = {"worker_extra_args": ["--resources", "'GPU=2 disk=1'"]}
     with start(slurm, **options) as cluster:
         cluster.scale(jobs=1)
         cluster.wait_for_workers(1, 60)
         with ray.init(address=cluster, **QUIET):
+            pids |= pids_of_nodes()
             resources = ray.cluster_resources()
             assert (resources["GPU"], resources["disk"]) == (2, 1)
             assert ray.get(square.options(resources={"disk": 1}).remote(3), timeout=60) == 9
 
 
-def test_calls_of_a_job_that_ends_are_run_by_another(slurm, wait_until, tmp_path):
+def test_calls_of_a_job_that_ends_are_run_by_another(slurm, wait_until, tmp_path, pids):
     @ray.remote(max_retries=2)
     def hold(folder):
         import time
@@ -153,29 +165,35 @@ def test_calls_of_a_job_that_ends_are_run_by_another(slurm, wait_until, tmp_path
             wait_until(lambda: len(list(tmp_path.glob("began-*"))) == 2, 60)
             (tmp_path / "go").touch()
             assert ray.get(ref, timeout=60) == "ran"
+            pids |= pids_of_nodes()
 
 
 # --- SSH ----------------------------------------------------------------------------------------
 
 #: A server that lets in who has the key, and runs what it is told to.
 SERVER = """
-import asyncio, os, signal, sys
+import asyncio, contextlib, os, signal, sys
 import asyncssh
+
+async def copy(source, target):
+    while data := await source.read(65536):
+        target.write(data)
 
 async def run(process):
     child = await asyncio.create_subprocess_shell(
         process.command,
-        stdin=asyncio.subprocess.PIPE,
+        stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
     try:
-        await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
+        await asyncio.gather(copy(child.stdout, process.stdout), copy(child.stderr, process.stderr))
         process.exit(await child.wait())
     finally:  # the connection is closed: as sshd hangs up
         if child.returncode is None:
-            os.killpg(child.pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGTERM)
             await child.wait()
 
 async def main(folder):
@@ -221,7 +239,7 @@ def ssh(tmp_path, no_cluster):
     psutil.wait_procs(children, 30)
 
 
-def test_machines_that_are_reached_by_ssh_are_nodes(ssh):
+def test_machines_that_are_reached_by_ssh_are_nodes(ssh, pids):
     from distributed import SSHCluster
 
     with SSHCluster(
@@ -233,6 +251,7 @@ def test_machines_that_are_reached_by_ssh_are_nodes(ssh):
     ) as cluster:
         with ray.init(address=cluster, **QUIET):
             assert len(ray.nodes()) == 2
+            pids |= pids_of_nodes()
             assert ray.cluster_resources()["CPU"] == 4
             assert ray.cluster_resources()["GPU"] == 8
             use_everything()
