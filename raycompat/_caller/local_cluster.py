@@ -227,7 +227,6 @@ class LocalCluster:
         temp_dir: str | None,
         authority: Authority | None = None,
     ) -> None:
-        self._temp_dir = temp_dir
         self._authority = authority
         self.directory = _new_directory(temp_dir)
         self.nodes: list[LocalNode] = []
@@ -266,7 +265,7 @@ class LocalCluster:
 
         What it imports takes longer than anything else: the scheduler may start meanwhile.
         """
-        directory = _new_directory(self._temp_dir)
+        directory = _new_directory(str(self.directory))
         try:
             process = Process(
                 "raycompat._node.main",

@@ -14,6 +14,9 @@ from raycompat._protocol.shared_secret import FILE_VARIABLE, VARIABLE
 #: Seconds that the other end has for each step.
 _STEP_S = 5.0
 
+#: Seconds after which a server that has said nothing waits for us to begin.
+_SILENCE_S = 0.5
+
 #: What neither is a TLS record nor enough for a Dask message: a server without TLS waits for more.
 _NO_TLS = b"look\n"
 #: How TLS begins to say that it was given something else.
@@ -58,13 +61,23 @@ def explain(address: str, context: ssl.SSLContext | None) -> str | None:
             return _explain_tls(stream, address, context)
         if address.startswith("tls://") or _wants_tls(stream):
             return (
-                f"Only those who know its password are let into the cluster at {address}: {WAYS}."
+                f"The cluster at {address} lets in only those who know its password ({WAYS}), or have "
+                "its certificates: give init a Dask Client or Cluster that has its Security."
             )
     return None
 
 
 def _wants_tls(stream: socket.socket) -> bool:
-    """Whether the other end turns away who does not begin as TLS does. Dask's speaks first."""
+    """Whether the other end waits, and then turns away who does not begin as TLS does."""
+    try:
+        stream.settimeout(_SILENCE_S)
+        stream.recv(1)
+    except TimeoutError:
+        stream.settimeout(_STEP_S)
+    except OSError:
+        return False
+    else:
+        return False  # it speaks first, as Dask does without TLS, or hangs up on everybody
     try:
         stream.sendall(_NO_TLS)
         begin = stream.recv(len(_ALERT))

@@ -225,7 +225,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         line = f"raycompat: the Dask worker {worker} is no node: {reason}"
         logger.error(line)
         for job in self.jobs:
-            self._tell_driver(job, line)
+            self._logs.tell(job, line)
         self.notify_change()
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
@@ -808,7 +808,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
                 f"{self.ledger.cluster_total()}. Ask for less, or add a node that has it.",
             )
         for job, line in self.groups.warnings(INFEASIBLE_WARNING_S):
-            self._tell_driver(job, line)
+            self._logs.tell(job, line)
         self.dispatch_soon()  # which has us look again if something still waits
 
     # --- what nodes say of running calls --------------------------------------------------------

@@ -324,7 +324,9 @@ def test_the_security_of_a_cluster_is_everybody_s():
         assert cluster.scheduler_address.startswith("tls://")
         ray.init(address=cluster, **QUIET)
         use_everything()
-        with pytest.raises(ConnectionError, match=r"with TLS \(tls://\)"):
+        with pytest.raises(
+            ConnectionError, match="who know its password .* or have its certificates"
+        ):
             ray.shutdown()
             ray.init(address=cluster.scheduler_address, **QUIET)
 
@@ -690,7 +692,7 @@ def test_a_worker_with_another_version_that_joins_later_takes_no_part(
     dask_cluster.connect()
     pretend("old")
     dask_cluster.add_worker()
-    wait_until(lambda: "has raycompat 0.0.9 and takes no calls" in capfd.readouterr().err, 60)
+    wait_until(lambda: "is no node: it has raycompat 0.0.9" in capfd.readouterr().err, 60)
     assert len(ray.nodes()) == 1
     use_everything()
 
