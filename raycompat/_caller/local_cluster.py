@@ -119,5 +119,5 @@ class LocalCluster:
         for process in reversed(self._processes):
             process.end()
         self._processes.clear()
-        segment.sweep([str(segment.SHARED_MEMORY)])
+        segment.sweep([str(segment.SHARED_MEMORY)], and_mine=True)
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -313,13 +313,16 @@ def remove_all(
                 _remove_path(path)
 
 
-def sweep(directories: Iterable[str]) -> None:
-    """Remove what nodes that are no more have left in `directories`, but not a living writer's."""
+def sweep(directories: Iterable[str], *, and_mine: bool = False) -> None:
+    """Remove what nodes that are no more have left in `directories`, but not a living writer's.
+
+    With `and_mine` what this process wrote goes too: its session has ended.
+    """
     for directory in directories:
         for path in Path(directory).glob(f"{PREFIX}*"):
             pid, _, start = path.name[len(PREFIX) :].partition("-")[0].partition(".")
             is_orphan = pid.isdigit() and str(process_start(int(pid))) != start
-            if is_orphan and _writer(path) is None:
+            if is_orphan and _writer(path) in ((None, os.getpid()) if and_mine else (None,)):
                 _remove_path(path)
 
 
