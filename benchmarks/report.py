@@ -62,7 +62,9 @@ def picture(figures: dict[str, tuple[float, float]]) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 20}" role="img"'
         ' aria-label="Ratios of raycompat and Ray, by line">',
-        text(LEFT, 16, "times better than Ray 2.60 (rates: more; seconds, memory: less)", weight=600),
+        text(
+            LEFT, 16, "times better than Ray 2.60 (rates: more; seconds, memory: less)", weight=600
+        ),
     ]
     value = least
     while value <= most:
