@@ -59,9 +59,9 @@ def picture(figures: dict[str, tuple[float, float]]) -> str:
     def across(value: float) -> float:
         return LEFT + (WIDTH - LEFT - 60) * math.log(value / least) / math.log(most / least)
 
+    view = f'viewBox="0 0 {WIDTH} {bottom + 20}" role="img" aria-label="Ratios, by line"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 20}" role="img"'
-        ' aria-label="Ratios of raycompat and Ray, by line">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {view}>',
         text(
             LEFT, 16, "times better than Ray 2.60 (rates: more; seconds, memory: less)", weight=600
         ),
