@@ -304,6 +304,13 @@ class LeasePool(Sender):
         if asked:
             self._session.wake()
 
+    def drop_waiting(self) -> None:
+        """Fail the calls that wait for a lease: the cluster has forgotten all that there was."""
+        with self._locked():
+            waiting, self._queue = self._queue, deque()
+            for call in waiting:
+                self._fail(call, failures.object_lost(call.key))
+
     def kill(self, lease: Lease) -> None:
         """Have the node end an executor."""
         if not lease.is_over.is_set():

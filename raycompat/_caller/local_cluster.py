@@ -296,4 +296,5 @@ class LocalCluster:
         for node in list(self.nodes):
             self.remove_node(node, gracefully=True)
         self.scheduler.end()
+        segment.sweep([str(segment.SHARED_MEMORY)], and_mine=True)
         shutil.rmtree(self.directory, ignore_errors=True)

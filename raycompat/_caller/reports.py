@@ -194,6 +194,7 @@ class Reports:
                 self._on_done(key, error=failures.object_lost(key), unknown=True)
             else:
                 call.retries = 0
+        session.drop_waiting()
         for key in list(session.leases):
             self._on_lease_ended(key, error=failures.object_lost(key), unknown=True)
         for entry in list(session.table.entries.values()):

@@ -314,6 +314,11 @@ class Session:
         for pool in list(self._pools.values()):
             pool.return_idle()
 
+    def drop_waiting(self) -> None:
+        """Fail the calls that wait for leases."""
+        for pool in list(self._pools.values()):
+            pool.drop_waiting()
+
     def flush(self) -> None:
         """Write the calls that have gathered: somebody is about to wait."""
         while self.unflushed:

@@ -313,10 +313,11 @@ def remove_all(
                 _remove_path(path)
 
 
-def sweep(directories: Iterable[str]) -> None:
+def sweep(directories: Iterable[str], *, and_mine: bool = False) -> None:
     """Remove what nodes that are no more have left in `directories`, but not a living writer's.
 
-    What belongs to other users stays: it is theirs to remove.
+    What belongs to other users stays: it is theirs to remove. With `and_mine` what this process wrote
+    goes too: its session has ended.
     """
     for directory in directories:
         for path in Path(directory).glob(f"{PREFIX}*"):
@@ -324,7 +325,7 @@ def sweep(directories: Iterable[str]) -> None:
             if not (pid.isdigit() and start.isdigit()):
                 continue  # it is no segment
             is_orphan = str(process_start(int(pid))) != start and _is_ours(path)
-            if is_orphan and _writer(path) is None:
+            if is_orphan and _writer(path) in ((None, os.getpid()) if and_mine else (None,)):
                 _remove_path(path)
 
 

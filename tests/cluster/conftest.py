@@ -136,7 +136,8 @@ class DaskCluster:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
             process.wait(PROCESS_S)
-        segment.sweep(["/dev/shm"])  # as the node does that starts next: some were killed
+        # As the node does that starts next, for some were killed, and whose end did not see that of ours.
+        segment.sweep(["/dev/shm"], and_mine=True)
 
 
 @pytest.fixture
