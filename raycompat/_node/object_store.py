@@ -61,6 +61,8 @@ class ObjectStore:
             return handed_over
         if not Path(value.path).exists():
             raise FileNotFoundError(value.path)
+        if not Path(value.path).name.startswith(f"{self.place.store}-"):
+            return self.take(value)  # its writer's home was another node, which has left
         return self._keep(value)
 
     def _keep(self, link: SegmentLink) -> SegmentValue:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -51,6 +52,8 @@ def test_a_driver_outlives_its_home(dask_cluster, wait_until, session_of_driver)
         later = ray.put(np.full(LARGE, 2.0))
         call = total.options(scheduling_strategy=strategy)
         assert ray.get([call.remote(own), call.remote(later)], timeout=60) == [LARGE, 2 * LARGE]
+    first_store = Path("/dev/shm").glob(f"{first.place.store}-*-*")
+    assert not list(first_store)  # what the driver has given away is not its to remove any more
     assert len(living()) == 1
 
 
