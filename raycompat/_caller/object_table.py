@@ -260,6 +260,11 @@ class ObjectTable:
             self.own[entry.key] = entry
             self.own_bytes += entry.value.size
 
+    def take_back(self, entry: Entry) -> None:
+        """Have a segment removed with its entry again: whoever was to keep it does not."""
+        if isinstance(entry.value, SegmentLink):
+            self._own_segment(entry)
+
     def lose_value(self, entry: Entry, path: str) -> bool:
         """Forget a segment that is gone; whether nobody is known to have the value now."""
         with self.lock:

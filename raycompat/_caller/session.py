@@ -92,6 +92,8 @@ class Session:
         #: Another one than at first when that node has left the cluster.
         self.home = setup.home
         self._former_places: list[StorePlace] = []
+        #: Keys of values for the node that will be our home, while there is none.
+        self._to_give: list[str] = []
         #: Set when that node leaves. For the event loop.
         self.home_left = asyncio.Event()
         self.table = ObjectTable(self._release, self._remove_segment)
@@ -181,6 +183,9 @@ class Session:
         if home is not None:
             self._former_places.append(self.home.place)
             self.home, self.home_left = home, asyncio.Event()
+            keys, self._to_give = self._to_give, []
+            for key in keys:
+                self.give_again(key)
 
     @property
     def is_connected(self) -> bool:
@@ -415,7 +420,7 @@ class Session:
             for entry in list(table.own.values())[:-1]:
                 if table.own_bytes <= limit_bytes:
                     return
-                if entry.promised:
+                if entry.promised or entry.key in self._to_give:
                     continue  # it is about to be given
                 if entry.wanted:  # a node has it too
                     table.disown(entry)
@@ -562,6 +567,21 @@ class Session:
             entry.promised = False
             self.send(operation, key=entry.key, wire=wire, worker=worker)
             self._note_said()
+
+    def give_again(self, key: str) -> None:
+        """Have a node keep a value whose node left before it did. Called in the event loop."""
+        with self.table.lock:
+            entry = self.table.get(key)
+            if entry is None:
+                return  # nobody needs it any more, and the scheduler has been told
+            self.table.take_back(entry)
+            if self.home_left.is_set():
+                self._to_give.append(key)
+            elif entry.value is not None:
+                self._give(entry, "raycompat-fulfil")
+            else:
+                message = {"wire": None, "worker": "", "error": failures.object_lost(key)}
+                self.send("raycompat-fulfil", key=key, **message)
 
     def _give(self, entry: Entry, operation: str) -> None:
         """Have Dask keep a value that is here."""

@@ -1,8 +1,9 @@
 """Values of the cluster as the scheduler sees them: who keeps each, what it keeps alive, who lost it.
 
 A value that a process has *put* becomes a Dask task that adopts it on the process's node: it cannot be
-made anew. A *promise* is such a task that waits for its value. Results of calls are the calls' own
-tasks, which Dask runs again when all copies are lost.
+made anew. A *promise* is such a task that waits for its value: its owner has yet to make it, or has
+given it to a node that left before it kept it, and is asked to give it again. Results of calls are
+the calls' own tasks, which Dask runs again when all copies are lost.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class Objects:
         self.promises: dict[str, str] = {}
         self._scheduler = scheduler
         self._tell_owner = tell_owner
-        #: Values that cannot be made anew; until a node has one, which is to have it, and its wire.
-        self._given: dict[str, tuple[str, Any] | None] = {}
+        #: Values that cannot be made anew; until a node has one: who gives it, to which, and its wire.
+        self._given: dict[str, tuple[str, str, Any] | None] = {}
         self._awaited: dict[str, asyncio.Event] = {}
         self._graph_came = asyncio.Event()
 
@@ -48,14 +49,9 @@ class Objects:
         if dask.known(self._scheduler, key):  # made again by a generator that was run again
             self._scheduler.client_desires_keys([key], client)
             self.discard(worker, wire)
-        elif worker in self._scheduler.workers:
-            self._given[key] = (worker, wire)
-            dask.add_task(
-                self._scheduler, client, key, entry.adopt, (wire,), (), parked=False, only_on=worker
-            )
-            self.pins.add(key, wire[-1])
         else:
-            self._tell_owner(client, key, failures.owner_died(key))
+            self.promise(client, key)
+            self.fulfil(client, key, wire, worker)
 
     def promise(self, client: str, key: str, owner: str | None = None) -> None:
         """Make a value known that its owner is waiting for: a task that runs when it has come.
@@ -73,15 +69,20 @@ class Objects:
             if wire is not None:
                 self.discard(worker, wire)
             return
-        if error is None and worker not in self._scheduler.workers:
-            error = failures.owner_died(key)
         if error is not None:
             self.break_promise(key, error)
-        else:
+        elif worker in self._scheduler.workers:
             del self.promises[key]
-            self._given[key] = (worker, wire)
+            self._given[key] = (client, worker, wire)
             dask.fulfil(self._scheduler, key, entry.adopt, (wire,), worker)
             self.pins.add(key, wire[-1])
+        else:
+            self._ask_again(key)
+
+    def _ask_again(self, key: str) -> None:
+        """Have the owner give a promised value to a node that is there."""
+        message = {"op": "raycompat-give-again", "key": key}
+        dask.tell_client(self._scheduler, self.promises[key], message)
 
     def not_adopted(self, worker: str, key: str, error: bytes) -> None:
         """Hear from a node why the task that adopts a value is about to fail."""
@@ -151,11 +152,19 @@ class Objects:
             self.errors.pop(key, None)
             given = self._given.pop(key, None)
             if given is not None:
-                loop.call_soon(self.discard, *given)
+                loop.call_soon(self.discard, *given[1:])
 
     def _lose(self, key: str) -> None:
-        """Fail what cannot be made anew; it may be that nobody wants it any more."""
-        if dask.locate(self._scheduler, key)[0] not in ("memory", "erred", "forgotten"):
+        """Ask for, or fail, what cannot be made anew; it may be that nobody wants it any more."""
+        state, _ = dask.locate(self._scheduler, key)
+        if key not in self._given or state in ("memory", "erred", "forgotten"):
+            return
+        given = self._given.pop(key)
+        if given is not None and given[0] in self._scheduler.clients:
+            self.promises[key] = given[0]
+            dask.park(self._scheduler, key)
+            self._ask_again(key)
+        else:
             self.errors[key] = error = failures.object_lost(key)
             dask.fail(self._scheduler, key, CallFailed(error, "the value was lost"))
 

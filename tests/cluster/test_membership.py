@@ -172,8 +172,9 @@ def test_a_node_that_is_retired_leaves_its_values_and_calls_to_others(
     dask_cluster.connect()
     values = [make.remote(each) for each in range(4)]
     ray.wait(values, num_returns=4)
-    residents = [Resident.options(max_restarts=1).remote() for _ in range(4)]
-    spread = [Resident.options(max_restarts=1, scheduling_strategy="SPREAD").remote()]
+    again = {"max_restarts": 1, "max_task_retries": -1}
+    residents = [Resident.options(**again).remote() for _ in range(4)]
+    spread = [Resident.options(**again, scheduling_strategy="SPREAD").remote()]
     ray.get([each.node.remote() for each in residents + spread])
     go = tmp_path / "go"
     running = [wait_for.remote(str(go)) for _ in range(2)]
