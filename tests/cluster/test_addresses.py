@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _dask_cluster import DaskCluster
 from distributed import Client, LocalCluster
 from distributed.security import Security
 
@@ -657,8 +658,6 @@ def test_a_worker_with_another_version_is_named(dask_cluster, pretend, kind, tex
 
 @pytest.mark.parametrize(("kind", "text"), [("none", "has none"), ("old", "has 0.0.9")])
 def test_a_scheduler_with_another_version_is_named(tmp_path, pretend, kind, text):
-    from conftest import DaskCluster
-
     pretend(kind)
     cluster = DaskCluster(tmp_path)
     try:

@@ -11,14 +11,12 @@ choices again; which process is hit at which moment is up to the machine.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import random
 import sys
 import tempfile
 import threading
 import time
-import types
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable
@@ -32,6 +30,10 @@ import psutil
 import raycompat as ray
 
 TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS / "cluster")]
+
+from _dask_cluster import DaskCluster  # noqa: E402
+from _left_over import LeftOver  # noqa: E402
 
 #: Where the workers say that they are.
 HOSTS = ("127.0.0.1", "127.0.0.1", "127.0.0.2")
@@ -338,12 +340,10 @@ class Report:
 def main(seconds: float, seed: int) -> Report:
     """Run for that long and until all values are there; raise if anything is wrong."""
     _say(f"chaos for {seconds:.0f} s, seed {seed}")
-    left_over = _load(TESTS / "conftest.py", "tests_conftest").left_over
-    dask_cluster = _load(TESTS / "cluster/conftest.py", "cluster_conftest").DaskCluster
-    threads_before = threading.active_count()
+    left_over = LeftOver()
     report = Report(seed)
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as directory:
-        cluster = dask_cluster(Path(directory))
+        cluster = DaskCluster(Path(directory))
         try:
             for host in HOSTS:
                 cluster.add_worker(host)
@@ -351,11 +351,11 @@ def main(seconds: float, seed: int) -> Report:
             log = Path(directory) / "executions"
             log.touch()
             _run(cluster, seconds, report, log)
-            _wait_until_nothing_is_left(left_over, threads_before)
+            left_over.wait_until_none(LEFT_S)
         finally:
             ray.shutdown()
             cluster.close()
-        _wait_until_nothing_is_left(left_over, threads_before)
+        left_over.wait_until_none(LEFT_S)
     return report
 
 
@@ -410,21 +410,6 @@ def _check(this: Round, refs: list[Any], python: Python, actors: list[Any], give
         raise AssertionError(f"{this} hangs; which of its values are there: {there}") from None
     for i, (value, wanted) in enumerate(zip(values, expected, strict=True)):
         assert np.array_equal(value, wanted), f"value {i} of {this}: {value}, not {wanted}"
-
-
-def _wait_until_nothing_is_left(left_over: Callable[..., Any], threads_before: int) -> None:
-    deadline = time.monotonic() + LEFT_S
-    while found := left_over(ray, threads_before):
-        assert time.monotonic() < deadline, f"left over: {found}"
-        time.sleep(0.02)  # polling with a deadline: the clean-up is asynchronous
-
-
-def _load(path: Path, name: str) -> types.ModuleType:
-    """Import a file whose own name is that of another one, too."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _say(what: str) -> None:

@@ -8,11 +8,8 @@ done. Ends with 1 if one of them has grown by more than `BOUND`, or if a value w
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +18,9 @@ import psutil
 
 import raycompat as ray
 
-TESTS = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from _left_over import LeftOver  # noqa: E402
 
 NUM_TASKS = 300_000
 NUM_OBJECTS = 20_000
@@ -75,8 +74,7 @@ def batch(number: int, num_tasks: int, num_small: int, num_large: int) -> None:
 
 def main(num_tasks: int) -> bool:
     """Run that many tasks; return whether no process has grown by more than `BOUND`."""
-    left_over = _left_over()
-    threads_before = threading.active_count()
+    left_over = LeftOver()
     with ray.init(num_cpus=2, include_dashboard=False, configure_logging=False):
         node = psutil.Process(ray.get(node_of.remote()))
         (scheduler,) = (p for p in psutil.Process().children() if p.pid != node.pid)
@@ -88,34 +86,19 @@ def main(num_tasks: int) -> bool:
         for number in range(1, NUM_BATCHES + 1):
             batch(number, num_tasks // NUM_BATCHES, num_objects - num_large, num_large)
             if number % (NUM_BATCHES // 10) == 0:
-                _wait_until_nothing_is_left(left_over, threads_before)
+                left_over.wait_until_none(LEFT_S)
                 used = {name: each.memory_full_info().uss for name, each in processes.items()}
                 early = early or used
                 sizes = ", ".join(f"{name} {uss / 1e6:.1f} MB" for name, uss in used.items())
                 seconds = time.monotonic() - began
                 done = number * (num_tasks // NUM_BATCHES)
                 print(f"{done} tasks, {seconds:.0f} s; USS: {sizes}", flush=True)
-    _wait_until_nothing_is_left(left_over, threads_before)
+    left_over.wait_until_none(LEFT_S)
     grown = {name: used[name] - early[name] for name in used}
     for name, growth in grown.items():
         verdict = "within" if growth <= BOUND else "MORE THAN"
         print(f"{name}: {growth / 1e6:+.1f} MB, {verdict} the bound of {BOUND / 1e6:.0f} MB")
     return all(growth <= BOUND for growth in grown.values())
-
-
-def _left_over() -> Callable[..., dict[str, Any]]:
-    """Return what the tests look for leftovers with."""
-    spec = importlib.util.spec_from_file_location("tests_conftest", TESTS / "conftest.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.left_over
-
-
-def _wait_until_nothing_is_left(left_over: Callable[..., Any], threads_before: int) -> None:
-    deadline = time.monotonic() + LEFT_S
-    while found := left_over(ray, threads_before):
-        assert time.monotonic() < deadline, f"left over: {found}"
-        time.sleep(0.02)  # polling with a deadline: the clean-up is asynchronous
 
 
 if __name__ == "__main__":

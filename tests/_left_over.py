@@ -1,0 +1,72 @@
+"""What is there of raycompat and should not be, once work has ended."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+
+@dataclass
+class LeftOver:
+    """What has come since this was made and is still there."""
+
+    threads_before: int = field(default_factory=threading.active_count)
+    children_before: set[psutil.Process] = field(
+        default_factory=lambda: set(psutil.Process().children(recursive=True))
+    )
+
+    def wait_until_none(self, deadline_s: float) -> None:
+        """Wait until there is nothing; an assertion fails when the deadline has passed."""
+        deadline = time.monotonic() + deadline_s
+        while found := self.find():
+            assert time.monotonic() < deadline, f"left over: {found}"
+            time.sleep(0.02)  # polling with a deadline: the clean-up is asynchronous
+
+    def find(self) -> dict[str, object]:
+        """Return what is there now; of a session only what it keeps beside itself."""
+        gc.collect()
+        session = sys.modules["raycompat._caller.session"].current()
+        if session is not None:
+            session.return_leases()
+            session.leaked.clear()  # pickled by the test's own hand: kept as long as the driver lives
+            found = dict(session.rpc("raycompat_inventory"))
+            found["segments"] = _segments(session.home.place.store)
+            found["entries"] = list(session.table.entries)
+            found["channels"] = [*session.channels, *session.relays]
+        else:
+            found = {"processes": _children(self.children_before), "segments": _segments(None)}
+            more = threading.active_count() - self.threads_before
+            found["threads"] = [t.name for t in threading.enumerate()] if more > 0 else []
+        return {what: items for what, items in found.items() if items}
+
+
+def _segments(store: str | None) -> list[str]:
+    """Return the segments of a node, or (None) those whose node is no more."""
+    segment = sys.modules["raycompat._protocol.segment"]
+    found = []
+    for path in Path("/dev/shm").glob(f"{segment.PREFIX}*"):
+        owner = path.name.removeprefix(segment.PREFIX).split("-")[0]
+        pid, _, start = owner.partition(".")
+        alive = pid.isdigit() and str(segment.process_start(int(pid))) == start
+        is_kept = path.name.endswith("-free") and alive  # free segments, for the next writers
+        if (path.name.startswith(f"{store}-") and not is_kept) or not alive:
+            found.append(path.name)
+    return sorted(found)
+
+
+def _children(besides: set[psutil.Process]) -> list[str]:
+    found = []
+    for process in set(psutil.Process().children(recursive=True)) - besides:
+        try:
+            command = " ".join(process.cmdline())
+        except psutil.NoSuchProcess:
+            continue
+        if "raycompat" in command or "ray::" in command:
+            found.append(f"{process.pid} {command[:100]}")
+    return found
