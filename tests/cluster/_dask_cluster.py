@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import raycompat as ray
@@ -19,20 +20,22 @@ PROCESS_S = 60.0
 class DaskCluster:
     """A scheduler and workers as processes of their own: any Dask cluster, as a user has it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, host: str = "127.0.0.1") -> None:
         self._directory = directory
         self.scheduler = self._start(
             "dask_scheduler",
-            *("--host", "127.0.0.1", "--port", "0", "--no-dashboard"),
+            *("--host", host, "--port", "0", "--no-dashboard"),
             *("--scheduler-file", str(self.scheduler_file)),
         )
         self.address = self._await_file(self.scheduler_file)["address"]
         #: Their processes, by pid.
         self.workers: dict[int, subprocess.Popen[bytes]] = {}
 
-    def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _start(
+        self, module: str, *arguments: str, inside: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
         with self.log(module).open("ab") as log:
-            command = [sys.executable, "-m", f"distributed.cli.{module}", *arguments]
+            command = [*inside, sys.executable, "-m", f"distributed.cli.{module}", *arguments]
             return subprocess.Popen(command, stdout=log, stderr=log)
 
     def log(self, module: str) -> Path:
@@ -50,11 +53,15 @@ class DaskCluster:
             time.sleep(0.02)
         return json.loads(path.read_text())
 
-    def add_worker(self, host: str = "127.0.0.1", *options: str) -> subprocess.Popen[bytes]:
+    def add_worker(
+        self, host: str = "127.0.0.1", *options: str, inside: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
+        """Start a worker; `inside` is a command that runs another one, on another host maybe."""
         worker = self._start(
             "dask_worker",
             *(self.address, "--host", host, "--nthreads", "2", "--no-nanny", "--no-dashboard"),
             *("--local-directory", str(self._directory), *options),
+            inside=inside,
         )
         self.workers[worker.pid] = worker
         return worker

@@ -359,6 +359,6 @@ def test_a_node_with_wrong_labels_is_refused(dask_cluster, monkeypatch, labels, 
 
 @pytest.mark.parametrize("labels", [{1: "a"}, {"zone": None}, {"ray.io/node-id": "a"}, ["zone"]])
 def test_init_refuses_wrong_labels(no_cluster, labels):
-    with pytest.raises(ValueError, match=r"init\(labels=\.\.\.\)"):
+    with pytest.raises((TypeError, ValueError), match="labels="):
         ray.init(labels=labels)
     assert not ray.is_initialized()
