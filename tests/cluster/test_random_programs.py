@@ -11,9 +11,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
+from _left_over import LeftOver
 from _programs import (
     CLUSTER,
     Array,
@@ -134,15 +134,15 @@ PROGRAM = st.builds(
 class Home:
     """The cluster that the programs run on; started anew after one that failed."""
 
-    def __init__(self, start: Callable[[], None], left_over: Callable[..., dict]) -> None:
+    def __init__(self, start: Callable[[], None]) -> None:
         self.num_done = 0
         self.began = time.monotonic()
         self._start = start
-        self._left_over = left_over
+        self._left_over = LeftOver()
         start()
 
     def _left(self) -> dict[str, object]:
-        left = self._left_over(ray, 0)
+        left = self._left_over.find()
         # It also lists those of nodes of others that have died on this machine meanwhile.
         store = sys.modules["raycompat._caller.session"].current().home.place.store
         ours = [name for name in left.pop("segments", ()) if name.startswith(f"{store}-")]
@@ -174,13 +174,10 @@ class Home:
 
 
 @pytest.fixture(scope="module")
-def home(request: pytest.FixtureRequest) -> Iterator[Home]:
-    conftest = request.config.pluginmanager.get_plugin(
-        str(Path(__file__).resolve().parents[1] / "conftest.py")
-    )
+def home() -> Iterator[Home]:
     ray.shutdown()
     options = {"num_cpus": 2, "include_dashboard": False, "configure_logging": False}
-    yield Home(lambda: ray.init(**options), conftest.left_over)
+    yield Home(lambda: ray.init(**options))
     ray.shutdown()
 
 
