@@ -3,8 +3,10 @@
     python benchmarks/microbenchmark.py
     python benchmarks/microbenchmark.py --vs ray --ray-python .venv-ray/bin/python --rounds 3
     python benchmarks/microbenchmark.py --vs dask --only task
+    python benchmarks/microbenchmark.py --vs ray --nodes 4 --json nodes-4.json
 
-Dask alone is measured in the lines about tasks that it has.
+With ``--nodes`` the cluster is made of nodes of two CPUs, all on this machine. Dask alone is measured
+in the lines about tasks that it has.
 
 Each round starts a fresh driver process of each implementation, so that both see the same machine.
 The table has medians; ``--json FILE`` keeps every figure.
@@ -22,6 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -66,11 +69,35 @@ def lines_of_dask(dask: Any) -> Iterator[tuple[str, Callable[[], object], int]]:
     yield "tree of tasks", lambda: dask.get(shared.tree(remote)), 2 * shared.NUM_LEAVES - 1
 
 
-def measure(name: str, only: str) -> dict[str, float]:
-    """Return the figures of one implementation: rates a second, and seconds where it says so."""
+@contextmanager
+def nodes_on_this_machine(name: str, num_nodes: int) -> Iterator[str]:
+    """Run nodes of two CPUs; yield the address of their cluster."""
+    cluster_utils = importlib.import_module(f"{name}.cluster_utils")
+    node: dict[str, Any] = {"num_cpus": 2}
+    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=node)
+    for _ in range(num_nodes - 1):
+        cluster.add_node(**node)
+    cluster.wait_for_nodes()
+    yield cluster.address
+    cluster.shutdown()
+
+
+def measure(name: str, only: str, num_nodes: int) -> dict[str, float]:
+    """Return the figures of one implementation: rates a second, and seconds where it says so.
+
+    `num_nodes`: 0 has it start a cluster of its own.
+    """
+    if not num_nodes:
+        return measure_at(name, only, num_cpus=2, include_dashboard=False)
+    with nodes_on_this_machine(name, num_nodes) as address:
+        return measure_at(name, only, address=address)
+
+
+def measure_at(name: str, only: str, **where: object) -> dict[str, float]:
+    """Measure on the cluster that `ray.init` starts or finds."""
     ray: Any = importlib.import_module(name)
     start = time.perf_counter()
-    ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
+    ray.init(configure_logging=False, **where)
     figures = {"init (s)": time.perf_counter() - start}
     start = time.perf_counter()
     ray.get(ray.remote(lambda: None).remote())
@@ -128,16 +155,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="measure the lines whose names contain this")
     parser.add_argument("--json", help="keep every figure in this file")
+    parser.add_argument("--nodes", type=int, default=0, help="measure on so many nodes of 2 CPUs")
     given = parser.parse_args()
+    if given.nodes < 0 or (given.nodes and given.vs == "dask"):
+        parser.error("--nodes: expected 1 or more, not with --vs dask")
     if given.measure:
-        print(json.dumps(measure(given.measure, given.only)))
+        print(json.dumps(measure(given.measure, given.only, given.nodes)))
         return
     pythons = {"raycompat": sys.executable}
     if given.vs == "ray":
         pythons["ray"] = given.ray_python
     elif given.vs == "dask":
         pythons["dask_as_ray"] = sys.executable
-    rounds = in_turn(__file__, pythons, given.rounds, "--only", given.only)
+    options = ["--only", given.only, "--nodes", str(given.nodes)]
+    rounds = in_turn(__file__, pythons, given.rounds, *options)
     if given.json:
         with open(given.json, "w") as file:
             json.dump(rounds, file, indent=1)

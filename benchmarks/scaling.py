@@ -13,19 +13,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 from put_get_by_size import line, text
 
 import raycompat as ray
+from raycompat.cluster_utils import Cluster
 
 IN_FLIGHT = [1, 10, 100, 1_000, 10_000, 100_000]
 DURATIONS_MS = [0.1, 1, 10, 100]
@@ -88,27 +85,13 @@ def by_duration() -> dict[str, float]:
 
 @contextmanager
 def nodes_on_this_machine(number: int) -> Iterator[None]:
-    """Run a scheduler and so many nodes of one CPU, and be their driver."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "scheduler.json"
-        quiet: dict[str, Any] = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        dask = [sys.executable, "-m", "distributed.cli."]
-        common = ["--no-dashboard", "--scheduler-file", str(file)]
-        command = [*dask[:2], dask[2] + "dask_scheduler", *common]
-        processes = [subprocess.Popen([*command, "--host", "127.0.0.1", "--port", "0"], **quiet)]
-        while not file.exists():
-            time.sleep(0.05)
-        command = [*dask[:2], dask[2] + "dask_worker", *common, "--no-nanny", "--nthreads", "1"]
-        command += ["--local-directory", folder, "--host", "127.0.0.1"]
-        processes += [subprocess.Popen(command, **quiet) for _ in range(number)]
-        ray.init(json.loads(file.read_text())["address"], configure_logging=False)
-        while sum(node["Alive"] for node in ray.nodes()) < number:
-            time.sleep(0.05)
+    """Run so many nodes of one CPU, and be their driver."""
+    with Cluster(initialize_head=True, head_node_args={"num_cpus": 1}, connect=True) as nodes:
+        for _ in range(number - 1):
+            nodes.add_node(num_cpus=1)
+        nodes.wait_for_nodes()
         yield
         ray.shutdown()
-        for process in reversed(processes):
-            process.terminate()
-            process.wait()
 
 
 def by_nodes() -> dict[str, float]:
