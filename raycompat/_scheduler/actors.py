@@ -12,9 +12,7 @@ from raycompat._protocol.resource_set import ResourceSet
 from raycompat._scheduler.actor_directory import ActorDirectory, ActorRow
 
 if TYPE_CHECKING:
-    from distributed import Scheduler
-
-    from raycompat._scheduler.plugin import SchedulerPlugin
+    from raycompat._scheduler.core import Core
 
 #: Said of an actor whose creator is gone.
 OWNER_DIED = "The actor is dead because its owner has died: the driver or actor that made it."
@@ -26,9 +24,9 @@ DETACHED = "raycompat-detached"
 class Actors:
     """See the module. Part of the plugin, whose calls the actors' holds are."""
 
-    def __init__(self, plugin: SchedulerPlugin, scheduler: Scheduler) -> None:
-        self._plugin = plugin
-        self._scheduler = scheduler
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._scheduler = core.scheduler
         self._directory = ActorDirectory()
 
     @property
@@ -41,7 +39,7 @@ class Actors:
 
         Called in the middle of its removal.
         """
-        for key, call in self._plugin.calls.items():
+        for key, call in self._core.calls.by_key.items():
             actor = call.spec["actor"]
             if call.owner == client and actor is not None and not actor["detached"]:
                 error = failures.actor_died(OWNER_DIED, key)
@@ -70,7 +68,7 @@ class Actors:
             row = _new_row(spec["key"], spec["job"], actor)
             self._directory.reserve(row)
         row.state = "PENDING"
-        self._plugin.notify_change()
+        self._core.notify_change()
 
     async def reserve(self, client: str, key: str, job: str, actor: ActorSpec) -> dict[str, Any]:
         """Take a name for an actor that `client` is about to submit, or say who has it.
@@ -94,7 +92,7 @@ class Actors:
         while (row := self._directory.find(name, namespace)) is not None:
             if row.state != "RESERVED":
                 return {"key": row.key, "about": row.about}
-            await self._plugin.changed.wait()
+            await self._core.changed.wait()
         return None
 
     def named(self, namespace: str | None) -> list[dict[str, Any]]:
@@ -106,7 +104,7 @@ class Actors:
         row = self._directory.rows.get(key)
         if row is not None and row.state == "RESERVED":
             self._directory.forget(key)
-            self._plugin.notify_change()
+            self._core.notify_change()
 
     def watch(self, client: str, key: str) -> None:
         """Tell a client where an actor is, now and whenever that changes."""
@@ -133,17 +131,17 @@ class Actors:
 
     def alive(self, worker: str, key: str, pid: int, socket: str, incarnation: int) -> None:
         """Hear from a node that an actor's process takes calls."""
-        call, row = self._plugin.calls.get(key), self._directory.rows.get(key)
+        call, row = self._core.calls.by_key.get(key), self._directory.rows.get(key)
         if call is None or row is None or row.state == "DEAD":
             return
         row.state, row.address, row.pid, row.socket = "ALIVE", worker, pid, socket
-        row.incarnation, row.host = incarnation, self._plugin.nodes[worker]["place"][2]
+        row.incarnation, row.host = incarnation, self._core.nodes.info[worker]["place"][2]
         if call.holding is not None:
             keep = ResourceSet.from_units(call.spec["keep"])
-            call.holding = self._plugin.ledger.shrink(call.holding, keep)
+            call.holding = self._core.ledger.shrink(call.holding, keep)
         dask.tell_client(self._scheduler, call.owner, {"op": "raycompat-actor-alive", "key": key})
         self._report_to_all(row)
-        self._plugin.dispatch_soon()
+        self._core.dispatcher.soon()
 
     def restarting(self, worker: str, key: str, error: bytes) -> None:
         """Hear that an actor's process has ended, and another will come."""
@@ -166,13 +164,13 @@ class Actors:
             text = OWNER_DIED
         error = failures.actor_died(text, key)
         self.bury(key, error)
-        self._plugin.tell_owner(owner, key, error, unknown=True)  # it may never have come to life
+        self._core.tell_owner(owner, key, error, unknown=True)  # it may never have come to life
         self._directory.forget(key)
 
     def kill(self, client: str, key: str, no_restart: bool) -> None:
         """End an actor, or its process, because a client wants it."""
         row = self._directory.rows.get(key)
-        if row is None or key not in self._plugin.calls:
+        if row is None or key not in self._core.calls.by_key:
             return
         if row.state == "DEAD":  # its name may be taken still
             if no_restart:
@@ -187,7 +185,7 @@ class Actors:
 
     def end(self, key: str, error: bytes, *, frees_name: bool = False) -> None:
         """End an actor for good, from here."""
-        call = self._plugin.calls.get(key)
+        call = self._core.calls.by_key.get(key)
         if call is None:
             return
         self.bury(key, error, frees_name=frees_name)
@@ -195,7 +193,7 @@ class Actors:
             message = {"op": "raycompat-end", "key": key, "error": error}
             dask.tell_worker(self._scheduler, call.address, message)
         else:
-            self._plugin.fail(key, error)
+            self._core.calls.fail(key, error)
 
     def bury(self, key: str, error: bytes, *, frees_name: bool = False) -> None:
         """Enter that an actor is dead, and why; tell who wants to know."""
@@ -203,13 +201,13 @@ class Actors:
         if row is None or row.state == "DEAD":
             return
         self._directory.bury(key, error, frees_name=frees_name or row.detached)
-        self._plugin.groups.collect_soon()
+        self._core.groups.collect_soon()
         self._report_to_all(row)
-        if key in self._plugin.calls:
-            self._plugin.tell_owner(self._plugin.calls[key].owner, key, error)
-        job = self._plugin.jobs.get(row.job)
+        if key in self._core.calls.by_key:
+            self._core.tell_owner(self._core.calls.by_key[key].owner, key, error)
+        job = self._core.jobs.open.get(row.job)
         if job is not None and job.orphaned and row.detached:
-            self._plugin.end_job_if_done(job)
+            self._core.jobs.end_if_done(job)
         if row.detached and DETACHED in self._scheduler.clients:
             self._scheduler.client_releases_keys([key], DETACHED)
 

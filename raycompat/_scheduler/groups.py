@@ -20,13 +20,8 @@ from raycompat._protocol.strategy import InGroup
 from raycompat._scheduler.keeping import Keeper
 
 if TYPE_CHECKING:
-    from distributed import Scheduler
-
-    from raycompat._scheduler.actors import Actors
-    from raycompat._scheduler.leases import Leases
-    from raycompat._scheduler.objects import Objects
+    from raycompat._scheduler.core import Core
     from raycompat._scheduler.placement import Grant as Holding
-    from raycompat._scheduler.plugin import SchedulerPlugin
 
 #: Bundles that have no node, the strategy by which they get some, and the nodes of the others.
 Wish: TypeAlias = "tuple[tuple[ResourceSet, ...], str, frozenset[str]]"
@@ -86,20 +81,14 @@ class Groups:
 
     def __init__(
         self,
-        plugin: SchedulerPlugin,
-        scheduler: Scheduler,
-        actors: Actors,
-        objects: Objects,
-        leases: Leases,
+        core: Core,
     ) -> None:
-        self._plugin = plugin
-        self._scheduler = scheduler
-        self._actors = actors
-        self._objects = objects
+        self._core = core
+        self._scheduler = core.scheduler
         #: The groups by id, in the order in which they were made; and the last that were removed.
         self._rows: dict[str, Group] = {}
         self._removed: dict[str, Group] = {}
-        self.keeper = Keeper(plugin, leases)
+        self.keeper = Keeper(core)
 
     # --- what callers ask -----------------------------------------------------------------------
 
@@ -111,15 +100,15 @@ class Groups:
         ValueError
             When the client is gone.
         """
-        while spec["job"] not in self._plugin.jobs:  # it comes by another connection
+        while spec["job"] not in self._core.jobs.open:  # it comes by another connection
             if client not in self._scheduler.clients:
                 raise ValueError(f"{client} has left the cluster")
-            await self._plugin.changed.wait()
+            await self._core.changed.wait()
         if spec["name"] and self._find(spec["name"], spec["namespace"]) is not None:
             return False
         bundles = [ResourceSet.from_units(units) for units in spec["bundles"]]
         self._rows[spec["group"]] = Group(spec, bundles, [None] * len(bundles), [""] * len(bundles))
-        self._plugin.dispatch_soon()
+        self._core.dispatcher.soon()
         return True
 
     def _find(self, name: str, namespace: str) -> Group | None:
@@ -157,13 +146,13 @@ class Groups:
 
     def tell_when_ready(self, client: str, key: str, group: str, wire: Any) -> None:
         """Make an object of `wire` once a group has all its bundles."""
-        self._objects.promise(client, key, owner="")
+        self._core.objects.promise(client, key, owner="")
         row = self._rows.get(group)
         if row is None:
-            self._objects.break_promise(key, failures.group_removed())
+            self._core.objects.break_promise(key, failures.group_removed())
             return
         # Who polls leaves one behind each time.
-        wanted = self._objects.promises
+        wanted = self._core.objects.promises
         row.awaited = {k: v for k, v in row.awaited.items() if k in wanted} | {key: wire}
         if row.state == "CREATED":
             self._fulfil(row)
@@ -171,8 +160,8 @@ class Groups:
     def _fulfil(self, row: Group) -> None:
         awaited, row.awaited = row.awaited, {}
         for key, wire in awaited.items():
-            if key in self._objects.promises:
-                self._objects.fulfil("", key, wire, row.addresses()[0])
+            if key in self._core.objects.promises:
+                self._core.objects.fulfil("", key, wire, row.addresses()[0])
 
     # --- reservation ----------------------------------------------------------------------------
 
@@ -196,12 +185,12 @@ class Groups:
         row.num_attempts += 1
         bundles, strategy, beside = wish
         only = running - self.keeper.kept_from_groups(row.id)
-        grants = self._plugin.ledger.reserve(bundles, strategy, only=only, beside=beside)
+        grants = self._core.ledger.reserve(bundles, strategy, only=only, beside=beside)
         if grants is None:
             return False
         for number, grant in zip(row.homeless(), grants, strict=True):
             row.holdings[number] = grant
-            row.node_ids[number] = self._plugin.nodes[grant.node_id]["node_id"]
+            row.node_ids[number] = self._core.nodes.info[grant.node_id]["node_id"]
         if row.state == "PENDING":
             row.latency_s = time.monotonic() - row.made
         row.state = "CREATED"
@@ -244,22 +233,22 @@ class Groups:
         row.state = "REMOVED"
         for holding in row.holdings:
             if holding is not None:
-                self._plugin.ledger.release(holding)
+                self._core.ledger.release(holding)
         row.holdings = [None] * len(row.bundles)
         for key in row.awaited:
-            self._objects.break_promise(key, failures.group_removed())
+            self._core.objects.break_promise(key, failures.group_removed())
         row.awaited.clear()
-        for key, call in list(self._plugin.calls.items()):
+        for key, call in list(self._core.calls.by_key.items()):
             if isinstance(call.strategy, InGroup) and call.strategy.group == group:
-                self._plugin.end_call(key, self.why_it_is_gone(key))
+                self._core.calls.end(key, self.why_it_is_gone(key))
         self._removed[group] = row
         if len(self._removed) > _MANY_REMOVED:
             del self._removed[next(iter(self._removed))]
-        self._plugin.dispatch_soon()
+        self._core.dispatcher.soon()
 
     def why_it_is_gone(self, key: str) -> bytes:
         """Return the error of a call, or an actor, whose group was removed."""
-        row = self._actors.rows.get(key)
+        row = self._core.actors.rows.get(key)
         if row is not None and row.address is not None:
             return failures.actor_died("Its placement group was removed.", key)
         return failures.group_removed(is_actor=row is not None)
@@ -270,13 +259,13 @@ class Groups:
 
     def _collect(self) -> None:
         for row in list(self._rows.values()):
-            job = self._plugin.jobs.get(row.spec["job"])
+            job = self._core.jobs.open.get(row.spec["job"])
             is_job_over = job is None or job.orphaned
             if not row.spec["detached"] and is_job_over and not self._lives(row.spec["actor"]):
                 self._remove(row.id)
 
     def _lives(self, actor: str | None) -> bool:
-        row = self._actors.rows.get(actor or "")
+        row = self._core.actors.rows.get(actor or "")
         return row is not None and row.state != "DEAD"
 
     def living(self) -> list[str]:
@@ -297,7 +286,7 @@ class Groups:
             text = (
                 f"raycompat: a placement group has waited {waited_s:.0f} s for the bundles "
                 f"{row.bundles} ({row.spec['strategy']}) and no nodes can ever provide that. The "
-                f"cluster has in total {self._plugin.ledger.cluster_total()}. Ask for less, or add "
+                f"cluster has in total {self._core.ledger.cluster_total()}. Ask for less, or add "
                 "nodes."
             )
             found.append((row.spec["job"], text))

@@ -19,10 +19,9 @@ from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup
 
 if TYPE_CHECKING:
+    from raycompat._scheduler.core import Core
     from raycompat._scheduler.groups import Group, Wish
-    from raycompat._scheduler.leases import Leases
     from raycompat._scheduler.placement import Grant as Holding
-    from raycompat._scheduler.plugin import SchedulerPlugin
 
 #: Seconds that a group waits before nodes are kept for it; for how long, first and at most.
 _PATIENCE_S, _FIRST_S, _LONGEST_S = 0.2, 0.1, 30.0
@@ -47,9 +46,8 @@ class Turn:
 class Keeper:
     """See the module. Part of `Groups`."""
 
-    def __init__(self, plugin: SchedulerPlugin, leases: Leases) -> None:
-        self._plugin = plugin
-        self._leases = leases
+    def __init__(self, core: Core) -> None:
+        self._core = core
         #: The group for which idle leases are wanted back just now.
         self.pressing = _NOBODY
         self._turn: Turn | None = None
@@ -96,7 +94,7 @@ class Keeper:
     def _look_again(self, delay_s: float) -> None:
         self._forget_timer()
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(delay_s + 0.001, self._plugin.dispatch_soon)
+        self._timer = loop.call_later(delay_s + 0.001, self._core.dispatcher.soon)
 
     def _forget_timer(self) -> None:
         if self._timer is not None:
@@ -116,13 +114,13 @@ class Keeper:
             demands: dict[str, ResourceSet] = {}
             for number, address in zip(row.homeless(), nodes, strict=True):
                 demands[address] = demands.get(address, ResourceSet()) + row.bundles[number]
-            self._leases.vacate(demands)
+            self._core.leases.vacate(demands)
 
     def _calls_that_end(self) -> list[Holding]:
         """Return what is held by calls that end by themselves, and by leases."""
         return [
             call.holding
-            for call in self._plugin.calls.values()
+            for call in self._core.calls.by_key.values()
             if call.holding is not None
             and call.spec["kind"] != "actor"
             and not isinstance(call.strategy, InGroup)
@@ -132,14 +130,14 @@ class Keeper:
         self, row: Group, only: Collection[str] | None, ended: Collection[Holding] | None
     ) -> list[str] | None:
         bundles, strategy, beside = row.wish()
-        return self._plugin.ledger.where_it_could_be(
+        return self._core.ledger.where_it_could_be(
             bundles, strategy, ended=ended, only=only, beside=beside
         )
 
     def is_feasible(self, row: Group) -> bool:
         """Whether a group could be placed if nothing else were there."""
-        if self._membership != self._plugin.ledger.membership:
-            self._membership = self._plugin.ledger.membership
+        if self._membership != self._core.ledger.membership:
+            self._membership = self._core.ledger.membership
             self._feasible.clear()
         wish = row.wish()
         if wish not in self._feasible:

@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from raycompat import _dask_adapter as dask
 
 if TYPE_CHECKING:
-    from distributed import Scheduler
-
     from raycompat._protocol.resource_set import ResourceSet
     from raycompat._protocol.strategy import Strategy
-    from raycompat._scheduler.plugin import SchedulerPlugin
+    from raycompat._scheduler.core import Core
 
-#: Who asks, for what, and by which strategy: see `SchedulerPlugin`.
+#: Who asks, for what, and by which strategy: see `Dispatcher`.
 Shape: TypeAlias = "tuple[str, ResourceSet, Strategy]"
 
 #: Seconds that a lease lasts at least; after which another is revoked if the first has not ended.
@@ -92,9 +90,9 @@ class Reservation:
 class Leases:
     """See the module. Part of the plugin, some of whose calls leases are."""
 
-    def __init__(self, plugin: SchedulerPlugin, scheduler: Scheduler) -> None:
-        self._plugin = plugin
-        self._scheduler = scheduler
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._scheduler = core.scheduler
         #: Leases that are not about to end.
         self._held: dict[str, Held] = {}
         #: When a lease was revoked last, by what waited for it.
@@ -172,7 +170,7 @@ class Leases:
 
     def _look_again(self) -> None:
         self._look_due = False
-        self._plugin.dispatch_soon()
+        self._core.dispatcher.soon()
 
     def _reserve(self, shape: Shape, held: list[Held], now: float) -> bool:
         """Keep a node for a request that has waited long, if the end of its leases makes it fit.
@@ -180,7 +178,7 @@ class Leases:
         Otherwise small requests would take what is free before it is enough for a large one. Not for
         long: what runs there may run for hours.
         """
-        last, ledger = self._reservation, self._plugin.ledger
+        last, ledger = self._reservation, self._core.ledger
         if last is not None and now < last.until + _PAUSE_S:
             return False
         for address in {each.address for each in held}:
@@ -207,7 +205,7 @@ class Leases:
             self._reservation = None
 
     def _would_help(self, held: Held, request: ResourceSet) -> bool:
-        ledger = self._plugin.ledger
+        ledger = self._core.ledger
         return not self._is_lent(held.key) and ledger.lacks_only_cpus(held.address, request)
 
     def vacate(self, demands: Mapping[str, ResourceSet]) -> None:
@@ -216,7 +214,7 @@ class Leases:
             ended: list[ResourceSet] = []
             here = [each for each in self._held.values() if each.address == address]
             for each in sorted(here, key=lambda each: each.since):
-                if self._plugin.ledger.fits_without(address, demand, ended):
+                if self._core.ledger.fits_without(address, demand, ended):
                     break
                 if not self._is_lent(each.key):
                     ended.append(each.request)
@@ -233,8 +231,8 @@ class Leases:
             self._revoke(max(here, key=lambda each: each.since))
 
     def _is_lent(self, key: str) -> bool:
-        call = self._plugin.calls.get(key)
-        return call is None or call.holding is None or self._plugin.ledger.is_lent(call.holding)
+        call = self._core.calls.by_key.get(key)
+        return call is None or call.holding is None or self._core.ledger.is_lent(call.holding)
 
     def _revoke(self, held: Held) -> None:
         del self._held[held.key]
@@ -251,7 +249,7 @@ class Leases:
             "op": "raycompat-lease-alive",
             "key": key,
             "address": worker,
-            "host": self._plugin.nodes[worker]["place"][2],
+            "host": self._core.nodes.info[worker]["place"][2],
             "socket": socket,
             "incarnation": 0,
         }

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 from raycompat import _dask_adapter as dask
 
 if TYPE_CHECKING:
-    from distributed import Scheduler
-
-    from raycompat._scheduler.plugin import SchedulerPlugin
+    from raycompat._scheduler.core import Core
 
 
 class Logs:
     """See the module."""
 
-    def __init__(self, plugin: SchedulerPlugin, scheduler: Scheduler) -> None:
-        self._plugin = plugin
-        self._scheduler = scheduler
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._scheduler = core.scheduler
         self._tokens = itertools.count()
         #: Who wants to know when all was sent, and the nodes that have not said so, by token.
         self._flushes: dict[int, tuple[str, set[str]]] = {}
@@ -34,9 +32,9 @@ class Logs:
 
     def to_driver(self, job: str, worker: str = "", **message: Any) -> None:
         """Pass on what a job has printed."""
-        if job in self._plugin.jobs:
+        if job in self._core.jobs.open:
             message |= {"op": "raycompat-log", "worker": worker}
-            dask.tell_client(self._scheduler, self._plugin.jobs[job].client, message)
+            dask.tell_client(self._scheduler, self._core.jobs.open[job].client, message)
 
     def tell(self, job: str, line: str) -> None:
         """Have a driver print a line of ours."""
@@ -45,16 +43,16 @@ class Logs:
         )
 
     def _printed(self, client: str, worker: str, job: str, cost: int) -> None:
-        if worker in self._plugin.nodes:
+        if worker in self._core.nodes.info:
             message = {"op": "raycompat-log-printed", "job": job, "cost": cost}
             dask.tell_worker(self._scheduler, worker, message)
 
     def _flush(self, client: str, job: str) -> None:
         """Have all nodes send what a job has printed; say so when they have."""
         token = next(self._tokens)
-        self._flushes[token] = (client, set(self._plugin.nodes))
+        self._flushes[token] = (client, set(self._core.nodes.info))
         message = {"op": "raycompat-flush-logs", "job": job, "token": token}
-        for worker in self._plugin.nodes:
+        for worker in self._core.nodes.info:
             dask.tell_worker(self._scheduler, worker, message)
         self._answer(token)
 

@@ -71,18 +71,26 @@ class Objects:
             return
         if error is not None:
             self.break_promise(key, error)
-        elif worker in self._scheduler.workers:
+            return
+        keeper = self.keeper(worker, [wire])
+        if keeper is not None:
             del self.promises[key]
-            self._given[key] = (client, worker, wire)
-            dask.fulfil(self._scheduler, key, entry.adopt, (wire,), worker)
+            self._given[key] = (client, keeper, wire)
+            dask.fulfil(self._scheduler, key, entry.adopt, (wire,), keeper)
             self.pins.add(key, wire[-1])
+        elif client in self._scheduler.clients:
+            dask.tell_client(self._scheduler, client, {"op": "raycompat-give-again", "key": key})
         else:
-            self._ask_again(key)
+            self.break_promise(key, failures.owner_died(key))
 
-    def _ask_again(self, key: str) -> None:
-        """Have the owner give a promised value to a node that is there."""
-        message = {"op": "raycompat-give-again", "key": key}
-        dask.tell_client(self._scheduler, self.promises[key], message)
+    def keeper(self, worker: str, wires: Sequence[Any]) -> str | None:
+        """Return the node that is to keep values in place of `worker` if that is gone, if any can.
+
+        Segments are on the host of `worker`; what is small is in the wire.
+        """
+        if worker not in self._scheduler.workers and all(wire[0] != "segment" for wire in wires):
+            worker = next(iter(dask.running_workers(self._scheduler)), worker)
+        return worker if worker in self._scheduler.workers else None
 
     def not_adopted(self, worker: str, key: str, error: bytes) -> None:
         """Hear from a node why the task that adopts a value is about to fail."""
@@ -160,10 +168,11 @@ class Objects:
         if key not in self._given or state in ("memory", "erred", "forgotten"):
             return
         given = self._given.pop(key)
-        if given is not None and given[0] in self._scheduler.clients:
-            self.promises[key] = given[0]
+        if given is not None:
+            client, worker, wire = given
+            self.promises[key] = client
             dask.park(self._scheduler, key)
-            self._ask_again(key)
+            self.fulfil(client, key, wire, worker)
         else:
             self.errors[key] = error = failures.object_lost(key)
             dask.fail(self._scheduler, key, CallFailed(error, "the value was lost"))

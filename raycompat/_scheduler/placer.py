@@ -14,37 +14,30 @@ from raycompat._protocol.strategy import InGroup, OnNode, Strategy
 from raycompat._scheduler.affinity import choices
 
 if TYPE_CHECKING:
-    from distributed import Scheduler
-
     from raycompat._protocol.resource_set import ResourceSet
-    from raycompat._scheduler.actors import Actors
-    from raycompat._scheduler.leases import Leases, Shape
+    from raycompat._scheduler.core import Core
+    from raycompat._scheduler.leases import Shape
     from raycompat._scheduler.placement import Grant as Holding
-    from raycompat._scheduler.plugin import SchedulerPlugin
 
 
 class Placer:
     """See the module."""
 
-    def __init__(
-        self, plugin: SchedulerPlugin, scheduler: Scheduler, actors: Actors, leases: Leases
-    ) -> None:
-        self._plugin = plugin
-        self._scheduler = scheduler
-        self._actors = actors
-        self._leases = leases
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._scheduler = core.scheduler
 
     def acquire(self, key: str, shape: Shape) -> Holding | None:
         """Take what a call asks for from where it may go; None when nothing is free there."""
-        plugin, (_, request, strategy) = self._plugin, shape
+        core, (_, request, strategy) = self._core, shape
         running = dask.running_workers(self._scheduler)
         if isinstance(strategy, InGroup):
-            bundles = plugin.groups.bundles(strategy)
-            return plugin.ledger.acquire(request, within=bundles, only=running)
+            bundles = core.groups.bundles(strategy)
+            return core.ledger.acquire(request, within=bundles, only=running)
         nearest = dask.dependency_bytes(self._scheduler, key)
-        free = running - {self._leases.reserved(shape)} - plugin.groups.keeper.kept_from_calls()
-        for allowed in choices(strategy, request, plugin.nodes, plugin.ledger):
-            holding = plugin.ledger.acquire(
+        free = running - {self._core.leases.reserved(shape)} - core.groups.keeper.kept_from_calls()
+        for allowed in choices(strategy, request, core.nodes.info, core.ledger):
+            holding = core.ledger.acquire(
                 request,
                 strategy="SPREAD" if strategy == "SPREAD" else "DEFAULT",
                 prefer=sorted(nearest, key=nearest.__getitem__)[::-1],
@@ -56,12 +49,12 @@ class Placer:
 
     def make_room(self, shape: Shape, queue: Sequence[str]) -> bool:
         """Have leases end for calls for which nothing is free; whether that helps."""
-        plugin, (_, request, strategy) = self._plugin, shape
+        core, (_, request, strategy) = self._core, shape
         if isinstance(strategy, InGroup):
             return False  # what its group has, nobody else has
-        best, *others = choices(strategy, request, plugin.nodes, plugin.ledger)
-        first = plugin.calls[queue[0]]
-        return self._leases.make_room(
+        best, *others = choices(strategy, request, core.nodes.info, core.ledger)
+        first = core.calls.by_key[queue[0]]
+        return self._core.leases.make_room(
             shape,
             len(queue),
             is_lease=first.spec["kind"] == "lease",
@@ -73,8 +66,8 @@ class Placer:
         """Whether a call could ever run here. One in a group waits for that, which is told of."""
         if isinstance(strategy, InGroup):
             return True
-        ledger = self._plugin.ledger
-        allowed = choices(strategy, request, self._plugin.nodes, ledger)
+        ledger = self._core.ledger
+        allowed = choices(strategy, request, self._core.nodes.info, ledger)
         return any(ledger.feasible(request, each) for each in allowed)
 
     # --- errors ---------------------------------------------------------------------------------
@@ -82,10 +75,10 @@ class Placer:
     def why_it_cannot_go(self, key: str, shape: Shape) -> bytes | None:
         """Return the error of a call that waits for what is not there, and will not come."""
         _, request, strategy = shape
-        if isinstance(strategy, InGroup) and self._plugin.groups.is_gone(strategy.group):
-            return self._plugin.groups.why_it_is_gone(key)
+        if isinstance(strategy, InGroup) and self._core.groups.is_gone(strategy.group):
+            return self._core.groups.why_it_is_gone(key)
         if isinstance(strategy, OnNode) and not choices(
-            strategy, request, self._plugin.nodes, self._plugin.ledger
+            strategy, request, self._core.nodes.info, self._core.ledger
         ):
             text = (
                 f"The node {strategy.node_id} of its NodeAffinitySchedulingStrategy does not exist "
@@ -105,4 +98,4 @@ class Placer:
         return failures.unschedulable(text, is_actor=self._is_actor(key))
 
     def _is_actor(self, key: str) -> bool:
-        return key in self._actors.rows
+        return key in self._core.actors.rows

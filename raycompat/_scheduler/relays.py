@@ -7,23 +7,35 @@ from typing import TYPE_CHECKING, Any
 from raycompat import _dask_adapter as dask
 
 if TYPE_CHECKING:
-    from distributed import Scheduler
+    from raycompat._scheduler.core import Core
 
 
 class Relays:
     """See the module; `_node.relay` has the node's end and `_caller.roads` the caller's."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._scheduler = core.scheduler
         self._ends: dict[str, tuple[str, str]] = {}
 
-    def open(self, client: str, relay: str, actor: str, address: str | None) -> None:
+    def open(self, client: str, relay: str, actor: str) -> None:
         """Connect a client with the node of an actor; without one, say at once that it is over."""
+        call = self._core.calls.by_key.get(actor)
+        address = call.address if call is not None else None
         if address is None or address not in self._scheduler.workers:
             self._tell_client(client, relay, None)
             return
         self._ends[relay] = (client, address)
         self._tell_node(address, {"op": "raycompat-relay-open", "relay": relay, "actor": actor})
+
+    def data(
+        self, relay: str, data: bytes | None, client: str | None = None, worker: str | None = None
+    ) -> None:
+        """Pass on what one end sends to the other."""
+        if client is not None and data is not None:
+            self.to_node(client, relay, data)
+        elif worker is not None:
+            self.to_client(worker, relay, data)
 
     def to_node(self, client: str, relay: str, data: bytes) -> None:
         """Pass on what a client sends."""

@@ -114,7 +114,7 @@ def test_jobs_share_a_package_which_stays_as_long_as_one_needs_it(
     assert second.split() == [uri, first]
 
     def kept(dask_scheduler):
-        return dask_scheduler.plugins["raycompat"]._packages.names()
+        return dask_scheduler.plugins["raycompat"].core.packages.names()
 
     client = sys.modules["raycompat._caller.session"].current().client
     assert client.run_on_scheduler(kept) == [uri]

@@ -1,0 +1,422 @@
+"""Calls, from their submission until Dask forgets their keys: tasks, actors' processes, and leases.
+
+A call is a parked Dask task. Dask moves it to ``no-worker`` when its dependencies are there; then it
+waits for its resources (`dispatcher`), or, if its owner runs it by a lease, for what that returns. A
+node that dies, or a result that is lost, costs one of its retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as dask
+from raycompat._protocol import entry, failures
+from raycompat._protocol.call_spec import CallSpec
+from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.strategy import Strategy, from_wire
+from raycompat._protocol.values import CallFailed
+from raycompat._scheduler.actors import DETACHED
+from raycompat._scheduler.placement import Grant as Holding
+
+if TYPE_CHECKING:
+    from raycompat._scheduler.core import Core
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Call:
+    """A call that the scheduler knows of, from its submission until Dask forgets its key."""
+
+    spec: CallSpec
+    owner: str
+    request: ResourceSet
+    strategy: Strategy
+    retries: int
+    since: float = 0.0
+    address: str | None = None
+    holding: Holding | None = None
+    #: Whether it is about to fail, and must not start again.
+    is_doomed: bool = False
+    is_cancelled: bool = False
+    #: Whether the process has ended that had its GPUs.
+    is_freed: bool = False
+    #: Whether its dependencies are there, and it is on no node.
+    is_ready: bool = False
+    #: The queue that it waits in.
+    queue: deque[str] | None = None
+    #: Whether its owner runs it, by a lease; and what it has returned, in the keeping of which node.
+    is_promised: bool = False
+    made: tuple[str, list[Any]] | None = None
+
+
+class Calls:
+    """See the module."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._scheduler = core.scheduler
+        self.by_key: dict[str, Call] = {}
+        #: Keys of results that have been made once.
+        self._made: set[str] = set()
+        #: What calls still have that have left their nodes: GPUs, by node and key.
+        self._lingering: dict[tuple[str, str], list[Holding]] = {}
+
+    # --- submission -----------------------------------------------------------------------------
+
+    def submit(self, client: str, calls: list[CallSpec]) -> None:
+        """Enter calls; whose own fault it is, is told of them."""
+        for spec in calls:
+            payload = spec["payload"]
+            spec["payload"] = b""
+            try:
+                self._submit_one(client, spec, payload)
+            except Exception as error:  # a stream must not die of one call
+                logger.exception("raycompat could not submit %s", spec["key"])
+                self._core.actors.free_name(spec["key"])
+                self._core.tell_owner(
+                    client, spec["key"], failures.internal(repr(error)), unknown=True
+                )
+
+    def _submit_one(self, client: str, spec: CallSpec, payload: bytes) -> None:
+        key, kind = spec["key"], spec["kind"]
+        lost = [dep for dep in spec["deps"] if not dask.known(self._scheduler, dep)]
+        if lost:
+            self._core.actors.free_name(key)
+            self._core.tell_owner(client, key, failures.object_lost(lost[0]), unknown=True)
+            return
+        self.by_key[key] = Call(
+            spec,
+            client,
+            ResourceSet.from_units(spec["request"]),
+            from_wire(spec["strategy"]),
+            spec["retries"],
+            is_promised=spec["promised"],
+        )
+        if kind == "actor":
+            self._core.actors.expect(client, spec)
+        body = {"actor": entry.run_actor, "lease": entry.run_lease, "task": entry.run_call}[kind]
+        dask.add_task(
+            self._scheduler,
+            client,
+            key,
+            body,
+            (payload,),
+            spec["deps"],
+            parked=True,
+            urgent=kind == "actor",
+        )
+        if spec["actor"] is not None and spec["actor"]["detached"]:
+            self._scheduler.client_desires_keys([key], DETACHED)
+
+    # --- what Dask makes of them ----------------------------------------------------------------
+
+    def follow(self, key: str, start: str, finish: str) -> None:
+        """Follow Dask: a call became ready, left its node, ended, or is forgotten.
+
+        Called in the middle of that: what starts new transitions is put off.
+        """
+        call = self.by_key.get(key)
+        if call is not None:
+            self._follow(key, call, start, finish)
+        if finish == "forgotten":
+            self.by_key.pop(key, None)
+            self._made.discard(key)
+            if call is not None and call.made is not None:
+                worker, wires = call.made
+                for wire in wires:
+                    self._soon(self._core.objects.discard, worker, wire)
+
+    def _follow(self, key: str, call: Call, start: str, finish: str) -> None:
+        if finish == "memory":
+            self._made.add(key)
+            call.made = None
+        elif start == "released" and finish == "waiting" and key in self._made:
+            self._make_anew(key, call)
+        if start == "processing":
+            self._left_node(key, call, finish)
+        elif start == "no-worker" and finish != "processing":
+            self._no_longer_ready(key, call)
+        if finish == "no-worker":
+            self._became_ready(key, call)
+        elif finish == "erred":
+            self._failed(key, call)
+        elif finish == "forgotten" and call.spec["kind"] == "actor":
+            self._soon(self._core.actors.forget, key, call.owner)
+
+    def _became_ready(self, key: str, call: Call) -> None:
+        if call.is_doomed:
+            return
+        call.is_ready = True
+        if call.made is None:
+            self._go_on(key)
+        else:
+            self._soon(self._go_on, key)
+
+    def _go_on(self, key: str) -> None:
+        """Have a call wait for its resources that is ready: or take what it has returned elsewhere."""
+        call = self.by_key.get(key)
+        if call is None or not call.is_ready or call.queue is not None:
+            return
+        if call.made is not None:
+            worker, wires = call.made
+            keeper = self._core.objects.keeper(worker, wires)
+            if keeper is not None:
+                call.is_ready = False
+                self._core.dispatcher.run_on(keeper, key, call, wires)
+                return
+            call.made = None
+            self._make_anew(key, call)
+        if not call.is_promised and not call.is_doomed:
+            call.since = time.monotonic()
+            self._core.dispatcher.enqueue(key, call)
+
+    def _no_longer_ready(self, key: str, call: Call) -> None:
+        if call.queue is not None and key in call.queue:
+            call.queue.remove(key)
+        call.queue, call.is_ready = None, False
+
+    def _left_node(self, key: str, call: Call, finish: str) -> None:
+        address, call.address = call.address, None
+        self._core.leases.over(key)
+        if call.holding is not None:
+            if call.holding.gpus and address in self._core.nodes.info and not call.is_freed:
+                self._lingering.setdefault((address, key), []).append(call.holding)
+            else:
+                self._core.ledger.release(call.holding)
+                self._core.dispatcher.soon()
+            call.holding = None
+        if finish in ("memory", "erred") or address is None:
+            return
+        dask.park(self._scheduler, key)
+        if dask.goes_on(self._scheduler, address):
+            message = {"op": "raycompat-end", "key": key}
+            dask.tell_worker(self._scheduler, address, message)
+        elif finish != "forgotten":
+            self._node_was_lost(key, call)
+
+    def _node_was_lost(self, key: str, call: Call) -> None:
+        """Spend one try of a call whose node died, as Dask runs it elsewhere; or see that it fails."""
+        row = self._core.actors.rows.get(key)
+        call.made = None
+        if row is None or call.spec["actor"] is None:
+            error = failures.node_died("The node that ran the task has died.")
+            if call.is_cancelled:
+                error = failures.cancelled(key)
+            call.is_doomed = call.retries == 0 or call.is_cancelled
+            call.retries -= call.retries > 0
+        else:
+            error = failures.actor_died("The actor is dead because its node has died.", key)
+            is_last = 0 <= call.spec["actor"]["max_restarts"] <= row.incarnation
+            call.is_doomed = is_last or row.state == "DEAD"
+            if not call.is_doomed:
+                self._core.actors.restarting("", key, error)
+        if call.is_doomed:
+            self._soon(self._end_doomed, key, error)
+
+    def _make_anew(self, key: str, call: Call) -> None:
+        """Spend one try of a call whose result was lost, as Dask runs it again."""
+        dask.park(self._scheduler, key)
+        if call.retries == 0:
+            call.is_doomed = True
+            error = failures.object_lost(key)
+            self._soon(self._end_doomed, key, error)
+        call.retries -= call.retries > 0
+
+    def _end_doomed(self, key: str, error: bytes) -> None:
+        self._core.actors.bury(key, error)
+        self.fail(key, error)
+
+    def _failed(self, key: str, call: Call) -> None:
+        """Tell the owner of a call that failed elsewhere than in its own body."""
+        if key in self._core.objects.errors:
+            return
+        blamed = dask.blamed_key(self._scheduler, key)
+        error = self._core.objects.errors.get(blamed or "")
+        if error is None:
+            text = dask.error_text(self._scheduler, blamed or key)
+            error = failures.internal(f"The task {blamed} failed in Dask: {text}")
+        self._core.objects.errors[key] = error
+        if call.spec["kind"] == "actor":
+            error = failures.actor_not_built(error, key)
+            self._soon(self._core.actors.bury, key, error)
+        else:
+            self._core.tell_owner(call.owner, key, error, dependency=blamed != key)
+
+    # --- calls that their owners run ------------------------------------------------------------
+
+    def client_left(self, client: str) -> None:
+        """Look after the calls that a client ran by leases which is gone.
+
+        Called in the middle of its removal.
+        """
+        for key, call in self.by_key.items():
+            if call.owner == client and call.is_promised:
+                self._soon(self._run_anew, client, key, call)
+
+    def made_by_owner(
+        self, client: str, key: str, wires: Any, worker: str, error: bytes | None
+    ) -> None:
+        """Hear how a call has ended that its owner ran by a lease."""
+        call = self.by_key.get(key)
+        if call is None or call.owner != client or not call.is_promised:
+            for wire in wires or ():
+                self._core.objects.discard(worker, wire)
+        elif error is not None:
+            call.is_promised = False
+            self.fail(key, error)
+        else:
+            call.is_promised, call.made = False, (worker, wires)
+            for wire in wires:
+                self._core.objects.pins.add(key, wire[-1])
+            self._go_on(key)
+
+    def schedule(self, client: str, key: str, retries: int) -> None:
+        """Run a call that its owner does not run by a lease any more."""
+        call = self.by_key.get(key)
+        if call is not None and call.is_promised:
+            call.is_promised, call.retries = False, retries
+            self._go_on(key)
+
+    def _run_anew(self, client: str, key: str, call: Call) -> None:
+        """Run a call anew that a client ran by a lease which is gone, if it may be and is wanted."""
+        if call.retries == 0:
+            call.is_promised = False
+            self.fail(key, failures.owner_died(key))
+        else:
+            self.schedule(client, key, call.retries - (call.retries > 0))
+
+    def disown(self, client: str) -> None:
+        """Give the actors of a process that leaves of itself to its driver."""
+        for call in self.by_key.values():
+            job = self._core.jobs.open.get(call.spec["job"])
+            if call.owner == client and call.spec["actor"] is not None and job is not None:
+                call.owner = job.client
+
+    # --- what nodes say of them -----------------------------------------------------------------
+
+    def result(self, worker: str, key: str, owner: str, **outcome: Any) -> None:
+        """Pass on how a call has ended."""
+        if "error" in outcome and key in self.by_key:
+            self._core.objects.errors[key] = outcome["error"]
+        dask.tell_client(self._scheduler, owner, {"op": "raycompat-done", "key": key, **outcome})
+
+    def item(self, worker: str, key: str, owner: str, item: str, index: int, wire: Any) -> None:
+        """Pass on an item that a generator has yielded."""
+        large = wire[0] == "segment"
+        if key not in self.by_key:
+            if large:
+                self._core.objects.discard(worker, wire)
+            return
+        if large:
+            self._core.objects.adopt(owner, item, wire, worker)
+        dask.tell_client(
+            self._scheduler,
+            owner,
+            {"op": "raycompat-item", "key": key, "index": index, "wire": wire, "stored": large},
+        )
+
+    def tried(self, worker: str, key: str, retries: int) -> None:
+        """Hear that a call is tried again on its node, and how many retries it has left."""
+        call = self.by_key.get(key)
+        if call is None:
+            return
+        call.retries = retries
+        if call.holding is not None:  # its process may have died while it waited
+            self._core.ledger.take_back_cpu(call.holding, entirely=True)
+
+    def blocked(self, worker: str, key: str) -> None:
+        """Let others have the CPU of a call that waits in `get`."""
+        call = self.by_key.get(key)
+        if call is not None and call.holding is not None:
+            self._core.ledger.lend_cpu(call.holding)
+            self._core.dispatcher.soon()
+
+    def unblocked(self, worker: str, key: str) -> None:
+        """Give a call its CPU back; the node may have more calls than CPUs then, for a while."""
+        call = self.by_key.get(key)
+        if call is not None and call.holding is not None:
+            self._core.ledger.take_back_cpu(call.holding)
+            if self._core.ledger.is_overdrawn(call.holding.node_id):
+                self._core.leases.relieve(call.holding.node_id)
+
+    def node_left(self, worker: str) -> None:
+        """Forget what calls had on a node that is gone."""
+        for gone in [each for each in self._lingering if each[0] == worker]:
+            del self._lingering[gone]
+
+    def freed(self, worker: str, key: str) -> None:
+        """Let others have the GPUs of a call: the process that had memory there has ended."""
+        lingering = self._lingering.get((worker, key))
+        call = self.by_key.get(key)
+        if lingering:
+            self._core.ledger.release(lingering.pop(0))
+            if not lingering:
+                del self._lingering[worker, key]
+            self._core.dispatcher.soon()
+        elif call is not None and call.address == worker:
+            call.is_freed = True
+
+    # --- their end ------------------------------------------------------------------------------
+
+    def fail(self, key: str, error: bytes) -> None:
+        """Fail a call that has not finished, and tell its owner."""
+        call = self.by_key.get(key)
+        if call is None:
+            return
+        self._core.objects.errors[key] = error
+        self._core.tell_owner(call.owner, key, error)
+        dask.fail(self._scheduler, key, CallFailed(error, failures.text_of(error)))
+
+    def end(self, key: str, error: bytes) -> None:
+        """Fail a call or an actor wherever it is; what runs is killed, and not tried again."""
+        call = self.by_key[key]
+        if call.spec["kind"] == "actor":
+            self._core.actors.end(key, error, frees_name=True)
+        elif call.address is None:
+            self.fail(key, error)
+        else:
+            message = {"op": "raycompat-cancel", "key": key, "force": True, "recursive": False}
+            dask.tell_worker(self._scheduler, call.address, {**message, "error": error})
+
+    def cancel(self, client: str, key: str, force: bool, recursive: bool) -> None:
+        """End a call because a client wants it; whoever runs it is told."""
+        call = self.by_key.get(key)
+        if call is not None and call.is_promised and call.owner != client:
+            message = {"op": "raycompat-cancel-promised", "key": key, "recursive": recursive}
+            dask.tell_client(self._scheduler, call.owner, message)
+            return
+        if key in self._core.objects.promises:
+            message = {"op": "raycompat-cancel-promised", "key": key, "recursive": recursive}
+            dask.tell_client(self._scheduler, self._core.objects.promises[key], message)
+        if call is None:
+            return
+        call.is_cancelled = True
+        if call.address is None:
+            self.fail(key, failures.cancelled(key))
+        else:
+            message = {
+                "op": "raycompat-cancel",
+                "key": key,
+                "force": force,
+                "recursive": recursive,
+            }
+            dask.tell_worker(self._scheduler, call.address, message)
+
+    def cancel_direct(self, client: str, party: str, **message: Any) -> None:
+        """Have the process of an actor or a lease, `party`, end one call that it was sent."""
+        call = self.by_key.get(party)
+        if call is not None and call.address is not None:
+            message |= {"op": "raycompat-cancel-direct", "party": party}
+            dask.tell_worker(self._scheduler, call.address, message)
+
+    @staticmethod
+    def _soon(function: Callable[..., object], *arguments: object) -> None:
+        """Call something after the transitions that are going on."""
+        asyncio.get_running_loop().call_soon(function, *arguments)

@@ -1,0 +1,166 @@
+"""All that Dask's scheduler keeps for raycompat, in parts that know one another by this.
+
+Everything here runs on the scheduler's event loop, so that nothing needs a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as dask
+from raycompat._scheduler.actors import Actors
+from raycompat._scheduler.calls import Calls
+from raycompat._scheduler.dispatcher import Dispatcher
+from raycompat._scheduler.groups import Groups
+from raycompat._scheduler.jobs import Jobs
+from raycompat._scheduler.leases import Leases
+from raycompat._scheduler.logs import Logs
+from raycompat._scheduler.nodes import Nodes
+from raycompat._scheduler.objects import Objects
+from raycompat._scheduler.packages import Packages
+from raycompat._scheduler.placement import Ledger
+from raycompat._scheduler.placer import Placer
+from raycompat._scheduler.relays import Relays
+from raycompat._scheduler.shown import Shown
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+
+class Core:
+    """See the module."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        #: Set, and made anew, when nodes, jobs or actors have come or gone.
+        self.changed = asyncio.Event()
+        self.ledger = Ledger()
+        self.nodes = Nodes(self)
+        self.jobs = Jobs(self)
+        self.calls = Calls(self)
+        self.dispatcher = Dispatcher(self)
+        self.placer = Placer(self)
+        self.actors = Actors(self)
+        self.objects = Objects(scheduler, self.tell_owner)
+        self.leases = Leases(self)
+        self.groups = Groups(self)
+        self.relays = Relays(self)
+        self.logs = Logs(self)
+        self.packages = Packages()
+        self.shown = Shown(scheduler)
+
+    def stream_handlers(self) -> dict[str, Callable[..., None]]:
+        """Return what handles each kind of message of clients and nodes."""
+        actors, calls, groups, jobs = self.actors, self.calls, self.groups, self.jobs
+        leases, nodes, objects, relays = self.leases, self.nodes, self.objects, self.relays
+        return {
+            "raycompat-job": jobs.begin,
+            "raycompat-export": jobs.export,
+            "raycompat-submit": calls.submit,
+            "raycompat-made": calls.made_by_owner,
+            "raycompat-schedule": calls.schedule,
+            "raycompat-cancel": calls.cancel,
+            "raycompat-cancel-direct": calls.cancel_direct,
+            "raycompat-disown": calls.disown,
+            "raycompat-result": calls.result,
+            "raycompat-item": calls.item,
+            "raycompat-tried": calls.tried,
+            "raycompat-freed": calls.freed,
+            "raycompat-blocked": calls.blocked,
+            "raycompat-unblocked": calls.unblocked,
+            "raycompat-borrow": objects.borrow,
+            "raycompat-adopt": objects.adopt,
+            "raycompat-pick": objects.pick,
+            "raycompat-load": objects.load,
+            "raycompat-promise": objects.promise,
+            "raycompat-fulfil": objects.fulfil,
+            "raycompat-pin": objects.pin,
+            "raycompat-not-adopted": objects.not_adopted,
+            "raycompat-sync": self._sync,
+            "raycompat-kill-actor": actors.kill,
+            "raycompat-watch-actor": actors.watch,
+            "raycompat-unwatch-actor": actors.unwatch,
+            "raycompat-actor-alive": actors.alive,
+            "raycompat-actor-restarting": actors.restarting,
+            "raycompat-actor-ended": actors.ended,
+            "raycompat-await-group": groups.tell_when_ready,
+            "raycompat-node": nodes.ready,
+            "raycompat-unfit": nodes.unfit,
+            "raycompat-lease-alive": leases.alive,
+            "raycompat-lease-ended": leases.ended,
+            "raycompat-relay-open": relays.open,
+            "raycompat-relay-data": relays.data,
+            "raycompat-relay-close": relays.close,
+            "raycompat-spans": self.shown.show,
+            **self.logs.handlers(),
+        }
+
+    def handlers(self) -> dict[str, Callable[..., Any]]:
+        """Return what answers each kind of request."""
+        actors, groups, nodes = self.actors, self.groups, self.nodes
+        objects, packages = self.objects, self.packages
+        return {
+            "raycompat_ready": nodes.wait_until_ready,
+            "raycompat_nodes_are": nodes.wait_for_nodes,
+            "raycompat_fetch": nodes.fetch,
+            "raycompat_state": nodes.state,
+            "raycompat_inventory": self.inventory,
+            "raycompat_function": self.jobs.function,
+            "raycompat_package_begin": packages.begin,
+            "raycompat_package_write": packages.write,
+            "raycompat_package_end": packages.end,
+            "raycompat_package_read": packages.read,
+            "raycompat_locate": objects.locate,
+            "raycompat_missing": objects.missing,
+            "raycompat_store": objects.store,
+            "raycompat_reserve_actor": actors.reserve,
+            "raycompat_find_actor": actors.find,
+            "raycompat_named_actors": actors.named,
+            "raycompat_create_group": groups.create,
+            "raycompat_remove_group": groups.remove,
+            "raycompat_find_group": groups.find,
+            "raycompat_groups": groups.table,
+        }
+
+    def client_left(self, client: str) -> None:
+        """End what a caller that is gone has left, and its job if it was a driver.
+
+        Called in the middle of its removal.
+        """
+        self.relays.lose(client)
+        self.logs.lose_client(client)
+        self.actors.client_left(client)
+        self.objects.break_promises_of(client)
+        self.calls.client_left(client)
+        self.jobs.client_left(client)
+        self.groups.collect_soon()
+        self.notify_change()
+
+    def notify_change(self) -> None:
+        """Have those look again who wait for nodes, jobs or actors to come or go."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def tell_owner(self, owner: str, key: str, error: bytes, **more: bool) -> None:
+        """Tell a client that its call has failed."""
+        message = {"op": "raycompat-done", "key": key, "error": error, **more}
+        dask.tell_client(self.scheduler, owner, message)
+
+    def _sync(self, client: str, token: int) -> None:
+        """Answer a client that wants to know that all it has said is known here."""
+        dask.tell_client(self.scheduler, client, {"op": "raycompat-synced", "token": token})
+
+    def inventory(self) -> dict[str, list[str]]:
+        """Return the keys of all that is kept here: what a leak would show in."""
+        return {
+            "tasks": dask.all_keys(self.scheduler),
+            "calls": list(self.calls.by_key),
+            "pins": self.objects.pins.keys(),
+            "actors": list(self.actors.rows),
+            "groups": self.groups.living(),
+            "errors": list(self.objects.errors),
+            "promises": list(self.objects.promises),
+            "leases": self.leases.owners(),
+        }
