@@ -80,7 +80,7 @@ class ObjectRef(Generic[T]):
     @property
     def key(self) -> str:
         """Return the key of a Dask task whose value is the object's. Dask asks for it."""
-        return self._session.load_in_dask(self._entry)
+        return self._session.sharing.load_in_dask(self._entry)
 
     # To the rest of Dask it is a collection of one value.
     __dask_optimize__ = None

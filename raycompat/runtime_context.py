@@ -138,7 +138,7 @@ class RuntimeContext:
         executor = context.executor()
         if executor is None or executor.actor is None:
             raise RuntimeError("This method is only available in an actor.")
-        (ref,) = self._session.hold([executor.actor.key])
+        (ref,) = self._session.sharing.hold([executor.actor.key])
         return ActorHandle(ref, pickle.loads(executor.actor.about["about"]))
 
     def get_assigned_resources(self) -> dict[str, float]:

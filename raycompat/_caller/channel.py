@@ -73,7 +73,7 @@ class Channel(Sender):
                 del session.channels[self.key]
                 session.send("raycompat-unwatch-actor", key=self.key)
         # Not before the scheduler knows what we hold of the last results: until then the actor does.
-        if not session.when_synced(self.close):
+        if not session.sharing.when_synced(self.close):
             self.close()
 
     def close(self) -> None:
@@ -356,10 +356,10 @@ class Channel(Sender):
     def _settle(self, entry: Entry, wire: Wire) -> None:
         session = self._session
         if not self._settle_here(entry, wire):
-            session.adopt(entry, wire, self._node_address)
+            session.sharing.adopt(entry, wire, self._node_address)
             session.table.settle(entry)  # it is in the cluster
         elif entry.promised:
-            session.fulfil(entry)
+            session.sharing.fulfil(entry)
 
     def _forget(self, call: DirectCall) -> None:
         self._unanswered.pop(call.key, None)

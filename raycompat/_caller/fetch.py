@@ -23,7 +23,7 @@ _UNREACHABLE_S = 30.0
 
 async def fetch(session: Session, entries: Sequence[Entry]) -> None:
     """Bring values here. Called in the session's event loop."""
-    keys = [session.publish(entry) for entry in entries]
+    keys = [session.sharing.publish(entry) for entry in entries]
     for entry, answer in zip(entries, await _ask_for(session, keys), strict=True):
         if "block" in answer:
             session.settle(entry, InlineValue(bytes(answer["block"]), tuple(answer["refs"])))

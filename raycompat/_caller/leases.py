@@ -361,7 +361,7 @@ class LeasePool(Sender):
             road.close()
             self.disconnected(lease, road)
 
-        if not self._session.when_synced(close):
+        if not self._session.sharing.when_synced(close):
             close()
 
     def _end(self, lease: Lease, road: roads.Road) -> None:

@@ -52,7 +52,7 @@ def schedule(session: Session, call: DirectCall) -> None:
 def _submit(session: Session, call: DirectCall, *, promised: bool) -> ObjectRef[None]:
     """Tell the scheduler of a call, and return the reference that keeps it there."""
     table = session.table
-    deps = [session.publish(entry) for entry in call.dependencies]
+    deps = [session.sharing.publish(entry) for entry in call.dependencies]
     setup = session.setup
     spec = call.spec(setup.job, deps, runtime_env=setup.runtime_env, promised=promised)
     if call.num_returns == 1:
@@ -101,7 +101,7 @@ def _give(session: Session, entry: Entry) -> Wire:
         return to_wire(ErrorValue(entry.error))
     if isinstance(entry.value, SegmentLink) and session.table.get(entry.key) is not entry:
         return to_wire(ErrorValue(failures.object_lost(entry.key)))  # nobody refers to it
-    return session.give(entry)
+    return session.sharing.give(entry)
 
 
 def keep_for_others(session: Session, call: DirectCall) -> None:

@@ -23,7 +23,7 @@ def export(ref: ObjectRef[Any]) -> tuple[Any, ...]:
             return ("value", ref._key, entry.value.block, entry.value.refs)
         if entry.state is State.FAILED:
             return ("error", ref._key, entry.error, entry.victim)
-        return ("key", session.publish(entry))
+        return ("key", session.sharing.publish(entry))
 
 
 def restore(session: Session, carried: tuple[Any, ...]) -> ObjectRef[Any]:
@@ -34,13 +34,13 @@ def restore(session: Session, carried: tuple[Any, ...]) -> ObjectRef[Any]:
         entry = session.table.get(key)
         if entry is None:
             if kind == "key":
-                session.borrow(key)
+                session.sharing.borrow(key)
             else:
                 entry = session.table.add(key)
         ref = ObjectRef._from_key(key, session)
     if kind == "value" and entry is not None:
         value = InlineValue(rest[0], tuple(rest[1]))
-        session.table.settle(entry, value=value, holds=session.hold(value.refs))
+        session.table.settle(entry, value=value, holds=session.sharing.hold(value.refs))
     elif kind == "error" and entry is not None:
         session.table.settle(entry, error=rest[0], victim=rest[1])
     return ref

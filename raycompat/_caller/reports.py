@@ -39,7 +39,7 @@ class Reports:
             "raycompat-lease-ended": self._on_lease_ended,
             "raycompat-pressure": self._on_pressure,
             "raycompat-home": self._on_home,
-            "raycompat-give-again": self._session.give_again,
+            "raycompat-give-again": self._session.sharing.give_again,
             "raycompat-actor-state": self._on_actor_state,
             "raycompat-relay-data": self._on_relay_data,
             "raycompat-cancel-promised": self._on_cancel_promised,

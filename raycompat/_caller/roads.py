@@ -8,6 +8,7 @@ reached either, the streams of the scheduler carry them: slower, never broken.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -93,29 +94,37 @@ async def connect(session: Session, place: dict[str, Any], party: Party) -> None
             return
         await through_the_scheduler(session, place, party)
     except Exception:
-        logger.exception("raycompat could not connect to %s", party.key)
+        if not session.closed:
+            logger.exception("raycompat could not connect to %s", party.key)
         party.expect_news()
 
 
 async def _by_socket(session: Session, place: dict[str, Any], party: Party) -> bool:
-    stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    stream.setblocking(False)
-    while True:
+    with contextlib.ExitStack() as if_it_fails:
+        stream = if_it_fails.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        stream.setblocking(False)
         try:
-            stream.connect("\0" + place["socket"])
-            break
-        except BlockingIOError:  # more callers than it has accepted: it is busy in a method
-            await asyncio.sleep(_BUSY_S)
+            await _reach(stream, place["socket"])
         except OSError as error:  # it has just died, or it is in another network namespace
             logger.debug("no Unix socket to %s: %r", party.key, error)
-            stream.close()
             return False
-    connection = Connection(
-        stream, session.pump, party.on_message, lambda: party.disconnected(connection)
-    )
-    session.pump.add(connection, listen=True)
+        connection = Connection(
+            stream, session.pump, party.on_message, lambda: party.disconnected(connection)
+        )
+        session.pump.add(connection, listen=True)
+        if_it_fails.pop_all()
     party.connected(connection, place["incarnation"])
     return True
+
+
+async def _reach(stream: socket.socket, name: str) -> None:
+    while True:
+        try:
+            stream.connect("\0" + name)
+        except BlockingIOError:  # more callers than it has accepted: it is busy in a method
+            await asyncio.sleep(_BUSY_S)
+        else:
+            return
 
 
 class RelayedRoad:

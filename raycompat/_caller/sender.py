@@ -95,7 +95,7 @@ class Sender:
         The process that gets them may ask for them.
         """
         if call.carries_references or any(wire[0] == "key" for wire in call.wires or ()):
-            call.num_waits += self._session.when_synced(lambda: self._wait_is_over(call))
+            call.num_waits += self._session.sharing.when_synced(lambda: self._wait_is_over(call))
 
     def _wire_of(self, entry: Entry, host: str) -> Wire:
         """Return the value of an argument as it travels to a process of `host`."""
@@ -105,7 +105,7 @@ class Sender:
         if isinstance(value, SegmentLink) and value.host == here == host:
             # By the time at which the process looks a node may keep it, and have it on disk.
             return ("key", entry.key, value.path)
-        return ("key", self._session.publish(entry), None)
+        return ("key", self._session.sharing.publish(entry), None)
 
     # --- answers --------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class Sender:
         """Tell the other process, once it is so, that the references in a result are held here."""
         if road is None:
             return
-        if not self._session.when_synced(lambda: road.post(("held", key), now=True)):
+        if not self._session.sharing.when_synced(lambda: road.post(("held", key), now=True)):
             road.post(("held", key), now=True)
 
     def _settle_here(self, entry: Entry, wire: Wire) -> bool:
@@ -148,7 +148,7 @@ class Sender:
         session = self._session
         value = from_wire(wire)
         if isinstance(value, InlineValue):
-            session.table.settle(entry, value=value, holds=session.hold(value.refs))
+            session.table.settle(entry, value=value, holds=session.sharing.hold(value.refs))
         elif not isinstance(value, SegmentLink):
             session.table.settle(entry, error=value.error)
         elif value.host == session.setup.host:
@@ -168,9 +168,9 @@ class Sender:
                 session.table.settle(entry, error=failures.object_lost(entry.key))
             return
         mine = SegmentLink(path, link.size, link.host, link.refs)
-        held = session.hold(link.refs)
+        held = session.sharing.hold(link.refs)
         session.table.settle(entry, value=mine, holds=held, own_segment=True)
-        session.share_segments()
+        session.sharing.share_segments()
         session.wake()
 
     # --- ends -----------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class Sender:
         for entry in call.returns:
             self._session.table.settle(entry, error=error, victim=victim)
             if entry.promised:
-                self._session.fulfil(entry)
+                self._session.sharing.fulfil(entry)
         self._end_call(call, error)
 
     def _end_call(self, call: DirectCall, error: bytes | None = None) -> None:

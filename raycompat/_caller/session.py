@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from raycompat._caller.channel import Channel
 from raycompat._caller.home import Home
 from raycompat._caller.object_table import Entry, ObjectTable, State
 from raycompat._caller.reports import Reports
+from raycompat._caller.sharing import Sharing
 from raycompat._protocol import failures, segment
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
@@ -41,8 +42,6 @@ from raycompat._protocol.values import (
     InlineValue,
     SegmentLink,
     StorePlace,
-    Wire,
-    to_wire,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from raycompat._caller.leases import LeasePool
     from raycompat._caller.roads import RelayedRoad
     from raycompat._protocol.resource_set import ResourceSet
-    from raycompat.object_ref import ObjectRef
 
 logger = logging.getLogger(__name__)
 
@@ -92,8 +90,6 @@ class Session:
         #: Another one than at first when that node has left the cluster.
         self.home = setup.home
         self._former_places: list[StorePlace] = []
-        #: Keys of values for the node that will be our home, while there is none.
-        self._to_give: list[str] = []
         #: Set when that node leaves. For the event loop.
         self.home_left = asyncio.Event()
         self.table = ObjectTable(self._release, self._remove_segment)
@@ -112,6 +108,7 @@ class Session:
         #: Nodes that the scheduler has to be asked to ask: addresses.
         self.out_of_reach: set[str] = set()
         self.pump = Pump()
+        self.sharing = Sharing(self)
         self._reports = Reports(self)
         #: Called around a wait: an executor tells its node, which gives the CPU back meanwhile.
         self.on_block: Callable[[], None] = lambda: None
@@ -140,12 +137,6 @@ class Session:
         self._flush_due = False
         self._connect_lock = threading.Lock()
         self._callbacks: ThreadPoolExecutor | None = None
-        #: How much we have said of references, how much of it the scheduler is known to have heard,
-        #: and what is to be called then.
-        self._num_said = 0
-        self._num_heard = 0
-        self._last_hold = 0
-        self._when_heard: deque[tuple[int, Callable[[], None]]] = deque()
         self._idle = threading.Condition()
         self._is_awaited = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -183,9 +174,7 @@ class Session:
         if home is not None:
             self._former_places.append(self.home.place)
             self.home, self.home_left = home, asyncio.Event()
-            keys, self._to_give = self._to_give, []
-            for key in keys:
-                self.give_again(key)
+            self.sharing.home_moved()
 
     @property
     def is_connected(self) -> bool:
@@ -195,7 +184,7 @@ class Session:
     def _attach(self, client: Client) -> None:
         handlers = {
             **self._reports.handlers(),
-            "raycompat-synced": self._on_synced,
+            "raycompat-synced": self.sharing.on_synced,
             "raycompat-log": self._on_log,
             "raycompat-logs-flushed": self._on_log,
         }
@@ -220,7 +209,7 @@ class Session:
     def submit(self, spec: CallSpec) -> None:
         """Queue one call; calls queued in a row travel in one message."""
         self.send("raycompat-submit", calls=[spec])
-        self._note_said()
+        self.sharing.note_said()
 
     def wake(self) -> None:
         """Have the event loop send what is queued. Safe anywhere, in a ``__del__`` too."""
@@ -413,192 +402,6 @@ class Session:
     def _remove_segment(self, link: SegmentLink) -> None:
         self.home.place.remove(link.path)
 
-    def share_segments(self) -> None:
-        """Have the node keep our oldest segments, when ours are many: then it may spill them."""
-        table, limit_bytes = self.table, self.home.place.limit_bytes // 16
-        with table.lock:
-            for entry in list(table.own.values())[:-1]:
-                if table.own_bytes <= limit_bytes:
-                    return
-                if entry.promised or entry.key in self._to_give:
-                    continue  # it is about to be given
-                if entry.wanted:  # a node has it too
-                    table.disown(entry)
-                    link, entry.value = entry.value, None
-                    if isinstance(link, SegmentLink):
-                        self._remove_segment(link)
-                else:
-                    self.publish(entry)
-
-    def borrow(self, key: str) -> Entry:
-        """Return the entry of a key that somebody else made known to us; Dask keeps it for us."""
-        with self.table.lock:
-            entry = self.table.get(key)
-            if entry is None:
-                entry = self.table.add(key, wanted=True)
-                entry.escaped = True
-                self.send("raycompat-borrow", key=key)
-                self.note_hold()
-            return entry
-
-    def hold(self, keys: Iterable[str]) -> tuple[ObjectRef[Any], ...]:
-        """Keep objects alive that a value of ours contains."""
-        from raycompat.object_ref import ObjectRef
-
-        held = []
-        for key in keys:
-            with self.table.lock:
-                self.borrow(key)
-                held.append(ObjectRef._from_key(key, self))
-        return tuple(held)
-
-    def pin(self, carrier: str, keys: Iterable[str]) -> None:
-        """Have the scheduler keep `keys` as long as it keeps `carrier`."""
-        keys = list(keys)
-        if keys:
-            self.send("raycompat-pin", carrier=carrier, keys=keys)
-            self.note_hold()
-
-    def note_hold(self) -> None:
-        """Have what was said of references so far matter to whoever hears from us next."""
-        self._note_said()
-        self._last_hold = self._num_said
-
-    def _note_said(self) -> None:
-        """Count a message after it was queued: a sync that is asked for now comes behind it."""
-        with self.table.lock:
-            self._num_said += 1
-
-    def when_synced(self, callback: Callable[[], None]) -> bool:
-        """Have `callback` called once the scheduler knows all that we have said of references.
-
-        False, and nothing is called, when it does already.
-        """
-        said = self._num_said
-        if said == self._num_heard:
-            return False
-        self._when_heard.append((said, callback))
-        self.send("raycompat-sync", token=said)
-        return True
-
-    def hand_over(self) -> None:
-        """Wait until the scheduler knows what we keep and what our values keep (`borrow`, `pin`).
-
-        Whoever gets a reference from us by another road finds it there.
-        """
-        if self._last_hold > self._num_heard:
-            heard: Future[None] = Future()
-            if self.when_synced(lambda: heard.set_result(None)):
-                heard.result()
-
-    def _on_synced(self, token: int) -> None:
-        self._num_heard = max(self._num_heard, token)
-        for _ in range(len(self._when_heard)):
-            said, callback = self._when_heard.popleft()
-            if said <= self._num_heard:
-                callback()
-            else:
-                self._when_heard.append((said, callback))
-
-    def publish(self, entry: Entry) -> str:
-        """Make sure that Dask knows (or is being told of) an object; return its key."""
-        with self.table.lock:
-            entry.escaped = True
-            if entry.wanted:
-                return entry.key
-            if entry.origin is not None and entry.is_made_by_call:
-                self._announce_origin(entry, entry.origin)
-                if entry.parent is None:
-                    return entry.key
-            entry.wanted = True
-            if entry.parent is not None:
-                self.send(
-                    "raycompat-pick",
-                    key=entry.key,
-                    call=entry.parent.key,
-                    index=entry.pick_index,
-                )
-            elif entry.state is State.PENDING:
-                entry.promised = True
-                self.send("raycompat-promise", key=entry.key)
-            elif entry.state is State.FAILED:
-                self.send("raycompat-promise", key=entry.key)
-                self.fulfil(entry)
-            else:
-                self._give(entry, "raycompat-adopt")
-            self._note_said()
-            return entry.key
-
-    def _announce_origin(self, entry: Entry, origin: DirectCall) -> None:
-        """Have Dask know the call that a lease runs for an object, or has run."""
-        from raycompat._caller import lineage
-
-        lineage.announce(self, origin)
-        if origin.has_ended:  # else it is told when it does
-            lineage.tell_made(self, origin)
-            entry.origin = None
-
-    def load_in_dask(self, entry: Entry) -> str:
-        """Return the key of a Dask task whose value is the object's; Dask knows it by then."""
-        with self.table.lock:
-            if entry.key_in_dask is None:
-                source = self.publish(entry)
-                entry.key_in_dask = f"load-{source.rpartition('-')[2]}"
-                self.send("raycompat-load", key=entry.key_in_dask, source=source)
-                self.note_hold()
-            key = entry.key_in_dask
-        self.hand_over()  # a graph may come by another client
-        return key
-
-    def fulfil(self, entry: Entry) -> None:
-        """Tell Dask how an object has turned out that was published before it was made."""
-        with self.table.lock:
-            if entry.error is not None:
-                message = {"wire": None, "worker": "", "error": entry.error}
-                self.send("raycompat-fulfil", key=entry.key, **message)
-            else:
-                self._give(entry, "raycompat-fulfil")
-
-    def adopt(self, entry: Entry, wire: Wire, worker: str) -> None:
-        """Have Dask keep a value whose segment is in the keeping of another host's node."""
-        with self.table.lock:
-            entry.escaped = entry.wanted = True
-            operation = "raycompat-fulfil" if entry.promised else "raycompat-adopt"
-            entry.promised = False
-            self.send(operation, key=entry.key, wire=wire, worker=worker)
-            self._note_said()
-
-    def give_again(self, key: str) -> None:
-        """Have a node keep a value whose node left before it did. Called in the event loop."""
-        with self.table.lock:
-            entry = self.table.get(key)
-            if entry is None:
-                return  # nobody needs it any more, and the scheduler has been told
-            self.table.take_back(entry)
-            if self.home_left.is_set():
-                self._to_give.append(key)
-            elif entry.value is not None:
-                self._give(entry, "raycompat-fulfil")
-            else:
-                message = {"wire": None, "worker": "", "error": failures.object_lost(key)}
-                self.send("raycompat-fulfil", key=key, **message)
-
-    def _give(self, entry: Entry, operation: str) -> None:
-        """Have Dask keep a value that is here."""
-        wire = self.give(entry)
-        self.send(operation, key=entry.key, wire=wire, worker=self.home.address)
-
-    def give(self, entry: Entry) -> Wire:
-        """Return a value that is here as our node is to keep it."""
-        assert entry.value is not None
-        wire = to_wire(entry.value)
-        if isinstance(entry.value, SegmentLink) and not self.is_near:
-            wire = ("inline", bytes(segment.read(entry.value.path)), entry.value.refs)
-        elif entry.own_segment:
-            self.table.disown(entry)
-            self.on_hand_over(wire)
-        return wire
-
     # --- how calls end --------------------------------------------------------------------------
 
     def call_ended(self, call: PendingCall | DirectCall) -> None:
@@ -613,7 +416,7 @@ class Session:
         if isinstance(value, ErrorValue):
             self.table.settle(entry, error=value.error)
         elif isinstance(value, InlineValue):
-            self.table.settle(entry, value=value, holds=self.hold(value.refs))
+            self.table.settle(entry, value=value, holds=self.sharing.hold(value.refs))
         elif value.host == self.setup.host:
             self.table.settle(entry, value=value)
         else:

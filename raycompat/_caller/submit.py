@@ -122,7 +122,7 @@ class Arguments:
 
     def publish(self) -> list[str]:
         """Return the keys of the dependencies, for Dask to wait for."""
-        return [self._session.publish(entry) for entry in self.dependencies]
+        return [self._session.sharing.publish(entry) for entry in self.dependencies]
 
 
 def _serialize_arguments(
@@ -172,7 +172,7 @@ def put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> ObjectR
     is_large = not isinstance(value, InlineValue)
     session.table.settle(entry, value=value, holds=holds, own_segment=is_large)
     if is_large:
-        session.share_segments()
+        session.sharing.share_segments()
     if not session.is_connected:
         session.table.collect_dropped()
     return ref

@@ -37,7 +37,7 @@ class Answers(Sink):
         """Send how the call ended; `remark` comes last."""
         message: tuple[Any, ...]
         if outcome.values is None:
-            self._executor.session.hand_over()  # what the call has kept, it may keep on
+            self._executor.session.sharing.hand_over()  # what the call has kept, it may keep on
             message = ("failed", self._key, outcome.error, outcome.retry, remark)
         else:
             self._keep(self._key, outcome.values, outcome)
@@ -49,11 +49,11 @@ class Answers(Sink):
         executor = self._executor
         if outcome.refs:
             self._caller.holds[key] = outcome.holds
-            executor.session.note_hold()
+            executor.session.sharing.note_hold()
         shares_memory = self._caller.host == executor.setup["place"][2]
         for wire in wires:
             if wire[0] == "segment" and shares_memory:
                 self._caller.note_segment(wire[1])
             elif wire[0] == "segment":
                 executor.send("hand-over", "", wire)
-        executor.session.hand_over()
+        executor.session.sharing.hand_over()

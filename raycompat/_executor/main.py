@@ -201,7 +201,7 @@ class Executor:
         is_complete = lease.serve()
         self.lease = None
         self.session.table.collect_dropped()
-        self.session.hand_over()
+        self.session.sharing.hand_over()
         self.send("done", lease.key, is_complete)
 
     def _run_one(self, call: Call, about: dict[str, Any]) -> None:
@@ -217,7 +217,7 @@ class Executor:
             else:
                 outcome = run(self, call, _NodeSink(self, key))
             if outcome.refs:
-                self.session.pin(key, outcome.refs)
+                self.session.sharing.pin(key, outcome.refs)
         except KeyboardInterrupt:  # between the end of the user's code and ours
             if outcome is not None:
                 outcome.discard(self)
@@ -227,7 +227,7 @@ class Executor:
             context.leave()
         self.forget_cancelled(key)
         self.session.table.collect_dropped()
-        self.session.hand_over()
+        self.session.sharing.hand_over()
         self.flush_output()
         if self.actor is not None:
             if outcome.values is None:
@@ -314,9 +314,9 @@ class _NodeSink(Sink):
         """Send one item; what it refers to lives as long as the generator, and then is pinned."""
         session = self._executor.session
         if outcome.refs:
-            session.pin(self._key, outcome.refs)
+            session.sharing.pin(self._key, outcome.refs)
             self._holds += outcome.holds
-        session.hand_over()
+        session.sharing.hand_over()
         self._executor.send("item", self._key, index, wire)
 
 

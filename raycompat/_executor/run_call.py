@@ -160,7 +160,7 @@ def _value(executor: Executor, wire: Any) -> Any:
         if wire[2] is not None:
             with contextlib.suppress(FileNotFoundError):
                 return deserialize(segment.read(wire[2]))
-        return resolve.get(executor.session, executor.session.hold((wire[1],)), None)[0]
+        return resolve.get(executor.session, executor.session.sharing.hold((wire[1],)), None)[0]
     value = from_wire(wire)
     if isinstance(value, ErrorValue):
         raise exceptions.loads_error(value.error)

@@ -332,6 +332,8 @@ class Pump:
         self._unread: deque[Connection] = deque()
         #: Whether the thread looks for what is dirty again and again, so that nobody need wake it.
         self._attentive = False
+        #: Whether it takes no connections any more; and whether its thread is to end.
+        self._is_closing = False
         self._closed = False
 
     def _start(self) -> None:
@@ -342,9 +344,15 @@ class Pump:
         self._thread.start()
 
     def add(self, connection: Connection, *, listen: bool) -> None:
-        """Care for a connection from now on; with `listen`, read it too."""
+        """Care for a connection from now on; with `listen`, read it too.
+
+        Raises
+        ------
+        ConnectionError
+            When the pump is closed.
+        """
         with self._lock:
-            if self._closed:
+            if self._is_closing:
                 raise ConnectionError("this process has left its cluster")
             if self._thread is None:
                 self._start()
@@ -449,6 +457,8 @@ class Pump:
 
     def close(self) -> None:
         """End the thread and every connection."""
+        with self._lock:
+            self._is_closing = True
         for connection, _ in list(self._connections.values()):
             connection.close()
         with self._lock:

@@ -78,14 +78,18 @@ class Nodes:
     async def wait_until_ready(self, at_least: int, timeout_s: float) -> dict[str, Any]:
         """Return the nodes, once every Dask worker that is there now has reported.
 
-        And the addresses of those that have not in time, and why others cannot be nodes.
+        And the addresses of those that have not in time, and why others cannot be nodes. `at_least`
+        so many are waited for, unless there are others that cannot.
         """
 
         def silent() -> list[str]:
             known = self.info.keys() | self._unfit.keys()
             return [address for address in self._scheduler.workers if address not in known]
 
-        await self._wait_until(lambda: not silent() and len(self.info) >= at_least, timeout_s)
+        def is_settled() -> bool:
+            return not silent() and (len(self.info) >= at_least or bool(self._unfit))
+
+        await self._wait_until(is_settled, timeout_s)
         nodes = [{"address": address, **info} for address, info in self.info.items()]
         return {"nodes": nodes, "silent": silent(), "unfit": dict(self._unfit)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,7 +14,6 @@ from raycompat._protocol.refusals import _explain_tls, _wants_tls, explain
 @pytest.fixture
 def ends():
     ours, theirs = socket.socketpair()
-    ours.settimeout(0.05)
     with ours, theirs:
         yield ours, theirs
 
@@ -24,16 +24,25 @@ def test_who_speaks_first_wants_no_tls(ends):
     assert not _wants_tls(ours)
 
 
-def test_who_hangs_up_does(ends):
+def test_who_hangs_up_at_once_does_so_to_everybody(ends):
     ours, theirs = ends
     theirs.close()
-    assert _wants_tls(ours)
+    assert not _wants_tls(ours)
 
 
-def test_who_sends_an_alert_does(ends):
+@pytest.mark.parametrize("answer", [b"", b"\x15\x03\x01\0\x02\x02\x46"])
+def test_who_turns_away_what_is_no_tls_does(ends, answer):
+    """By an alert, or by hanging up."""
     ours, theirs = ends
-    theirs.sendall(b"\x15\x03\x01\0\x02\x02\x46")
-    assert _wants_tls(ours)
+
+    def serve():
+        theirs.recv(100)
+        theirs.sendall(answer)
+        theirs.close()
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(serve)
+        assert _wants_tls(ours)
 
 
 def test_who_says_nothing_is_not_known_to(ends):
