@@ -6,8 +6,8 @@ The life of a call, ``ref = f.remote(x)`` and ``ray.get(ref)``:
    (`remote_function`, `_caller.submit`).
 2. The call leaves as one message down the Dask client's stream (`_caller.session`).
 3. The scheduler plugin makes it a Dask task; when its dependencies are there and its resources free,
-   it grants it to a node (`_scheduler.plugin`, `_scheduler.placement`).
-4. The node plugin, in a Dask worker, hands it to an executor (`_node.plugin`, `_node.executor_pool`).
+   it grants it to a node (`_scheduler.calls`, `_scheduler.dispatcher`).
+4. The node plugin, in a Dask worker, hands it to an executor (`_node.tasks`, `_node.executor_pool`).
 5. The executor, a process of its own, runs the user's code and lays the result out: small in the
    answer, large in shared memory (`_executor.run_call`, `_protocol.serialization`).
 6. The answer goes back by the scheduler to the caller's table (`_caller.object_table`), while Dask

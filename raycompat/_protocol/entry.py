@@ -39,7 +39,7 @@ class Node(Protocol):
 def _node() -> Node:
     from distributed import get_worker
 
-    return cast("Node", get_worker().plugins[PLUGIN_NAME])
+    return cast("Node", get_worker().plugins[PLUGIN_NAME].node)
 
 
 async def run_call(key: str, payload: bytes, *values: Any) -> Any:

@@ -456,7 +456,7 @@ def test_the_plugins_are_registered_once(one_worker):
         for _ in range(2):
             ray.init(address=one_worker.address, **QUIET)
             use_everything()
-            nodes.append(client.run(lambda dask_worker: dask_worker.plugins["raycompat"].node_id))
+            nodes.append(client.run(lambda dask_worker: dask_worker.plugins["raycompat"].node.id))
             ray.shutdown()
     assert nodes[0] == nodes[1]
 

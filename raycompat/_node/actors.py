@@ -1,0 +1,133 @@
+"""Actors: each is an executor of its own, started anew as long as it has restarts left."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as dask
+from raycompat._node.calls import Running
+from raycompat._node.executor_pool import Executor, ExecutorDied, describe_exit
+from raycompat._node.runtime_env import RuntimeEnvFailed
+from raycompat._protocol import failures
+from raycompat._protocol.values import to_wire
+
+if TYPE_CHECKING:
+    from raycompat._node.node import Node
+
+
+@dataclass(slots=True, eq=False)
+class Actor:
+    """An actor that lives on this node: its process."""
+
+    executor: Executor
+    #: Why it died or is about to for good: a pickled error for whoever waits for it.
+    error: bytes | None = None
+    #: Whether somebody has killed its process, to be started anew if it has restarts left.
+    is_killed: bool = False
+
+
+class Actors:
+    """See the module."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.by_key: dict[str, Actor] = {}
+
+    async def run(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
+        """Keep an actor as long as it lives, through its restarts (see `entry.run_actor`)."""
+        dask.secede(self._node.worker, key)
+        running = self._node.calls.granted.get(key)
+        if running is None:
+            return None  # taken back while Dask started it
+        grant, spec = running.grant, running.grant["actor"]
+        jobs = self._node.jobs
+        assert spec is not None
+        try:
+            while not running.ended and grant["job"] in jobs.setups:
+                kind = (*self._node.jobs.kind(grant), key)
+                executor = await self._node.pool.start_executor(
+                    kind, *await self._node.jobs.prepare(grant)
+                )
+                actor = Actor(executor)
+                self._node.sockets[key] = f"raycompat-{uuid.uuid4().hex}"
+                error = await self._live(running, actor, payload, values)
+                left = spec["max_restarts"] - grant["num_restarts"]
+                again = actor.error is None and not running.ended
+                if not again or (left <= 0 and spec["max_restarts"] >= 0):
+                    message = {"op": "raycompat-actor-ended", "key": key, "error": error}
+                    self._node.tell(message)
+                    return None
+                grant["num_restarts"] += 1
+                message = {"op": "raycompat-actor-restarting", "key": key, "error": error}
+                self._node.tell(message)
+        except RuntimeEnvFailed as failed:
+            text = f"Could not create the actor because its runtime environment failed:\n{failed}"
+            message = {"op": "raycompat-actor-ended", "key": key}
+            message["error"] = failures.runtime_env_failed(text)
+            self._node.tell(message)
+        finally:
+            self._node.calls.drop(running)
+            self.by_key.pop(key, None)
+            self._node.sockets.pop(key, None)
+        return None
+
+    async def _live(
+        self, running: Running, actor: Actor, payload: bytes, values: tuple[Any, ...]
+    ) -> bytes:
+        """Build the actor, wait until its process has ended, and return why it did.
+
+        What ends it for good has been entered as the actor's error.
+        """
+        key, executor = running.grant["key"], actor.executor
+        running.executor = running.process = executor
+        self.by_key[key] = actor
+        try:
+            outcome = await self._node.calls.run(
+                executor, running, payload, [to_wire(value) for value in values]
+            )
+        except ExecutorDied as died:
+            text = f"it ended {died} in the constructor."
+            return actor.error or self._why_it_died(running, actor, text)
+        if outcome[0] == "failed":
+            actor.error = outcome[1]
+            executor.leave()
+            return actor.error
+        message = {
+            "op": "raycompat-actor-alive",
+            "key": key,
+            "pid": executor.pid,
+            "socket": self._node.sockets[key],
+            "incarnation": running.grant["num_restarts"],
+        }
+        self._node.tell(message)
+        code = await asyncio.shield(executor.ended)
+        return actor.error or self._why_it_died(running, actor, f"it ended {describe_exit(code)}.")
+
+    def _why_it_died(self, running: Running, actor: Actor, how: str) -> bytes:
+        key, spec = running.grant["key"], running.grant["actor"]
+        assert spec is not None
+        if running.ended:
+            text = "The actor is dead because all references to it were removed."
+            return failures.actor_died(text, key)
+        if actor.is_killed:
+            return failures.actor_killed(key)
+        how = actor.executor.ended_for_memory or how
+        return failures.actor_died(
+            f"The actor is dead because its worker process has died. Its process: {how}",
+            key,
+            class_name=spec["class_name"],
+            name=spec["name"] or "",
+            ray_namespace=spec["namespace"],
+            pid=actor.executor.pid,
+            node_ip_address=self._node.ip,
+        )
+
+    def restart(self, key: str) -> None:
+        """End an actor's process; whether there is another is a matter of its restarts."""
+        actor = self.by_key.get(key)
+        if actor is not None:
+            actor.is_killed = True
+            self._node.pool.kill(actor.executor)

@@ -1,0 +1,176 @@
+"""Calls that a node has been granted: tasks, leases and actors, from their grant to their end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from raycompat._node import accelerators
+from raycompat._node.executor_pool import LEAVE_S, Executor, ExecutorDied
+from raycompat._protocol import failures
+from raycompat._protocol.call_spec import Grant
+
+if TYPE_CHECKING:
+    from raycompat._node.node import Node
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that an executor has to say which call it runs.
+_ANSWER_S = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """A call that this node has been granted."""
+
+    grant: Grant
+    executor: Executor | None = None
+    begun: bool = False
+    cancelled: bool = False
+    #: What it fails with when it is cancelled, if not with that: a pickled error.
+    failure: bytes | None = None
+    ended: bool = False
+    is_dropped: bool = False
+    #: The process that ran it last.
+    process: Executor | None = None
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether it is tried again if its process ends. Of leases, their callers know."""
+        grant = self.grant
+        if grant["actor"] is not None:
+            return grant["actor"]["max_restarts"] != 0
+        return grant["kind"] == "lease" or grant["retries"] != 0
+
+
+class Calls:
+    """See the module."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.granted: dict[str, Running] = {}
+
+    def grant(self, grant: Grant) -> None:
+        """Hear that a call is about to come, and what it may use."""
+        self.granted[grant["key"]] = Running(grant)
+
+    def cancel(self, key: str, force: bool, recursive: bool, error: bytes | None = None) -> None:
+        """Cancel a call, or fail it with another error."""
+        running = self.granted.get(key)
+        if running is None:
+            return
+        running.cancelled = True
+        running.failure = error
+        if running.executor is None:
+            return
+        if force:
+            self._node.pool.kill(running.executor)
+        else:
+            running.executor.send("cancel", key, recursive)
+
+    def cancel_direct(self, party: str, key: str, force: bool, recursive: bool) -> None:
+        """End a call that an actor or a leased executor was sent; by force, the executor with it."""
+        holder = self._node.actors.by_key.get(party) or self.granted.get(party)
+        executor = holder.executor if holder is not None else None
+        if executor is None:
+            return
+        if force:
+            self._node.pool.background(self._kill_if_running(executor, party, key))
+        else:
+            executor.send("cancel", key, recursive)
+
+    async def _kill_if_running(self, executor: Executor, lease: str, key: str) -> None:
+        question = f"{lease} {key}"
+        asked = executor.call(question, "kill-if-running", lease, key, question)
+        try:
+            await asyncio.wait_for(asked, _ANSWER_S)
+        except TimeoutError:  # it holds the interpreter: then it runs what it was sent
+            self._node.pool.kill(executor)
+        except ExecutorDied as died:
+            logger.debug("%s was ended by force: it ended %s", key, died)
+
+    def end(self, key: str, error: bytes | None = None) -> None:
+        """Nobody wants this call any more, or its actor is to die."""
+        running = self.granted.get(key)
+        if running is None:
+            return
+        running.ended = True
+        actor = self._node.actors.by_key.get(key)
+        if actor is not None:
+            if error is not None:
+                actor.error = error
+                self._node.pool.kill(actor.executor)
+            else:
+                actor.executor.leave()
+        elif running.executor is not None and running.grant["kind"] == "lease":
+            self._node.leases.abandon(running, running.executor)
+        elif running.executor is not None:
+            self._node.pool.kill(running.executor)
+        if running.executor is None:
+            self.drop(running)  # its body may never start
+
+    def drop(self, running: Running) -> None:
+        """Forget a call, unless it has been granted anew."""
+        key = running.grant["key"]
+        if self.granted.get(key) is running:
+            del self.granted[key]
+        if running.grant["gpus"] and not running.is_dropped:
+            self._node.pool.background(self._free_gpus(key, running.process))
+        running.is_dropped = True
+
+    async def _free_gpus(self, key: str, process: Executor | None) -> None:
+        """Say that others may have a call's GPUs: its process has memory there until it ends."""
+        if process is not None:
+            await asyncio.wait([process.ended], timeout=LEAVE_S)
+        self._node.tell({"op": "raycompat-freed", "key": key})
+
+    async def run(
+        self, executor: Executor, running: Running, payload: bytes, wires: list[Any]
+    ) -> tuple[Any, ...]:
+        """Have an executor run a call, or build an actor; return how it went.
+
+        Raises
+        ------
+        ExecutorDied
+            When its process has ended.
+        """
+        grant = running.grant
+        if running.cancelled or running.ended:
+            return self.cancelled(running)
+        running.begun = True
+        context: dict[str, Any] = {
+            "name": grant["name"],
+            "resources": grant["resources"],
+            "gpus": accelerators.visible_ids(index for index, _ in grant["gpus"]),
+            "group": grant["group"],
+            "is_actor": False,
+            "actor_name": None,
+        }
+        if grant["actor"] is not None:
+            context["is_actor"] = True
+            context["actor_name"] = grant["actor"]["name"]
+            context["about"] = grant["actor"]["about"]
+            context["is_async"] = grant["actor"]["is_async"]
+            context["groups"] = grant["actor"]["groups"]
+            context["max_concurrency"] = grant["actor"]["max_concurrency"]
+            context["num_restarts"] = grant["num_restarts"]
+            context["socket"] = self._node.sockets[grant["key"]]
+        executor.logs.begin(grant["actor"]["class_name"] if grant["actor"] else grant["name"])
+        return await executor.call(grant["key"], "run", grant["key"], payload, wires, context)
+
+    def cancelled(self, running: Running) -> tuple[Any, ...]:
+        """Return the outcome of a call that was cancelled."""
+        error = running.failure or failures.cancelled(running.grant["key"])
+        return ("failed", error, f"{running.grant['name']} was cancelled", False)
+
+    def crashed(self, running: Running, died: ExecutorDied) -> tuple[Any, ...]:
+        """Return the outcome of a call whose process has ended."""
+        if running.cancelled:
+            return self.cancelled(running)
+        if running.process is not None and running.process.ended_for_memory:
+            text = running.process.ended_for_memory
+            return ("failed", failures.out_of_memory(text), text, True)
+        text = failures.crash_text(running.grant["name"], f"ended {died}")
+        return ("failed", failures.worker_crashed(text), text, True)

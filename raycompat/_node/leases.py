@@ -1,0 +1,96 @@
+"""Leases: executors that a caller has for itself, whose calls this node does not see."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as dask
+from raycompat._node.calls import Running
+from raycompat._node.executor_pool import LEAVE_S, Executor, ExecutorDied
+from raycompat._node.runtime_env import RuntimeEnvFailed
+from raycompat._protocol import failures
+
+if TYPE_CHECKING:
+    from raycompat._node.node import Node
+
+
+class Leases:
+    """See the module."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def run(self, key: str) -> Any:
+        """Let a caller have an executor until it wants it no more (see `entry.run_lease`)."""
+        dask.secede(self._node.worker, key)
+        running = self._node.calls.granted.get(key)
+        if running is None:
+            return None  # taken back while Dask started it
+        how, error = "", None
+        try:
+            if not running.cancelled and running.grant["job"] in self._node.jobs.setups:
+                how, is_complete = await self._serve(running)
+                if not is_complete:
+                    text = "ended its lease with answers that its caller did not take"
+                    error = failures.crashed(running.grant["name"], text)
+                if running.process is not None and running.process.ended_for_memory:
+                    error = failures.out_of_memory(running.process.ended_for_memory)
+        except RuntimeEnvFailed as failed:
+            error = failures.runtime_env_failed(str(failed))
+        finally:
+            self._node.calls.drop(running)
+        message = {"op": "raycompat-lease-ended", "key": key, "owner": running.grant["owner"]}
+        self._node.tell({**message, "how": how, "error": error})
+        return None
+
+    async def _serve(self, running: Running) -> tuple[str, bool]:
+        """Return how the executor's process has ended ("" if it is there for others now).
+
+        And, if it has not, whether all its answers were taken.
+        """
+        grant = running.grant
+        executor = await self._node.pool.acquire(
+            self._node.jobs.kind(grant), *await self._node.jobs.prepare(grant)
+        )
+        running.executor = running.process = executor
+        self._node.sockets[grant["key"]] = socket_name = f"raycompat-{uuid.uuid4().hex}"
+        about = {"socket": socket_name, "resources": grant["resources"]}
+        try:
+            if not running.cancelled and not running.ended:
+                outcome = await executor.call(grant["key"], "lease", grant["key"], about)
+                return "", bool(outcome[1])
+        except ExecutorDied as died:
+            return f"ended {died}", True
+        finally:
+            running.executor = None
+            del self._node.sockets[grant["key"]]
+            self._node.pool.release(executor, spent=False)
+        return "", True
+
+    def begun(self, key: str) -> None:
+        """Hear from an executor that it takes its caller's calls."""
+        running, socket_name = self._node.calls.granted.get(key), self._node.sockets.get(key)
+        if running is None or socket_name is None:
+            return
+        message = {"op": "raycompat-lease-alive", "key": key, "owner": running.grant["owner"]}
+        self._node.tell({**message, "socket": socket_name})
+
+    def revoke(self, key: str) -> None:
+        """End a lease after the call that runs: others wait."""
+        running = self._node.calls.granted.get(key)
+        if running is not None:
+            running.cancelled = True
+            if running.executor is not None:
+                running.executor.send("revoke", key)
+
+    def abandon(self, running: Running, executor: Executor) -> None:
+        """Have an executor leave its lease, whose caller is gone, or end if it runs a call."""
+        executor.send("abandon", running.grant["key"])
+
+        def look_again() -> None:
+            if running.executor is executor:
+                self._node.pool.kill(executor)
+
+        asyncio.get_running_loop().call_later(LEAVE_S, look_again)

@@ -1,0 +1,299 @@
+"""A node: what a Dask worker has and does for raycompat, in parts that know one another by this.
+
+The road of a call here: the scheduler's grant comes first (`Calls.grant`), then Dask starts the call's
+body, which has an executor run it (`Tasks.run`) and returns what that answers, for Dask to store.
+Everything runs on the worker's event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from raycompat import _dask_adapter as dask
+from raycompat import _transfer
+from raycompat._node import accelerators, labels
+from raycompat._node.actors import Actors
+from raycompat._node.calls import Calls
+from raycompat._node.executor_pool import Executor, ExecutorPool
+from raycompat._node.fetcher import Fetcher
+from raycompat._node.jobs import Jobs
+from raycompat._node.leases import Leases
+from raycompat._node.logs import Logs
+from raycompat._node.memory_monitor import Candidate, MemoryMonitor
+from raycompat._node.object_store import ObjectStore
+from raycompat._node.relay import Relays
+from raycompat._node.runtime_env import RuntimeEnvs
+from raycompat._node.tasks import Tasks
+from raycompat._protocol import failures, ids
+from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.serialization import serialize
+from raycompat._protocol.strategy import NODE_ID_LABEL
+from raycompat._protocol.values import CallFailed
+from raycompat._protocol.version import VERSION
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
+logger = logging.getLogger(__name__)
+
+#: Share of a node's memory that tasks may ask for with ``memory=``; the rest is for stored objects.
+_TASK_MEMORY_SHARE = 0.7
+
+#: Seconds between a failed call and the collection of what it left, and between collections.
+_GARBAGE_DELAY_S = 0.5
+
+#: Seconds between two looks for memory that nobody has wanted for a while.
+_TIDY_S = 5.0
+
+
+class Node:
+    """See the module."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.id = ids.new_node_id()
+        self.labels = {**labels.read(), NODE_ID_LABEL: self.id}
+        self.ip = worker.address.split("://")[1].rpartition(":")[0]
+        #: Names of the Unix sockets on which executors take calls, by actor or lease.
+        self.sockets: dict[str, str] = {}
+        self._collection_due = False
+        directory = Path(worker.local_directory)
+        self._spill_directory = directory / "raycompat-segments"
+        self._spill_directory.mkdir(parents=True, exist_ok=True)
+        totals = self._totals()
+        self.store = ObjectStore(str(self._spill_directory), int(totals["object_store_memory"]))
+        self.info = self._describe(totals)
+        self.logs = Logs(directory / "raycompat-logs", self.ip, self.tell)
+        self.envs = RuntimeEnvs(
+            directory / "raycompat-runtime-envs",
+            lambda uri, offset: worker.scheduler.raycompat_package_read(uri=uri, offset=offset),
+        )
+        self.jobs = Jobs(self)
+        self.calls = Calls(self)
+        self.tasks = Tasks(self)
+        self.leases = Leases(self)
+        self.actors = Actors(self)
+        self.relays = Relays(worker, lambda key: self.sockets[key])
+        self.pool = ExecutorPool(
+            max_idle=2 * max(1, worker.state.nthreads),
+            on_message=self._on_message,
+            on_end=lambda executor: self.store.clean_up_after(executor.pid),
+            logs=self.logs,
+        )
+        self._memory = MemoryMonitor(
+            self._memory_limit(), self._pids, self._candidates, self._end_for_memory
+        )
+
+    def start(self) -> None:
+        """Start the forkserver and what looks after this node."""
+        _transfer.keep_in(self.store)
+        self.pool.start()
+        self._memory.start()
+        self._tidy()
+
+    def close(self) -> None:
+        """End every process and remove every segment."""
+        self.jobs.setups.clear()  # so that nothing is tried again
+        self._memory.stop()
+        self._tidying.cancel()
+        self.relays.close_all()
+        self.pool.close()
+        self.logs.close()
+        self.store.close()
+        self.envs.close()
+        shutil.rmtree(self._spill_directory, ignore_errors=True)
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Tell the scheduler's part something."""
+        dask.tell_scheduler(self.worker, message)
+
+    def stream_handlers(self) -> dict[str, Callable[..., None]]:
+        """Return what handles each kind of message of the scheduler's part."""
+        calls, jobs, logs, relays = self.calls, self.jobs, self.logs, self.relays
+        return {
+            "raycompat-job": jobs.begin,
+            "raycompat-job-ended": jobs.end,
+            "raycompat-grant": calls.grant,
+            "raycompat-cancel": calls.cancel,
+            "raycompat-cancel-direct": calls.cancel_direct,
+            "raycompat-end": calls.end,
+            "raycompat-revoke": self.leases.revoke,
+            "raycompat-restart-actor": self.actors.restart,
+            "raycompat-discard": self.store.discard,
+            "raycompat-log-printed": logs.printed,
+            "raycompat-flush-logs": logs.flush,
+            "raycompat-relay-open": relays.open,
+            "raycompat-relay-data": relays.write,
+            "raycompat-relay-close": relays.close,
+        }
+
+    def handlers(self) -> dict[str, Callable[..., Any]]:
+        """Return what answers callers."""
+        return {
+            "raycompat_channel": self.relays.serve,
+            "raycompat_fetch": Fetcher(self.worker, self.store).fetch,
+        }
+
+    # --- what it is -----------------------------------------------------------------------------
+
+    def _totals(self) -> dict[str, float]:
+        """Return what this node has: what its worker declares, above what is found."""
+        memory, state = self._memory_limit(), self.worker.state
+        return {
+            "CPU": state.nthreads,
+            "GPU": accelerators.detect_gpus(),
+            "memory": int(memory * _TASK_MEMORY_SHARE),
+            "object_store_memory": int(memory * (1 - _TASK_MEMORY_SHARE)),
+            f"node:{self.ip}": 1,
+            **state.total_resources,
+        }
+
+    def _memory_limit(self) -> int:
+        return self.worker.memory_manager.memory_limit or psutil.virtual_memory().total
+
+    def _describe(self, totals: dict[str, float]) -> dict[str, Any]:
+        return {
+            "node_id": self.id,
+            "version": VERSION,
+            "total": ResourceSet.from_amounts(totals, whole_gpus=False).units(),
+            "ip": self.ip,
+            "hostname": socket.gethostname(),
+            "pid": os.getpid(),
+            "place": self.store.place.describe(),
+            "labels": self.labels,
+        }
+
+    # --- bodies of Dask's tasks (see `entry`) ---------------------------------------------------
+
+    async def run_call(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
+        """Run a call in an executor and return what Dask is to store."""
+        return await self.tasks.run(key, payload, values)
+
+    async def run_lease(self, key: str) -> Any:
+        """Let a caller have an executor until it wants it no more."""
+        return await self.leases.run(key)
+
+    async def run_actor(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
+        """Keep an actor as long as it lives, through its restarts."""
+        return await self.actors.run(key, payload, values)
+
+    def adopt(self, key: str, wire: tuple[Any, ...]) -> Any:
+        """Take what a process of this host wrote into Dask's keeping (see `entry.adopt`)."""
+        try:
+            return self.store.adopt(wire)
+        except FileNotFoundError as error:
+            owner_died = failures.owner_died(key)
+            message = {"op": "raycompat-not-adopted", "key": key, "error": owner_died}
+            self.tell(message)
+            text = "the value of a put is gone with the process that made it"
+            raise CallFailed(owner_died, text) from error
+
+    def load(self, stored: Any) -> Any:
+        """Return the value that is stored, for one of Dask's own tasks (see `entry.load`)."""
+        return self.store.load(stored)
+
+    def store_value(self, value: Any) -> Any:
+        """Return what Dask is to store for a value that it has computed (see `entry.store`)."""
+        block, found = serialize(value)
+        if found:
+            raise TypeError(
+                "What Dask has computed contains ObjectRefs, which only tasks and actors can have."
+            )
+        return self.store.receive(block)
+
+    # --- what executors say ---------------------------------------------------------------------
+
+    def _on_message(self, executor: Executor, operation: str, key: str, rest: list[Any]) -> None:
+        if operation in ("blocked", "unblocked"):
+            self.tell({"op": f"raycompat-{operation}", "key": key})
+        elif operation == "leased":
+            self.leases.begun(key)
+        elif operation == "item":
+            self._on_item(key, *rest)
+        elif operation == "function":
+            self.pool.background(self.jobs.send_function(executor, key))
+        elif operation == "hand-over":
+            self.store.hand_over(rest[0])
+        elif operation == "spans":
+            message = {
+                "op": "raycompat-spans",
+                "key": key,
+                "pid": executor.pid,
+                "spans": rest[0],
+            }
+            self.tell(message)
+        elif operation == "exiting":
+            actor = self.actors.by_key.get(key)
+            if actor is not None:
+                actor.error = rest[0]
+        else:
+            logger.error("an executor said %r, which nobody knows", operation)
+
+    def _on_item(self, key: str, index: int, wire: tuple[Any, ...]) -> None:
+        running = self.calls.granted.get(key)
+        if running is None:
+            return
+        self.store.hand_over(wire)
+        message = {
+            "op": "raycompat-item",
+            "key": key,
+            "owner": running.grant["owner"],
+            "item": ids.return_key(key, index),
+            "index": index,
+            "wire": wire,
+        }
+        self.tell(message)
+
+    # --- memory ---------------------------------------------------------------------------------
+
+    def _pids(self) -> list[int]:
+        return [os.getpid(), *self.pool.pids]
+
+    def _candidates(self) -> list[Candidate]:
+        idle = [Candidate(executor, "", is_retryable=True) for executor in self.pool.idle]
+        return idle + [
+            Candidate(each.executor, each.grant["name"], each.is_retryable)
+            for each in self.calls.granted.values()
+            if each.executor is not None
+        ]
+
+    def _end_for_memory(self, victim: Candidate, shortage: str) -> None:
+        victim.executor.ended_for_memory = text = (
+            f"The node at {self.ip} was running low on memory, so the newest of what can be tried "
+            f"again was ended there: {victim.name or 'a process that was idle'}. {shortage} Ask for "
+            "more CPUs or for memory= in the options of what needs much, so that less of it runs at "
+            "once; or use nodes with more memory."
+        )
+        if victim.name:
+            logger.warning("%s", text)
+        self.pool.kill(victim.executor)
+
+    def _tidy(self) -> None:
+        if self.store.keeps_anything:
+            gc.collect()  # tracebacks of Dask's failed transfers have values in their frames
+        self.store.tidy()
+        self._tidying = asyncio.get_running_loop().call_later(_TIDY_S, self._tidy)
+
+    def collect_garbage_soon(self) -> None:
+        """Break the cycle that Dask makes of a failed task's exception, frames and arguments.
+
+        It would keep the arguments' segments until Python happens to collect garbage, which a node
+        with little to do does not for a long time.
+        """
+        if not self._collection_due:
+            self._collection_due = True
+            asyncio.get_running_loop().call_later(_GARBAGE_DELAY_S, self._collect_garbage)
+
+    def _collect_garbage(self) -> None:
+        self._collection_due = False
+        gc.collect()

@@ -1,0 +1,108 @@
+"""Tasks: calls of remote functions that Dask sees one by one, each run in an executor, and retried."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as dask
+from raycompat._node.calls import Running
+from raycompat._node.executor_pool import ExecutorDied
+from raycompat._node.runtime_env import RuntimeEnvFailed
+from raycompat._protocol import failures
+from raycompat._protocol.values import CallFailed, SegmentValue, SeveralValues, to_wire
+
+if TYPE_CHECKING:
+    from raycompat._node.node import Node
+
+
+class _Ended(Exception):
+    """Nobody wants the call any more."""
+
+
+class Tasks:
+    """See the module."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def run(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
+        """Run a call in an executor and return what Dask is to store (see `entry.run_call`)."""
+        dask.secede(self._node.worker, key)
+        running = self._node.calls.granted.get(key)
+        if running is None:
+            return None  # taken back while Dask started it
+        wires = [to_wire(value) for value in values]
+        made = running.grant["made"]
+        try:
+            if made is not None:  # by a lease of its owner, who knows
+                return self._keep_made(key, made)
+            outcome = await self._run_task(running, payload, wires)
+        except _Ended:
+            return None
+        except CallFailed:
+            self._node.collect_garbage_soon()
+            raise
+        finally:
+            self._node.calls.drop(running)
+        if outcome[0] == "failed" and any(isinstance(value, SegmentValue) for value in values):
+            self._node.collect_garbage_soon()
+        return self._finish(running, outcome)
+
+    async def _run_task(
+        self, running: Running, payload: bytes, wires: list[Any]
+    ) -> tuple[Any, ...]:
+        """Run a task until it succeeds, has no retries left, or nobody wants it any more."""
+        grant = running.grant
+        retries = grant["retries"]
+        while True:
+            if running.ended or grant["job"] not in self._node.jobs.setups:
+                raise _Ended
+            if running.cancelled:
+                return self._node.calls.cancelled(running)
+            try:
+                setup, prepared = await self._node.jobs.prepare(grant)
+            except RuntimeEnvFailed as failed:
+                return ("failed", failures.runtime_env_failed(str(failed)), str(failed), False)
+            executor = await self._node.pool.acquire(
+                self._node.jobs.kind(grant), setup, prepared, fresh=bool(grant["gpus"])
+            )
+            running.executor = running.process = executor
+            try:
+                outcome = await self._node.calls.run(executor, running, payload, wires)
+                retry = outcome[0] == "failed" and outcome[3]
+            except ExecutorDied as died:
+                outcome, retry = self._node.calls.crashed(running, died), True
+            finally:
+                running.executor = None
+                spent = 0 < grant["max_calls"] <= executor.calls_begun
+                self._node.pool.release(executor, spent=spent)
+            if running.ended:
+                raise _Ended
+            if running.cancelled or not retry or retries == 0:
+                return outcome
+            retries -= 1
+            message = {"op": "raycompat-tried", "key": grant["key"], "retries": retries}
+            self._node.tell(message)
+
+    def _finish(self, running: Running, outcome: tuple[Any, ...]) -> Any:
+        key, owner = running.grant["key"], running.grant["owner"]
+        report = {"op": "raycompat-result", "key": key, "owner": owner}
+        if outcome[0] == "failed":
+            error, text = outcome[1], outcome[2]
+            self._node.tell({**report, "error": error})
+            raise CallFailed(error, text)
+        stored = self._keep(outcome[1])
+        self._node.tell({**report, "values": outcome[1]})
+        return stored
+
+    def _keep_made(self, key: str, wires: list[Any]) -> Any:
+        try:
+            return self._keep(wires)
+        except FileNotFoundError as error:
+            text = "what a leased call has returned is gone with the process that called it"
+            raise CallFailed(failures.owner_died(key), text) from error
+
+    def _keep(self, wires: list[Any]) -> Any:
+        """Take what a call has returned into the node's keeping; return what Dask is to store."""
+        stored = [self._node.store.adopt(wire) for wire in wires]
+        return stored[0] if len(stored) == 1 else SeveralValues(tuple(stored))
