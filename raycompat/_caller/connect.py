@@ -65,7 +65,7 @@ def _check_scheduler(destination: Destination) -> None:
                 or f"No Dask scheduler answers at {address}: {str(error) or repr(error)}. See that it "
                 "runs, that host and port are those that it printed when it started, and that it can "
                 "be reached from here; with TLS (tls://), that this program has its certificates."
-            ) from error
+            ) from None  # Dask's own errors speak of streams
     if identity.get("type") != "Scheduler":
         scheduler = identity.get("scheduler")
         where = f" Its scheduler is at {scheduler}." if scheduler else ""
