@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -199,12 +199,11 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else text[:200] + "..."
 
 
-def export(
-    session: Session, function: str, code: Callable[..., Any], what: str, remote: object
-) -> None:
+def export(session: Session, function: str, code: object, what: str, remote: object) -> None:
     """Send a function or class to the scheduler, once a session, under the id `function`.
 
-    The references in its closure live as long as `remote`, what `raycompat.remote` made of it.
+    The references in its closure live as long as `remote`, what `raycompat.remote` made of it. What
+    else executors load by an id goes the same way: environment variables.
 
     Raises
     ------
