@@ -20,7 +20,7 @@ from raycompat._caller.dask_values import as_ref, is_dask_value
 from raycompat._caller.generator import Stream
 from raycompat._caller.leases import is_near
 from raycompat._caller.object_table import Entry, State
-from raycompat._protocol import failures, ids
+from raycompat._protocol import failures, ids, tensorflow_mode
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.serialization import (
     INLINE_LIMIT_BYTES,
@@ -215,7 +215,7 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
     session.exported[function] = ()
     try:
         with collecting_refs() as found:
-            data = cloudpickle.dumps(code, protocol=5)
+            data = tensorflow_mode.in_mode(cloudpickle.dumps(code, protocol=5))
     except Exception as error:
         del session.exported[function]
         raise TypeError(
