@@ -19,7 +19,7 @@ from raycompat._protocol import ids
 from raycompat._protocol.call_spec import new_spec
 from raycompat._protocol.options import TaskOptions, task_options
 from raycompat._protocol.runtime_env import inherited
-from raycompat._protocol.strategy import Strategy
+from raycompat._protocol.strategy import InGroup, Strategy
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 
@@ -100,7 +100,7 @@ class RemoteFunction:
         if num_returns is None:
             num_returns = "streaming" if self._is_generator else 1
         strategy: Strategy = "DEFAULT"
-        if not options.may_go_by_lease or session.captured() is not None:
+        if not options.is_simple or session.captured() is not None:
             strategy = placement.choose(session, options, name, options.request())
         key = ids.call_key(name, ids.new_task_id())
         retry_exceptions = pickled_exceptions(options.retry_exceptions)
@@ -108,14 +108,14 @@ class RemoteFunction:
         held = session.exported.get(function, ())
         if (
             session.setup.uses_leases
-            and options.may_go_by_lease
-            and strategy == "DEFAULT"
+            and options.only_takes_cpus
+            and (strategy == "DEFAULT" or isinstance(strategy, InGroup))
             and num_returns != "streaming"
             and submit.may_go_by_lease(session, arguments)
         ):
-            pool = session.lease_pool(options.request())
+            pool = session.lease_pool(options.request(), strategy)
             direct = DirectCall(pool, key, function, options.name or name)
-            direct.options, direct.retries = options, options.max_retries
+            direct.options, direct.strategy, direct.retries = options, strategy, options.max_retries
             direct.retry_exceptions = retry_exceptions
             direct.environment = environment
             direct.holds = (*arguments.holds, *held)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from raycompat._caller.lease import Lease
     from raycompat._caller.sender import Sender
     from raycompat._protocol.options import TaskOptions
+    from raycompat._protocol.strategy import LeaseStrategy
     from raycompat.object_ref import ObjectRef
 
 
@@ -62,6 +63,7 @@ class DirectCall:
         "retry_exceptions",
         "returns",
         "sender",
+        "strategy",
         "stream",
         "waits_for_restart",
         "wires",
@@ -102,6 +104,7 @@ class DirectCall:
         # Of functions only: what the scheduler would need to know, whether it was told, and whether
         # it was told how the call has ended.
         self.options: TaskOptions | None = None
+        self.strategy: LeaseStrategy = "DEFAULT"
         self.is_announced = False
         self.is_made = False
         #: Whether all its results are there.
@@ -131,6 +134,7 @@ class DirectCall:
             self.options.request(),
             deps=deps,
             payload=pickle.dumps(payload, protocol=5),
+            strategy=self.strategy,
             retries=self.retries,
             runtime_env=runtime_env,
             promised=promised,

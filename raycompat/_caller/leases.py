@@ -32,6 +32,7 @@ from raycompat.object_ref import ObjectRef
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
     from raycompat._protocol.resource_set import ResourceSet
+    from raycompat._protocol.strategy import LeaseStrategy
 
 logger = logging.getLogger(__name__)
 
@@ -49,11 +50,14 @@ _CHOICES = 4
 
 
 class LeasePool(Sender):
-    """See the module. One per session and number of CPUs."""
+    """See the module. One per session, number of CPUs, and placement group."""
 
-    def __init__(self, session: Session, request: ResourceSet) -> None:
+    def __init__(
+        self, session: Session, request: ResourceSet, strategy: LeaseStrategy = "DEFAULT"
+    ) -> None:
         super().__init__(session)
         self._request = request
+        self._strategy = strategy
         #: Calls that could be sent, in order.
         self._queue: deque[DirectCall] = deque()
         #: Leases that we were granted, in turn; those without a call; those that we have asked for.
@@ -236,7 +240,15 @@ class LeasePool(Sender):
         lease = Lease(self, key, ObjectRef._from_key(key, session))
         session.leases[key] = lease
         setup = session.setup
-        spec = new_spec("lease", key, name, setup.job, self._request, runtime_env=setup.runtime_env)
+        spec = new_spec(
+            "lease",
+            key,
+            name,
+            setup.job,
+            self._request,
+            strategy=self._strategy,
+            runtime_env=setup.runtime_env,
+        )
         session.submit(spec)
         self._asked[key] = lease
 

@@ -36,7 +36,7 @@ from raycompat._protocol import failures, segment
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
 from raycompat._protocol.runtime_env import EMPTY
-from raycompat._protocol.strategy import InGroup
+from raycompat._protocol.strategy import InGroup, LeaseStrategy
 from raycompat._protocol.values import (
     ErrorValue,
     InlineValue,
@@ -98,7 +98,7 @@ class Session:
         self.channels: dict[str, Channel] = {}
         #: The leases that we have or have asked for, by key, and their pools by what they hold.
         self.leases: dict[str, Lease] = {}
-        self._pools: dict[ResourceSet, LeasePool] = {}
+        self._pools: dict[tuple[ResourceSet, LeaseStrategy], LeasePool] = {}
         #: Whether other callers wait for CPUs: then a lease without a call is returned at once.
         self.is_pressed = False
         #: Channels and leases on which calls have gathered that were not written yet.
@@ -295,14 +295,15 @@ class Session:
             channel.add_handle()
             return channel
 
-    def lease_pool(self, request: ResourceSet) -> LeasePool:
-        """Return what sends calls to leases that hold `request`."""
-        pool = self._pools.get(request)
+    def lease_pool(self, request: ResourceSet, strategy: LeaseStrategy = "DEFAULT") -> LeasePool:
+        """Return what sends calls to leases that hold `request`, of a placement group maybe."""
+        shape = (request, strategy)
+        pool = self._pools.get(shape)
         if pool is None:
             from raycompat._caller.leases import LeasePool
 
             with self.table.lock:
-                pool = self._pools.setdefault(request, LeasePool(self, request))
+                pool = self._pools.setdefault(shape, LeasePool(self, request, strategy))
         return pool
 
     def return_leases(self) -> None:

@@ -74,7 +74,7 @@ def describe(key: str, about: dict[str, Any]) -> RunningCall:
     """Describe a task, or the constructor of an actor. One that was given GPUs sees only those."""
     global _actor_about, _actor_group
     _show_gpus(about["gpus"])
-    actor, group = None, _group(about)
+    actor, group = None, group_of(about)
     if about["is_actor"]:
         actor, _actor_about, _actor_group = key, about, group
     return RunningCall(
@@ -88,7 +88,8 @@ def describe(key: str, about: dict[str, Any]) -> RunningCall:
     )
 
 
-def _group(about: dict[str, Any]) -> InGroup | None:
+def group_of(about: dict[str, Any]) -> InGroup | None:
+    """Return the placement group that a call runs in, of what its node says about it."""
     if about["group"] is None:
         return None
     group, captures = about["group"]

@@ -32,6 +32,7 @@ class Lease:
         self.key = key
         self._executor = executor
         self._resources: dict[str, float] = about["resources"]
+        self._group = context.group_of(about)
         self._timeline = Timeline(lambda spans: executor.send("spans", key, spans))
         self._mailbox = Mailbox(about["socket"], executor.session.pump, self._timeline.flush)
         #: Held by whoever takes calls in or out. While a call runs, another thread may.
@@ -102,7 +103,7 @@ class Lease:
         if name != self._name:
             self._name = name
             executor.announce_name(name)
-        running = context.RunningCall(key, name, self._resources, [], None, None)
+        running = context.RunningCall(key, name, self._resources, [], None, None, self._group)
         payload = {
             "function": function,
             "arguments": arguments,

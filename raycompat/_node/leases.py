@@ -35,7 +35,9 @@ class Leases:
                 if not is_complete:
                     text = "ended its lease with answers that its caller did not take"
                     error = failures.crashed(running.grant["name"], text)
-                if running.process is not None and running.process.ended_for_memory:
+                if how and running.failure is not None:
+                    error = running.failure
+                elif running.process is not None and running.process.ended_for_memory:
                     error = failures.out_of_memory(running.process.ended_for_memory)
         except RuntimeEnvFailed as failed:
             error = failures.runtime_env_failed(str(failed))
@@ -56,7 +58,11 @@ class Leases:
         )
         running.executor = running.process = executor
         self._node.sockets[grant["key"]] = socket_name = f"raycompat-{uuid.uuid4().hex}"
-        about = {"socket": socket_name, "resources": grant["resources"]}
+        about = {
+            "socket": socket_name,
+            "resources": grant["resources"],
+            "group": grant["group"],
+        }
         try:
             if not running.cancelled and not running.ended:
                 outcome = await executor.call(grant["key"], "lease", grant["key"], about)

@@ -53,15 +53,18 @@ class TaskOptions(PlacementOptions):
     runtime_env: Mapping[str, Any] | None = None
     name: str | None = None
     #: Whether a call needs nothing but CPUs, and a process like any other.
-    may_go_by_lease: bool = field(init=False, repr=False, compare=False)
+    only_takes_cpus: bool = field(init=False, repr=False, compare=False)
+    #: And may go anywhere, too.
+    is_simple: bool = field(init=False, repr=False, compare=False)
     _request: ResourceSet = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         request = _resource_set(self.num_cpus or 0, self)
         object.__setattr__(self, "_request", request)
-        is_plain = self.is_plain and self.max_calls == 0 and not self.runtime_env
+        is_like_any_other = self.max_calls == 0 and not self.runtime_env
         only_cpus = request.units().keys() == {"CPU"}
-        object.__setattr__(self, "may_go_by_lease", is_plain and only_cpus)
+        object.__setattr__(self, "only_takes_cpus", is_like_any_other and only_cpus)
+        object.__setattr__(self, "is_simple", self.only_takes_cpus and self.is_plain)
 
     @property
     def max_calls(self) -> int:

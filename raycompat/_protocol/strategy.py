@@ -68,6 +68,9 @@ class ByLabels:
         return f"on a node whose labels obey [{'; '.join(map(str, self.hard))}]"
 
 
+#: Where leases may be.
+LeaseStrategy: TypeAlias = "Literal['DEFAULT'] | InGroup"
+
 Strategy: TypeAlias = "Literal['DEFAULT', 'SPREAD'] | InGroup | OnNode | ByLabels"
 
 

@@ -82,7 +82,7 @@ class Dispatcher:
         if not queue:
             del self._queues[shape]
             return True
-        key, request = queue[0], shape[1]
+        key = queue[0]
         error = self._core.placer.why_it_cannot_go(key, shape)
         if error is not None:
             self._core.calls.end(key, error)
@@ -100,7 +100,7 @@ class Dispatcher:
         call = self._core.calls.by_key[key]
         call.holding, call.queue, call.is_freed, call.is_ready = holding, None, False, False
         if call.spec["kind"] == "lease":
-            self._core.leases.granted(key, call.owner, request, holding.node_id)
+            self._core.leases.granted(key, shape, holding.node_id)
         self._core.leases.served(shape)
         self.run_on(holding.node_id, key, call)
         return True

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat import _dask_adapter as dask
+from raycompat._protocol.strategy import InGroup
 
 if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
@@ -43,6 +44,8 @@ class Held:
     request: ResourceSet
     address: str
     since: float
+    #: The placement group that it is in: its end is of use to calls of that alone.
+    group: str | None = None
 
 
 def choose(
@@ -102,11 +105,13 @@ class Leases:
         #: Clients that hold leases and were told that others wait.
         self._pressed: set[str] = set()
 
-    def granted(self, key: str, owner: str, request: ResourceSet, address: str) -> None:
+    def granted(self, key: str, shape: Shape, address: str) -> None:
         """Enter a lease."""
+        owner, request, strategy = shape
+        group = strategy.group if isinstance(strategy, InGroup) else None
         # It is for use when the executor is there.
         since = time.monotonic() + _START_S
-        self._held[key] = Held(key, owner, request, address, since)
+        self._held[key] = Held(key, owner, request, address, since, group)
 
     def over(self, key: str) -> None:
         """Strike a lease out."""
@@ -141,16 +146,20 @@ class Leases:
 
         `only` are the nodes that would do. Return whether the end of leases would help.
         """
-        owner, request, _ = shape
+        owner, request, strategy = shape
         now = time.monotonic()
-        held = [
-            each
-            for each in self._held.values()
-            if (only is None or each.address in only) and self._would_help(each, request)
-        ]
+        if isinstance(strategy, InGroup):
+            held = [each for each in self._of_group(strategy.group) if not self._is_lent(each.key)]
+        else:
+            held = [
+                each
+                for each in self._of_group(None)
+                if (only is None or each.address in only) and self._would_help(each, request)
+            ]
         if not held:
             return False
-        if now - since > _PATIENCE_S and self._reserve(shape, held, now):
+        is_patient = isinstance(strategy, InGroup) or now - since <= _PATIENCE_S
+        if not is_patient and self._reserve(shape, held, now):
             self._revoked[shape] = now
         elif now - self._revoked.get(shape, 0.0) >= QUANTUM_S:
             chosen = choose(
@@ -167,6 +176,10 @@ class Leases:
             self._look_due = True
             asyncio.get_running_loop().call_later(QUANTUM_S, self._look_again)
         return True
+
+    def _of_group(self, group: str | None) -> list[Held]:
+        """Return the leases of a placement group, or those in none."""
+        return [each for each in self._held.values() if each.group == group]
 
     def _look_again(self) -> None:
         self._look_due = False
@@ -212,7 +225,7 @@ class Leases:
         """Revoke as many leases of each node as must end before what is demanded of it fits there."""
         for address, demand in demands.items():
             ended: list[ResourceSet] = []
-            here = [each for each in self._held.values() if each.address == address]
+            here = [each for each in self._of_group(None) if each.address == address]
             for each in sorted(here, key=lambda each: each.since):
                 if self._core.ledger.fits_without(address, demand, ended):
                     break
@@ -224,7 +237,7 @@ class Leases:
         """Revoke a lease of a node on which more runs than it has CPUs for."""
         here = [
             each
-            for each in self._held.values()
+            for each in self._of_group(None)
             if each.address == address and not self._is_lent(each.key)
         ]
         if here:

@@ -50,16 +50,14 @@ class Placer:
     def make_room(self, shape: Shape, queue: Sequence[str]) -> bool:
         """Have leases end for calls for which nothing is free; whether that helps."""
         core, (_, request, strategy) = self._core, shape
-        if isinstance(strategy, InGroup):
-            return False  # what its group has, nobody else has
-        best, *others = choices(strategy, request, core.nodes.info, core.ledger)
+        only = None
+        if not isinstance(strategy, InGroup):
+            best, *others = choices(strategy, request, core.nodes.info, core.ledger)
+            only = None if others else best
         first = core.calls.by_key[queue[0]]
-        return self._core.leases.make_room(
-            shape,
-            len(queue),
-            is_lease=first.spec["kind"] == "lease",
-            since=first.since,
-            only=None if others else best,
+        is_lease = first.spec["kind"] == "lease"
+        return core.leases.make_room(
+            shape, len(queue), is_lease=is_lease, since=first.since, only=only
         )
 
     def is_feasible(self, request: ResourceSet, strategy: Strategy) -> bool:

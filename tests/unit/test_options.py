@@ -405,14 +405,14 @@ def test_a_group_is_named_in_one_way_only():
     ],
 )
 def test_calls_with_a_strategy_take_no_lease(given, may):
-    assert task_options(given).may_go_by_lease is may
+    assert task_options(given).is_simple is may
 
 
 @pytest.mark.filterwarnings("ignore:placement_group")
 def test_calls_in_a_group_take_no_lease():
-    assert task_options({"placement_group": None}).may_go_by_lease
-    assert not task_options({"placement_group": GroupHandle()}).may_go_by_lease
-    assert not task_options({"placement_group_capture_child_tasks": True}).may_go_by_lease
+    assert task_options({"placement_group": None}).is_simple
+    assert not task_options({"placement_group": GroupHandle()}).is_simple
+    assert not task_options({"placement_group_capture_child_tasks": True}).is_simple
 
 
 def test_the_variables_of_a_refused_runtime_env_are_not_shown():

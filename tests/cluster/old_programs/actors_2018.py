@@ -16,7 +16,7 @@ NUM_BATCHES = 2
 NUM_ITERS = 121
 
 
-class Network(object):
+class Network:
     def __init__(self, x, y):
         x_data = tf.constant(x, dtype=tf.float32)
         y_data = tf.constant(y, dtype=tf.float32)
