@@ -1,6 +1,6 @@
 """Ray's helpers, where Ray has them."""
 
-from raycompat.util import scheduling_strategies
+from raycompat.util import scheduling_strategies as scheduling_strategies
 from raycompat.util._named_actors import list_named_actors
 from raycompat.util._node_address import get_node_ip_address
 from raycompat.util.actor_pool import ActorPool
@@ -26,5 +26,4 @@ __all__ = [
     "placement_group_table",
     "register_serializer",
     "remove_placement_group",
-    "scheduling_strategies",
 ]
