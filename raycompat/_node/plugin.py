@@ -176,6 +176,7 @@ class NodePlugin(distributed.WorkerPlugin):
             {
                 "raycompat-job": self._open_job,
                 "raycompat-job-ended": self._end_job,
+                "raycompat-names-tensorflow": self._note_tensorflow,
                 "raycompat-grant": self._on_grant,
                 "raycompat-cancel": self._on_cancel,
                 "raycompat-end": self._on_end,
@@ -285,6 +286,11 @@ class NodePlugin(distributed.WorkerPlugin):
             await self._envs.prepare(job, environment)
         except RuntimeEnvFailed as failed:
             logger.warning("The runtime environment of job %s: %s", job, failed)
+
+    def _note_tensorflow(self, job: str) -> None:
+        """From now on the job's new executors have TensorFlow imported when they begin."""
+        if job in self._jobs:
+            self._jobs[job]["names_tensorflow"] = True
 
     def _end_job(self, job: str, for_good: bool) -> None:
         """Forget a job; when it has detached actors its driver only is gone, and what Dask ends."""

@@ -46,7 +46,7 @@ def _load(mode: str, code: bytes) -> Any:
 
 
 def _mode() -> str | None:
-    """Return the mode of this process, or what it will be; None for TensorFlow 2's, or no TensorFlow."""
+    """Return the mode of this process, or what it will be; None for TensorFlow 2's, or without it."""
     tf = sys.modules.get("tensorflow")
     if tf is None:
         return _on_import.mode if _on_import in sys.meta_path else None

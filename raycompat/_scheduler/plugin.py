@@ -135,6 +135,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             {
                 "raycompat-job": self._open_job,
                 "raycompat-export": self._export,
+                "raycompat-names-tensorflow": self._note_tensorflow,
                 "raycompat-submit": self._submit,
                 "raycompat-borrow": objects.borrow,
                 "raycompat-adopt": objects.adopt,
@@ -451,6 +452,14 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         waiter = self._function_waiters.pop(function, None)
         if waiter is not None:
             waiter.set()
+
+    def _note_tensorflow(self, client: str, job: str) -> None:
+        """Have nodes know, those that come later too, that a job's code names TensorFlow."""
+        if job in self.jobs:
+            self.jobs[job].setup["names_tensorflow"] = True
+            message = {"op": "raycompat-names-tensorflow", "job": job}
+            for worker in self.nodes:
+                dask.tell_worker(self._scheduler, worker, message)
 
     async def function(self, function: str) -> bytes:
         """Return the pickled function or class of that id, once some caller has exported it."""

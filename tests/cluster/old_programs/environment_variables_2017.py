@@ -75,7 +75,9 @@ for iteration in range(STEPS):
     weights = {name: sum(one[name] for one in new_weights) / BATCHES for name in weights}
     variables.set_weights(weights)
     if iteration % 40 == 0:
-        print(f"Iteration {iteration}: weights are {variables.get_flat().astype(float).round(3).tolist()}")
+        print(
+            f"Iteration {iteration}: weights are {variables.get_flat().astype(float).round(3).tolist()}"
+        )
 nodes_after = set(ray.get([num_nodes.remote() for _ in range(8)]))
 print("Loss below 1e-6:", sess.run(loss, feed_dict={x_data: x_test, y_data: y_test}) < 1e-6)
 print("The graphs have grown:", nodes_before != nodes_after)

@@ -16,8 +16,10 @@ def construct_network():
     image = tf.reshape(x, [-1, 4, 4, 1])
     conv = tf.nn.relu(
         tf.nn.conv2d(
-            image, tf.Variable(tf.truncated_normal([3, 3, 1, 4], stddev=0.1, seed=1)),
-            strides=[1, 1, 1, 1], padding="SAME",
+            image,
+            tf.Variable(tf.truncated_normal([3, 3, 1, 4], stddev=0.1, seed=1)),
+            strides=[1, 1, 1, 1],
+            padding="SAME",
         )
     )
     flat = tf.nn.dropout(tf.reshape(conv, [-1, 64]), keep_prob)
@@ -40,7 +42,9 @@ class CNN_ON_RAY(object):
         self.images, self.labels = images, labels
         with tf.Graph().as_default():
             with tf.device("/gpu:0"):
-                self.x, self.y_, self.keep_prob, self.train_step, self.accuracy = construct_network()
+                self.x, self.y_, self.keep_prob, self.train_step, self.accuracy = (
+                    construct_network()
+                )
             # Without a GPU, what was put on one runs on the CPU.
             self.sess = tf.Session(config=tf.ConfigProto(allow_soft_placement=True))
             self.sess.run(tf.global_variables_initializer())

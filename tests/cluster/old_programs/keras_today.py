@@ -25,7 +25,9 @@ class Worker:
         x = self.rng.random((64, 1), dtype=np.float32)
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.square(self.model(x) - (0.1 * x + 0.3)))
-        return [gradient.numpy() for gradient in tape.gradient(loss, self.model.trainable_variables)]
+        return [
+            gradient.numpy() for gradient in tape.gradient(loss, self.model.trainable_variables)
+        ]
 
 
 @ray.remote
