@@ -225,7 +225,7 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
     if found:
         session.exported[function] = tuple(found.values())
         weakref.finalize(remote, session.exported.pop, function, None).atexit = False
-    if b"tensorflow" in data and not session.names_tensorflow:
+    if not session.names_tensorflow and tensorflow_mode.is_named_in(data):
         session.names_tensorflow = True
         session.send("raycompat-names-tensorflow", job=session.setup.job)
     session.send(
