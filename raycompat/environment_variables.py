@@ -4,9 +4,10 @@ What cannot be pickled, such as a TensorFlow graph with its session, cannot be s
 initializer can. The driver assigns a pair of functions to an attribute of `env`; whoever reads that
 attribute, in whatever process, gets the value that the initializer has made there.
 
-The driver counts its assignments. Calls carry the number that they were made under (`version`), and
-the process that runs one looks up what was defined by then (`_executor.environment`). So a call sees
-what was assigned before it was made, on whichever road it comes.
+The driver counts its assignments. Calls carry its job and the number that they were made under
+(`version`), and the process that runs one looks up what was defined by then
+(`_executor.environment`). So a call sees what was assigned before it was made, on whichever road it
+comes. Processes serve one job each, and heed no other's numbers.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat._caller import submit
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
+
+
+#: A job, and how many assignments its driver had made; 0 is none.
+Version: TypeAlias = tuple[str, int]
 
 
 class EnvironmentVariable:
@@ -199,17 +204,17 @@ _version = 0
 _lock = threading.Lock()
 
 
-def version(session: Session) -> int:
-    """Return the version that a call made now carries; 0 where there are no variables.
+def version(session: Session) -> Version | None:
+    """Return the version that a call made now carries; None where there are no variables.
 
     Raises
     ------
     TypeError
         When an initializer or reinitializer cannot be pickled.
     """
-    if _version != session.environment and session.setup.is_driver:
+    if session.environment[1] != _version and session.setup.is_driver:
         _export(session)
-    return session.environment
+    return session.environment if session.environment[1] else None
 
 
 def _export(session: Session) -> None:
@@ -221,10 +226,11 @@ def _export(session: Session) -> None:
         table[name] = f"environment-{session.setup.job}-{definition.number}"
         what = f"environment variable {name}"
         submit.export(session, table[name], definition.variable, what, session)
-    submit.export(session, table_id(session, now), table, "table of environment variables", session)
-    session.environment = max(session.environment, now)
+    environment = (session.setup.job, now)
+    submit.export(session, table_id(environment), table, "table of environment variables", session)
+    session.environment = max(session.environment, environment)
 
 
-def table_id(session: Session, number: int) -> str:
+def table_id(environment: Version) -> str:
     """Return the id under which the definitions of a version are exported."""
-    return f"environment-{session.setup.job}-table-{number}"
+    return "environment-{}-table-{}".format(*environment)

@@ -83,7 +83,7 @@ class DirectCall:
         self.carries_references = False
         self.group: str | None = None
         #: The version of the environment variables that it is to see.
-        self.environment = 0
+        self.environment: tuple[str, int] | None = None
         #: How often it may be sent again after the process died; -1 for ever.
         self.retries = 0
         #: Whether it was given retries at all: others fail while the actor restarts.

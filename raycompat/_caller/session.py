@@ -125,8 +125,10 @@ class Session:
         self.group_bundles: dict[str, list[ResourceSet]] = {}
         #: Functions already exported, with what holds the references in their closures.
         self.exported: dict[str, Any] = {}
-        #: The version of the environment variables that calls of ours see; 0 is none.
-        self.environment = 0
+        #: The version of the environment variables that calls of ours see.
+        self.environment = (setup.job, 0)
+        #: Whether nodes were told that code of ours names TensorFlow: then they import it early.
+        self.names_tensorflow = False
         #: How many references have been unpickled here.
         self.num_restored = 0
         #: References that left by a pickling that was not ours: kept for good.

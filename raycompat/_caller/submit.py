@@ -215,7 +215,7 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
     session.exported[function] = ()
     try:
         with collecting_refs() as found:
-            data = tensorflow_mode.in_mode(cloudpickle.dumps(code, protocol=5))
+            data = cloudpickle.dumps(code, protocol=5)
     except Exception as error:
         del session.exported[function]
         raise TypeError(
@@ -225,7 +225,15 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
     if found:
         session.exported[function] = tuple(found.values())
         weakref.finalize(remote, session.exported.pop, function, None).atexit = False
-    session.send("raycompat-export", job=session.setup.job, function=function, code=data)
+    if not session.names_tensorflow and tensorflow_mode.is_named_in(data):
+        session.names_tensorflow = True
+        session.send("raycompat-names-tensorflow", job=session.setup.job)
+    session.send(
+        "raycompat-export",
+        job=session.setup.job,
+        function=function,
+        code=tensorflow_mode.in_mode(data),
+    )
 
 
 def call(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from raycompat.environment_variables import Values, table_id, unknown
+from raycompat.environment_variables import Values, Version, table_id, unknown
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:
@@ -21,10 +21,11 @@ class Environment:
         self._executor = executor
         self._values = Values()
 
-    def begin(self, version: int) -> None:
-        """Know what the caller knew. Callers that know less change nothing."""
+    def begin(self, version: Version | None) -> None:
+        """Know what the caller knew. One that knows less, or is of another job, changes nothing."""
         session = self._executor.session
-        session.environment = max(session.environment, version)
+        if version is not None and version[0] == session.setup.job:
+            session.environment = max(session.environment, version)
 
     def read(self, name: str) -> Any:
         """Return the value of a variable.
@@ -38,7 +39,7 @@ class Environment:
         """
         self._refuse_concurrency()
         session, load = self._executor.session, self._executor.load
-        table = load(table_id(session, session.environment)) if session.environment else {}
+        table = load(table_id(session.environment)) if session.environment[1] else {}
         if name not in table:
             raise unknown(name, table)
         return self._values.get(name, table[name], lambda: load(table[name]))

@@ -7,25 +7,17 @@ at a time; an actor's executor is sent its calls as they come and runs them in t
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
 import os
-import pickle
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from raycompat._node import forkserver
-from raycompat._node.forkserver import MAX_PACKET_BYTES
+from raycompat._node.accelerators import detect_gpus
+from raycompat._node.forkserver_client import ForkserverClient
 from raycompat._node.logs import ExecutorLogs, Logs
 from raycompat._node.runtime_env import Prepared
 from raycompat._protocol import frames
-
-#: Forks that the forkserver is asked for at once. Its socket has room for some twenty requests.
-_MANY_FORKS = 16
 
 #: Seconds that an executor has to leave by itself before it is killed.
 LEAVE_S = 5.0
@@ -54,9 +46,13 @@ def describe_exit(code: int | None) -> str:
 class Executor:
     """The node's end of one executor process."""
 
-    def __init__(self, pool: ExecutorPool, kind: tuple[Any, ...], pid: int) -> None:
+    def __init__(
+        self, pool: ExecutorPool, kind: tuple[Any, ...], pid: int, forkserver: ForkserverClient
+    ) -> None:
         self.kind = kind
         self.pid = pid
+        #: What it was forked from.
+        self.forkserver = forkserver
         self.calls_begun = 0
         self.exit_code: int | None = None
         #: Done when the process has been reaped.
@@ -130,66 +126,17 @@ class Executor:
         self.ended.add_done_callback(lambda _: timer.cancel())
 
 
-class _Forked:
-    """A child that was forked, not started: what a pool asks of a `subprocess.Popen`."""
+def _may_be_preloaded(prepared: Prepared) -> bool:
+    """Whether an executor may begin with TensorFlow imported, before its environment is there.
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._code: int | None = None
-
-    def poll(self) -> int | None:
-        """Return how the process has ended; None if it has not."""
-        return self._look(os.WNOHANG)
-
-    def wait(self) -> int | None:
-        """Wait until the process has ended."""
-        return self._look(0)
-
-    def _look(self, how: int) -> int | None:
-        if self._code is None:
-            pid, status = os.waitpid(self._pid, how)
-            if pid:
-                self._code = os.waitstatus_to_exitcode(status)
-        return self._code
-
-
-#: A forkserver that no pool has yet.
-_early: list[tuple[socket.socket, _Forked]] = []
-
-
-def fork_early() -> None:
-    """Fork the forkserver of the pool that this process will have: so it need not import again.
-
-    Call it in the main thread of a process that has no other thread, and has opened nothing yet.
+    Not with variables of its own, which TensorFlow may read when it is imported; nor where there are
+    GPUs, whose driver does not survive a fork once somebody has spoken to it.
     """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    node = os.getpid()
-    pid = os.fork()
-    if not pid:
-        ours.close()
-        forkserver.run(theirs, node)
-    theirs.close()
-    _early.append((ours, _Forked(pid)))
-
-
-def _start_forkserver() -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    environment = dict(os.environ)
-    # One thread: a forkserver with a pool of BLAS threads could not fork safely.
-    environment.setdefault("OMP_NUM_THREADS", "1")
-    module = "raycompat._node.forkserver"
-    server = subprocess.Popen(
-        [sys.executable, "-m", module, str(theirs.fileno()), str(os.getpid())],
-        pass_fds=[theirs.fileno()],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-    )
-    theirs.close()
-    return ours, server
+    return prepared.interpreter is None and not prepared.variables and not detect_gpus()
 
 
 class ExecutorPool:
-    """All executors of a node, and the forkserver that they come from."""
+    """All executors of a node, and the forkservers that they come from."""
 
     def __init__(
         self,
@@ -204,16 +151,13 @@ class ExecutorPool:
         self._max_idle = max_idle
         self._idle: list[Executor] = []
         self._by_pid: dict[int, Executor] = {}
-        self._numbers = itertools.count()
-        self._forks: dict[int, asyncio.Future[int]] = {}
-        self._fork_limit = asyncio.Semaphore(_MANY_FORKS)
         self._ended_jobs: set[str] = set()
         self._exits: dict[int, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
-        self._ready: asyncio.Future[int]
-        self._control: socket.socket
-        self._server: subprocess.Popen[bytes] | _Forked
+        self._plain = ForkserverClient(self._on_exit, self._on_forkserver_death)
+        #: Forks executors that have TensorFlow imported; there is none until somebody needs one.
+        self._with_tensorflow: ForkserverClient | None = None
 
     def background(self, coroutine: Any) -> None:
         """Run a coroutine of the pool's for as long as it takes."""
@@ -222,39 +166,8 @@ class ExecutorPool:
         task.add_done_callback(self._tasks.discard)
 
     def start(self) -> None:
-        """Start the forkserver, if there is none yet. Call it in the node's main thread.
-
-        Children die with the thread that starts them.
-        """
-        self._control, self._server = _early.pop() if _early else _start_forkserver()
-        self._control.setblocking(False)
-        loop = asyncio.get_running_loop()
-        self._ready = loop.create_future()
-        loop.add_reader(self._control.fileno(), self._on_control)
-
-    def _on_control(self) -> None:
-        while True:
-            try:
-                packet = self._control.recv(MAX_PACKET_BYTES)
-            except BlockingIOError:
-                return
-            if not packet:
-                asyncio.get_running_loop().remove_reader(self._control.fileno())
-                self._on_forkserver_death()
-                return
-            self._on_packet(packet)
-
-    def _on_packet(self, packet: bytes) -> None:
-        operation, *rest = pickle.loads(packet)
-        if operation == "ready":
-            self._ready.set_result(rest[0])
-        elif operation == "forked":
-            self._forks.pop(rest[0]).set_result(rest[1])
-        elif operation == "failed":
-            text = f"The node could not start a process: {rest[1]}"
-            self._forks.pop(rest[0]).set_exception(OSError(text))
-        else:
-            self._on_exit(*rest)
+        """Start the forkserver. Call it in the node's main thread."""
+        self._plain.start()
 
     def _on_exit(self, pid: int, code: int) -> None:
         executor = self._by_pid.pop(pid, None)
@@ -264,17 +177,27 @@ class ExecutorPool:
             executor.exit_code = code
             executor.ended.set_result(code)
 
-    def _on_forkserver_death(self) -> None:
-        error = RuntimeError(
-            "The process that raycompat forks executors from has died. Restart the node (the Dask "
-            "worker); its log says why it died."
-        )
-        for fork in [self._ready, *self._forks.values()]:
-            if not fork.done():
-                fork.set_exception(error)
-        self._forks.clear()
-        for pid in list(self._by_pid):
-            self._on_exit(pid, -signal.SIGKILL)
+    def _on_forkserver_death(self, forkserver: ForkserverClient) -> None:
+        for executor in list(self._by_pid.values()):
+            if executor.forkserver is forkserver:
+                self._on_exit(executor.pid, -signal.SIGKILL)
+
+    async def _find_forkserver(self, setup: dict[str, Any], prepared: Prepared) -> ForkserverClient:
+        """Return what an executor is to be forked from: TensorFlow's forkserver if that will help."""
+        if not setup["names_tensorflow"] or not _may_be_preloaded(prepared):
+            await self._plain.wait_until_ready()
+            return self._plain
+        if self._with_tensorflow is None:
+            self._with_tensorflow = ForkserverClient(
+                self._on_exit, self._on_forkserver_death, preload=["tensorflow"]
+            )
+            self._with_tensorflow.start()
+        try:
+            await self._with_tensorflow.wait_until_ready()
+        except RuntimeError:  # the log says why: then executors import it themselves, if they can
+            await self._plain.wait_until_ready()
+            return self._plain
+        return self._with_tensorflow
 
     async def start_executor(
         self, kind: tuple[Any, ...], setup: dict[str, Any], prepared: Prepared
@@ -286,47 +209,38 @@ class ExecutorPool:
         OSError
             When the machine has no room for one more process, or the environment is too large.
         """
-        await asyncio.shield(self._ready)
-        async with self._fork_limit:
-            return await self._fork(kind, setup, prepared)
+        forkserver = await self._find_forkserver(setup, prepared)
+        async with forkserver.fork_limit:
+            return await self._fork(forkserver, kind, setup, prepared)
 
     async def _fork(
-        self, kind: tuple[Any, ...], setup: dict[str, Any], prepared: Prepared
+        self,
+        forkserver: ForkserverClient,
+        kind: tuple[Any, ...],
+        setup: dict[str, Any],
+        prepared: Prepared,
     ) -> Executor:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         output_read, output_write = os.pipe()
         errors_read, errors_write = os.pipe()
-        number = next(self._numbers)
-        self._forks[number] = forked = asyncio.get_running_loop().create_future()
         request = {
-            "op": "fork",
-            "number": number,
             "variables": prepared.variables,
             "interpreter": prepared.interpreter,
             "setup": setup,
         }
-        # The packet socket is full only when the forkserver is far behind: then wait for room.
-        self._control.setblocking(True)
         try:
-            socket.send_fds(
-                self._control,
-                [pickle.dumps(request)],
-                [theirs.fileno(), output_write, errors_write],
-            )
-            self._control.setblocking(False)
-            pid = await forked
+            descriptors = [theirs.fileno(), output_write, errors_write]
+            pid = await forkserver.fork(request, descriptors)
         except BaseException:
-            self._forks.pop(number, None)
             ours.close()
             os.close(output_read)
             os.close(errors_read)
             raise
         finally:
-            self._control.setblocking(False)
             theirs.close()
             os.close(output_write)
             os.close(errors_write)
-        executor = Executor(self, kind, pid)
+        executor = Executor(self, kind, pid, forkserver)
         self._by_pid[pid] = executor
         streams = {output_read: "stdout", errors_read: "stderr"}
         executor.logs = self._logs.open(streams, kind[0], pid)
@@ -382,13 +296,8 @@ class ExecutorPool:
 
     def kill(self, executor: Executor) -> None:
         """Kill the process of an executor, if it still runs (the forkserver knows)."""
-        if not executor.ended.done() and self._server.poll() is None:
-            request = pickle.dumps({"op": "kill", "pid": executor.pid})
-            self._control.setblocking(True)
-            try:
-                self._control.send(request)
-            finally:
-                self._control.setblocking(False)
+        if not executor.ended.done():
+            executor.forkserver.kill(executor.pid)
 
     def end_job(self, job: str) -> list[Executor]:
         """Kill every executor of a job, and what is being forked for it when it is there.
@@ -402,20 +311,14 @@ class ExecutorPool:
         return executors
 
     def close(self) -> None:
-        """Have the forkserver end with all executors, and wait until they are gone.
+        """Have the forkservers end with all executors, and wait until they are gone.
 
         Without giving the event loop a turn: the loop may be about to end, and whoever awaits anything
         then is cancelled.
         """
         self._closed = True
-        asyncio.get_running_loop().remove_reader(self._control.fileno())
-        self._control.setblocking(True)
-        with contextlib.suppress(OSError):  # it has died
-            self._control.shutdown(socket.SHUT_WR)
-            while packet := self._control.recv(MAX_PACKET_BYTES):
-                self._on_packet(packet)
-        self._control.close()
-        self._server.wait()
-        self._on_forkserver_death()
+        for forkserver in (self._with_tensorflow, self._plain):
+            if forkserver is not None:
+                forkserver.close()
         for task in list(self._tasks):
             task.cancel()

@@ -1,5 +1,8 @@
 """The process that executors are forked from: Python with numpy and distributed already imported.
 
+And TensorFlow, in the one for programs that use it: imported, but with nothing run, which a fork would
+not survive.
+
 It is single-threaded and runs no user code. The node asks for a fork with one packet that carries
 three descriptors: the executor's end of its connection to the node, and what becomes its standard
 output and standard error. The forkserver answers with the pid, and tells when a child has ended.
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import os
 import pickle
 import select
@@ -18,6 +22,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 #: Bytes. The largest request: mostly the environment variables that a call asks for.
@@ -120,8 +125,8 @@ def _fork(
     control.send(pickle.dumps(("forked", request["number"], pid)))
 
 
-def run(control: socket.socket, node: int) -> NoReturn:
-    """Be the forkserver of a node, whose pid is `node`."""
+def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoReturn:
+    """Be the forkserver of a node, whose pid is `node`; import the modules `preload` too."""
     die_with_parent(node)
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -133,6 +138,8 @@ def run(control: socket.socket, node: int) -> NoReturn:
         import raycompat._executor.main
         import raycompat._executor.start  # noqa: F401
 
+        for module in preload:
+            importlib.import_module(module)
         gc.collect()
         gc.freeze()
         serve(control)
@@ -143,8 +150,8 @@ def run(control: socket.socket, node: int) -> NoReturn:
 
 
 def main() -> None:
-    """Run as ``python -m raycompat._node.forkserver <descriptor> <pid of the node>``."""
-    run(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
+    """Run as ``python -m raycompat._node.forkserver <descriptor> <pid of the node> [modules]``."""
+    run(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), sys.argv[3:])
 
 
 if __name__ == "__main__":

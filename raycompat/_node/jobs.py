@@ -57,6 +57,11 @@ class Jobs:
         except RuntimeEnvFailed as failed:
             logger.warning("The runtime environment of job %s: %s", job, failed)
 
+    def note_tensorflow(self, job: str) -> None:
+        """From now on the job's new executors have TensorFlow imported when they begin."""
+        if job in self.setups:
+            self.setups[job]["names_tensorflow"] = True
+
     def end(self, job: str, for_good: bool) -> None:
         """Forget a job; when it has detached actors its driver only is gone, and what Dask ends."""
         self._node.logs.unfollow(job)

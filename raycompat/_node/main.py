@@ -13,7 +13,7 @@ import dask
 from distributed import Worker
 
 from raycompat import _security
-from raycompat._node import executor_pool
+from raycompat._node import forkserver_client
 from raycompat._protocol import lifeline
 from raycompat._protocol.shared_secret import Credentials
 
@@ -62,7 +62,7 @@ async def _serve(options: dict[str, Any]) -> None:
 def main() -> None:
     """Run the node until it is told to end: by the end of its standard input, or a signal."""
     options = json.loads(sys.argv[1])
-    executor_pool.fork_early()
+    forkserver_client.fork_early()
     store = options["resources"].get("object_store_memory")
     settings = {"distributed.worker.memory.terminate": False}
     if store is not None:

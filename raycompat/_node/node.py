@@ -123,6 +123,7 @@ class Node:
         return {
             "raycompat-job": jobs.begin,
             "raycompat-job-ended": jobs.end,
+            "raycompat-names-tensorflow": jobs.note_tensorflow,
             "raycompat-grant": calls.grant,
             "raycompat-cancel": calls.cancel,
             "raycompat-cancel-direct": calls.cancel_direct,

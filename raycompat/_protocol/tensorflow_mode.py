@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import pickletools
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -21,6 +22,15 @@ from typing import Any
 #: The functions of ``tensorflow.compat.v1`` that bring a process into the two modes of TensorFlow 1:
 #: all of its behaviour, or graphs alone.
 _ALL, _GRAPHS = "disable_v2_behavior", "disable_eager_execution"
+
+
+def is_named_in(code: bytes) -> bool:
+    """Whether a pickled function or class refers to TensorFlow, or imports it when it runs."""
+    if b"tensorflow" not in code:
+        return False
+    # Not every mention counts: a folder on the path of the program's file is no module.
+    names = (value for _, value, _ in pickletools.genops(code) if isinstance(value, str))
+    return any(name.partition(".")[0] == "tensorflow" for name in names)
 
 
 def in_mode(code: bytes) -> bytes:
@@ -46,7 +56,7 @@ def _load(mode: str, code: bytes) -> Any:
 
 
 def _mode() -> str | None:
-    """Return the mode of this process, or what it will be; None for that of TensorFlow 2."""
+    """Return the mode of this process, or what it will be; None for TensorFlow 2's, or without it."""
     tf = sys.modules.get("tensorflow")
     if tf is None:
         return _on_import.mode if _on_import in sys.meta_path else None

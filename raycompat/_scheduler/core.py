@@ -58,6 +58,7 @@ class Core:
         return {
             "raycompat-job": jobs.begin,
             "raycompat-export": jobs.export,
+            "raycompat-names-tensorflow": jobs.note_tensorflow,
             "raycompat-submit": calls.submit,
             "raycompat-made": calls.made_by_owner,
             "raycompat-schedule": calls.schedule,

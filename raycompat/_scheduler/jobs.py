@@ -117,6 +117,14 @@ class Jobs:
         if waiter is not None:
             waiter.set()
 
+    def note_tensorflow(self, client: str, job: str) -> None:
+        """Have nodes know, those that come later too, that a job's code names TensorFlow."""
+        if job in self.open:
+            self.open[job].setup["names_tensorflow"] = True
+            message = {"op": "raycompat-names-tensorflow", "job": job}
+            for worker in self._core.nodes.info:
+                dask.tell_worker(self._scheduler, worker, message)
+
     async def function(self, function: str) -> bytes:
         """Return the pickled function or class of that id, once some caller has exported it."""
         while function not in self._functions:

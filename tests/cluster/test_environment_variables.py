@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -154,6 +156,32 @@ def test_an_actor_sees_what_was_defined_before_each_call(cluster):
     assert ray.get(reader.read.remote()) == ("red", "red")
     ray.env.shade = ray.EnvironmentVariable(lambda: "blue")
     assert ray.get(reader.read.remote()) == ("red", "blue")
+
+
+def test_an_actor_sees_the_variables_of_its_own_driver(cluster, tmp_path):
+    @ray.remote
+    class Reader:
+        def read(self):
+            return ray.env.shade
+
+    ray.env.shade = ray.EnvironmentVariable(lambda: "mine")
+    reader = Reader.options(name="reader", namespace="shades").remote()
+    assert ray.get(reader.read.remote()) == "mine"
+    address = ray.get_runtime_context().gcs_address
+    program = tmp_path / "other_driver.py"
+    program.write_text(
+        "import raycompat as ray\n"
+        f"ray.init(address={address!r}, namespace='shades', configure_logging=False)\n"
+        "for number in range(5):\n"
+        "    ray.env.shade = ray.EnvironmentVariable(lambda: 'yours')\n"
+        "reader = ray.get_actor('reader')\n"
+        "assert ray.get(reader.read.remote(), timeout=60) == 'mine'\n"
+    )
+    path = os.pathsep.join(sys.path)
+    subprocess.run(
+        [sys.executable, program], check=True, timeout=100, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert ray.get(reader.read.remote()) == "mine"
 
 
 def test_tasks_of_tasks_see_what_their_caller_sees(cluster):

@@ -18,8 +18,8 @@ PROGRAM_S = 240
 
 EXPECTED = {
     "environment_variables_2017": """
-        Iteration 0: weights are [-0.139, 0.6]
-        Iteration 40: weights are [0.062, 0.319]
+        Iteration 0: weights are [-0.176, 0.585]
+        Iteration 40: weights are [0.074, 0.313]
         Iteration 80: weights are [0.098, 0.301]
         Iteration 120: weights are [0.1, 0.3]
         Loss below 1e-6: True
@@ -29,9 +29,9 @@ EXPECTED = {
     "actors_2018": """
         An actor's mode: [False, ['VariableV2']]
         This program's: [False, ['VariableV2']]
-        Iteration 0: weights are [-0.139, 0.6]
-        Iteration 40: weights are [0.062, 0.319]
-        Iteration 80: weights are [0.098, 0.301]
+        Iteration 0: weights are [-0.167, 0.588]
+        Iteration 40: weights are [0.08, 0.31]
+        Iteration 80: weights are [0.099, 0.301]
         Iteration 120: weights are [0.1, 0.3]
         The graphs have grown: False
         """,

@@ -1,0 +1,215 @@
+"""A node's end of a forkserver: it asks for processes, and hears how they have ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from raycompat._node import forkserver
+from raycompat._node.forkserver import MAX_PACKET_BYTES
+
+#: Forks that a forkserver is asked for at once. Its socket has room for some twenty requests.
+_MANY_FORKS = 16
+
+
+class _Forked:
+    """A child that was forked, not started: what is asked of a `subprocess.Popen`."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """Return how the process has ended; None if it has not."""
+        return self._look(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        """Wait until the process has ended."""
+        return self._look(0)
+
+    def _look(self, how: int) -> int | None:
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, how)
+            if pid:
+                self._code = os.waitstatus_to_exitcode(status)
+        return self._code
+
+
+#: A forkserver that no pool has yet.
+_early: list[tuple[socket.socket, _Forked]] = []
+
+
+def fork_early() -> None:
+    """Fork the forkserver of the pool that this process will have: so it need not import again.
+
+    Call it in the main thread of a process that has no other thread, and has opened nothing yet.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    node = os.getpid()
+    pid = os.fork()
+    if not pid:
+        ours.close()
+        forkserver.run(theirs, node)
+    theirs.close()
+    _early.append((ours, _Forked(pid)))
+
+
+def _start_forkserver(preload: Sequence[str]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    environment = dict(os.environ)
+    # One thread: a forkserver with a pool of BLAS threads could not fork safely.
+    environment.setdefault("OMP_NUM_THREADS", "1")
+    module = "raycompat._node.forkserver"
+    server = subprocess.Popen(
+        [sys.executable, "-m", module, str(theirs.fileno()), str(os.getpid()), *preload],
+        pass_fds=[theirs.fileno()],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+    )
+    theirs.close()
+    return ours, server
+
+
+class ForkserverClient:
+    """See the module. `on_exit` is told the pid and the exit code of each process that has ended."""
+
+    def __init__(
+        self,
+        on_exit: Callable[[int, int], None],
+        on_death: Callable[[ForkserverClient], None],
+        preload: Sequence[str] = (),
+    ) -> None:
+        self._on_exit = on_exit
+        self._on_death = on_death
+        #: Modules that it imports, for all who are forked from it.
+        self._preload = preload
+        self._numbers = itertools.count()
+        self._forks: dict[int, asyncio.Future[int]] = {}
+        #: Held by whoever calls `fork`, and has opened the descriptors for it.
+        self.fork_limit = asyncio.Semaphore(_MANY_FORKS)
+        self._death: RuntimeError | None = None
+        self._ready: asyncio.Future[int]
+        self._control: socket.socket
+        self._server: subprocess.Popen[bytes] | _Forked
+
+    def start(self) -> None:
+        """Start the process, if there is none yet. Call it in the node's main thread.
+
+        Children die with the thread that starts them.
+        """
+        is_early = bool(_early) and not self._preload
+        self._control, self._server = _early.pop() if is_early else _start_forkserver(self._preload)
+        self._control.setblocking(False)
+        loop = asyncio.get_running_loop()
+        self._ready = loop.create_future()
+        loop.add_reader(self._control.fileno(), self._on_control)
+
+    async def wait_until_ready(self) -> None:
+        """Wait until it can fork.
+
+        Raises
+        ------
+        RuntimeError
+            When it has died.
+        """
+        await asyncio.shield(self._ready)
+        if self._death is not None:
+            raise self._death
+
+    def _on_control(self) -> None:
+        while True:
+            try:
+                packet = self._control.recv(MAX_PACKET_BYTES)
+            except BlockingIOError:
+                return
+            if not packet:
+                asyncio.get_running_loop().remove_reader(self._control.fileno())
+                self._die()
+                return
+            self._on_packet(packet)
+
+    def _on_packet(self, packet: bytes) -> None:
+        operation, *rest = pickle.loads(packet)
+        if operation == "ready":
+            self._ready.set_result(rest[0])
+        elif operation == "forked":
+            self._forks.pop(rest[0]).set_result(rest[1])
+        elif operation == "failed":
+            text = f"The node could not start a process: {rest[1]}"
+            self._forks.pop(rest[0]).set_exception(OSError(text))
+        else:
+            self._on_exit(*rest)
+
+    def _die(self) -> None:
+        self._death = error = RuntimeError(
+            "The process that raycompat forks executors from has died. Restart the node (the Dask "
+            "worker); its log says why it died."
+        )
+        for fork in [self._ready, *self._forks.values()]:
+            if not fork.done():
+                fork.set_exception(error)
+        self._forks.clear()
+        self._on_death(self)
+
+    async def fork(self, request: dict[str, Any], descriptors: Sequence[int]) -> int:
+        """Have it fork, when it is ready and within `fork_limit`; return the pid.
+
+        `descriptors` are those of the new process: its end of the socket, its output, its errors.
+
+        Raises
+        ------
+        OSError
+            When the machine has no room for one more process, or the request is too large.
+        RuntimeError
+            When it has died.
+        """
+        number = next(self._numbers)
+        self._forks[number] = forked = asyncio.get_running_loop().create_future()
+        packet = pickle.dumps({**request, "op": "fork", "number": number})
+        # The packet socket is full only when the forkserver is far behind: then wait for room.
+        self._control.setblocking(True)
+        try:
+            socket.send_fds(self._control, [packet], list(descriptors))
+            self._control.setblocking(False)
+            pid: int = await forked
+        finally:
+            self._forks.pop(number, None)
+            self._control.setblocking(False)
+        return pid
+
+    def kill(self, pid: int) -> None:
+        """Kill a process that it has forked, if it still runs (it knows)."""
+        if self._server.poll() is None:
+            request = pickle.dumps({"op": "kill", "pid": pid})
+            self._control.setblocking(True)
+            try:
+                self._control.send(request)
+            finally:
+                self._control.setblocking(False)
+
+    def close(self) -> None:
+        """Have it end with all that it has forked, and wait until they are gone.
+
+        Without giving the event loop a turn: the loop may be about to end, and whoever awaits anything
+        then is cancelled.
+        """
+        asyncio.get_running_loop().remove_reader(self._control.fileno())
+        if not self._ready.done() and self._server.poll() is None:
+            os.kill(self._server.pid, signal.SIGKILL)  # it imports, and would not hear us
+        self._control.setblocking(True)
+        with contextlib.suppress(OSError):  # it has died
+            self._control.shutdown(socket.SHUT_WR)
+            while packet := self._control.recv(MAX_PACKET_BYTES):
+                self._on_packet(packet)
+        self._control.close()
+        self._server.wait()
+        self._die()
