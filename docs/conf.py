@@ -56,9 +56,9 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 
 html_theme = "basic"
+html_style = "bilingual.css"
 html_title = "raycompat"
 html_static_path = ["_static"]
-html_css_files = ["bilingual.css"]
 html_js_files = ["bilingual.js"]
 html_copy_source = False
 html_use_index = False
@@ -66,4 +66,5 @@ html_domain_indices = False
 html_last_updated_fmt = None
 # The text of results would be fetched, which pages opened from a disk may not do.
 html_show_search_summary = False
-pygments_style = "tango"
+# Colours of code, light and dark, are those of bilingual.css.
+pygments_style = "none"

@@ -1,4 +1,4 @@
-"""What the site needs in two languages: the switcher's links, Chinese search, pages in English alone."""
+"""What two languages need: links to the other one, Chinese search, pages in English alone."""
 
 from __future__ import annotations
 

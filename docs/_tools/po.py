@@ -31,15 +31,17 @@ msgstr ""
 
 """
 
-#: What a translation has to keep: ``code``, :role:`target`, `name` and `text <target>`_, |name|, [1]_
+#: What a translation has to keep: ``code``, :role:`target`, `name` or `text <target>`_, |name|, [1]_.
+#: Glued to a letter, or to a Chinese character, it is not markup.
 MARKUP = re.compile(
-    r"``(?P<literal>.+?)``"
-    r"|:(?P<role>[\w:-]+):`(?P<content>[^`]+)`"
-    r"|(?<![`\w])`(?P<interpreted>[^`]+)`(?P<link>__?)?"
-    r"|\|(?P<substitution>[^\s|][^|\n]*)\|"
-    r"|\[(?P<footnote>#?\w*)\]_"
-    r"|(?P<variable>%\(\w+\)s)"
+    r"(?<![\w`:])(?::(?P<role>[\w:-]+):)?"
+    r"(?:``(?P<literal>.+?)``|`(?P<content>[^`]+)`(?P<link>__?)?)(?![\w`])"
+    r"|(?<!\w)\|(?P<substitution>[^\s|][^|\n]*)\|(?!\w)"
+    r"|(?<!\w)\[(?P<footnote>#?\w*)\]_(?!\w)"
+    r"|%\((?P<variable>\w+)\)s"
 )
+#: The words of a link are translated; where it leads to is not.
+TARGET = re.compile(r"<([^<>]+)>\s*$")
 
 
 def messages(folder: Path) -> dict[Path, Path]:
@@ -86,12 +88,8 @@ def markup(text: str) -> Counter[str]:
     """Return what of a message must be the same in a translation, and how often it is there."""
     found: Counter[str] = Counter()
     for match in MARKUP.finditer(text):
-        kind = str(match.lastgroup if match.lastgroup != "link" else "interpreted")
-        value = match["content"] if kind in ("role", "content") else match[kind]
-        # The words of a link are translated; where it leads to is not.
-        target = re.search(r"<([^<>]+)>\s*$", value)
-        role = f":{match['role']}:" if match["role"] else ""
-        found[f"{role}{target[1] if target else value}{match['link'] or ''}"] += 1
+        content = match["content"] and TARGET.search(match["content"])
+        found[match[0].replace(match["content"], content[0]) if content else match[0]] += 1
     return found
 
 
