@@ -20,6 +20,7 @@ extensions = [
     "sphinx.ext.doctest",
     "sphinx.ext.napoleon",
     "bilingual",
+    "docstrings",
     "generated",
 ]
 # Sphinx's gettext builder looks for relative ones elsewhere than its html builder does.
@@ -27,6 +28,11 @@ templates_path = [str(DOCS / "_templates")]
 
 nitpicky = True
 show_warning_types = True
+# TensorFlow's names, and type variables, which have no page here.
+nitpick_ignore_regex = [
+    ("py:(class|exc)", r"(str to )?tf\..*"),
+    ("py:(class|obj)", r"ActorHandle\[T\]|raycompat\.actor\.T"),
+]
 default_role = "code"
 smartquotes = False
 
@@ -53,6 +59,8 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 add_module_names = False
 napoleon_google_docstring = False
+# Types are prose ("str to float"), not names to look up.
+napoleon_use_param = False
 napoleon_use_rtype = False
 
 html_theme = "basic"
