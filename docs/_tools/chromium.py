@@ -131,13 +131,13 @@ class Chromium:
         await asyncio.wait_for(self._loaded.wait(), DEADLINE_S)
 
     async def go(self, address: str) -> None:
-        """Load a page anew, even if only its place differs from the one shown."""
-        async with self.loading():
-            await self.send("Page.navigate", url="about:blank")
+        """Load a page anew, even if it is the one that is shown."""
         async with self.loading():
             answer = await self.send("Page.navigate", url=address)
-        if "errorText" in answer:
-            raise RuntimeError(f"{address} could not be loaded: {answer['errorText']}")
+            if "errorText" in answer:
+                raise RuntimeError(f"{address} could not be loaded: {answer['errorText']}")
+            if "loaderId" not in answer:  # only the place in the page has changed
+                await self.send("Page.reload")
 
     async def click(self, selector: str) -> None:
         """Click with the mouse on the middle of an element."""

@@ -267,35 +267,39 @@ def test_chinese_is_found_by_characters_and_pairs():
     assert words == [*"工作进程", "工作", "作进", "进程", "runs", "task_1", *"数据", "数据"]
 
 
+@pytest.fixture(scope="module")
+def problems():
+    """A function that runs methods of `Check` on a site; all in one browser."""
+
+    async def run(site, methods):
+        folder = site.built / "html"
+        with browser_check.served(folder) as address:
+            check = browser_check.Check(browser, address, folder)
+            for method in methods:
+                await getattr(check, method)()
+            check.events()
+            return check.problems
+
+    with asyncio.Runner() as runner:
+        browser = runner.run(chromium.Chromium(chromium.find()).__aenter__())
+        yield lambda site, *methods: runner.run(run(site, methods))
+        runner.run(browser.__aexit__(None, None, None))
+
+
 @pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")
 class TestInTheBrowser:
     """`browser_check.py` on the small site."""
 
-    @staticmethod
-    def problems(site, *methods):
-        folder = site.built / "html"
+    def test_a_site_in_order_passes(self, made, problems):
+        assert problems(made, "switch", "narrow", "theme") == []
 
-        async def run():
-            with browser_check.served(folder) as address:
-                async with chromium.Chromium(chromium.find()) as browser:
-                    check = browser_check.Check(browser, address, folder)
-                    for method in methods:
-                        await getattr(check, method)()
-                    check.events()
-                    return check.problems
-
-        return asyncio.run(run())
-
-    def test_a_site_in_order_passes(self, made):
-        assert self.problems(made, "switch", "narrow", "theme") == []
-
-    def test_words_are_found_and_others_are_not(self, made, monkeypatch):
+    def test_words_are_found_and_others_are_not(self, made, problems, monkeypatch):
         monkeypatch.setattr(
             browser_check, "FOUND", {"en": ["weights"], "zh_CN": ["工作进程", "权重"]}
         )
-        assert self.problems(made, "search") == []
+        assert problems(made, "search") == []
         monkeypatch.setattr(browser_check, "FOUND", {"en": ["weights"], "zh_CN": ["作工"]})
-        assert len(self.problems(made, "search")) == 1
+        assert len(problems(made, "search")) == 1
 
     @pytest.mark.parametrize(
         ("path", "old", "new", "method", "problem"),
@@ -340,6 +344,6 @@ class TestInTheBrowser:
             ),
         ],
     )
-    def test_a_built_page_is_refused(self, site, path, old, new, method, problem):
+    def test_a_built_page_is_refused(self, site, problems, path, old, new, method, problem):
         site.edit_built(path, old, new)
-        assert any(problem in found for found in self.problems(site, method))
+        assert any(problem in found for found in problems(site, method))
