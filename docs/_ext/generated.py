@@ -38,7 +38,7 @@ class GeneratedTable(SphinxDirective):
         group += [nodes.colspec(colwidth=1) for _ in heads]
         group += nodes.thead("", _row([(self.prose(text), "") for text in heads]))
         group += nodes.tbody("", *(_row(row) for row in rows))
-        return [nodes.table("", group)]
+        return [nodes.table("", group, classes=["colwidths-auto"])]
 
     def rows(self, what: str) -> Iterator[Row]:
         """Yield the table's rows."""
