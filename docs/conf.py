@@ -20,6 +20,7 @@ extensions = [
     "sphinx.ext.doctest",
     "sphinx.ext.napoleon",
     "bilingual",
+    "complete",
     "docstrings",
     "generated",
 ]

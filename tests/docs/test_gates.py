@@ -262,6 +262,13 @@ def test_a_reference_to_nothing_fails(site):
     assert "en/html" in site.build("en/html")
 
 
+def test_a_name_without_an_entry_in_the_reference_fails(site):
+    conf = site.folder / "docs" / "conf.py"
+    conf.write_text(conf.read_text() + 'extensions.append("complete")\n')
+    assert site.build("en/html") == ["en/html"]
+    assert "ray.get has no entry in the API reference" in site.log
+
+
 def test_chinese_is_found_by_characters_and_pairs():
     words = SearchChinese({}).split("工作进程 runs task_1，数据")
     assert words == [*"工作进程", "工作", "作进", "进程", "runs", "task_1", *"数据", "数据"]
