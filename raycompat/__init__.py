@@ -44,6 +44,7 @@ from raycompat._driver import init, is_initialized, shutdown
 from raycompat._protocol import version
 from raycompat._protocol.ids import PlacementGroupID
 from raycompat.actor import get_actor, kill, method
+from raycompat.environment_variables import EnvironmentVariable, env
 from raycompat.object_ref import ObjectID, ObjectRef, ObjectRefGenerator
 from raycompat.runtime_context import get_runtime_context
 from raycompat.util.serialization import register_custom_serializer
@@ -57,6 +58,7 @@ __all__ = [
     "LOCAL_MODE",
     "SCRIPT_MODE",
     "WORKER_MODE",
+    "EnvironmentVariable",
     "ObjectID",
     "ObjectRef",
     "ObjectRefGenerator",
@@ -67,6 +69,7 @@ __all__ = [
     "cancel",
     "cloudpickle",
     "cluster_resources",
+    "env",
     "exceptions",
     "experimental",
     "get",

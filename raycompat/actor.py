@@ -27,7 +27,7 @@ from typing import (
     overload,
 )
 
-from raycompat import _driver, exceptions
+from raycompat import _driver, environment_variables, exceptions
 from raycompat._caller import placement, submit
 from raycompat._caller.calls import DirectCall
 from raycompat._protocol import ids
@@ -226,7 +226,8 @@ class ActorClass(Generic[T]):
             actor=actor,
         )
         function = self._export(session)
-        payload = {"function": function, "is_actor": True}
+        environment = environment_variables.version(session)
+        payload = {"function": function, "is_actor": True, "environment": environment}
         arguments = submit.Arguments(session, args, kwargs, name)
         if options.name is not None and arguments.failed() is None:
             there = session.rpc(
@@ -347,6 +348,7 @@ class ActorMethod:
             )
         name = options.name or f"{about.class_name.rpartition('.')[2]}.{method.name}"
         call = DirectCall(channel, ids.call_key(method.name, ids.new_task_id()), method.name, name)
+        call.environment = environment_variables.version(session)
         retries = options.max_task_retries
         call.retries = about.max_task_retries if retries is None else retries
         if call.retries:

@@ -11,7 +11,7 @@ from typing import Any
 
 import cloudpickle
 
-from raycompat import _driver
+from raycompat import _driver, environment_variables
 from raycompat._caller import placement, submit
 from raycompat._caller.calls import DirectCall
 from raycompat._caller.session import Session
@@ -95,6 +95,7 @@ class RemoteFunction:
             self._signature.bind(*args, **kwargs)
         name = self._function.__name__
         function = self._export(session)
+        environment = environment_variables.version(session)
         num_returns = options.num_returns
         if num_returns is None:
             num_returns = "streaming" if self._is_generator else 1
@@ -116,6 +117,7 @@ class RemoteFunction:
             direct = DirectCall(pool, key, function, options.name or name)
             direct.options, direct.retries = options, options.max_retries
             direct.retry_exceptions = retry_exceptions
+            direct.environment = environment
             direct.holds = (*arguments.holds, *held)
             return submit.call_directly(session, direct, arguments, num_returns)
         spec = new_spec(
@@ -129,7 +131,11 @@ class RemoteFunction:
             max_calls=options.max_calls,
             runtime_env=inherited(session.setup.runtime_env, options.runtime_env),
         )
-        payload = {"function": function, "retry_exceptions": retry_exceptions}
+        payload = {
+            "function": function,
+            "retry_exceptions": retry_exceptions,
+            "environment": environment,
+        }
         return submit.call(session, spec, arguments, payload, num_returns, holds=held)
 
     def _export(self, session: Session) -> str:

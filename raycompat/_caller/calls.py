@@ -43,6 +43,7 @@ class DirectCall:
         "carries_references",
         "cost_s",
         "dependencies",
+        "environment",
         "function",
         "group",
         "has_ended",
@@ -79,6 +80,8 @@ class DirectCall:
         #: Whether there are references inside the arguments.
         self.carries_references = False
         self.group: str | None = None
+        #: The version of the environment variables that it is to see.
+        self.environment = 0
         #: How often it may be sent again after the process died; -1 for ever.
         self.retries = 0
         #: Whether it was given retries at all: others fail while the actor restarts.
@@ -118,6 +121,7 @@ class DirectCall:
             "retry_exceptions": self.retry_exceptions,
             "arguments": self.arguments,
             "num_returns": self.num_returns,
+            "environment": self.environment,
         }
         return new_spec(
             "task",
@@ -146,4 +150,5 @@ class DirectCall:
             self.retry_exceptions if self.retries else False,
             self.attempt,
             self.retries != 0,
+            self.environment,
         )

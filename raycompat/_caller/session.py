@@ -128,6 +128,8 @@ class Session:
         self.group_bundles: dict[str, list[ResourceSet]] = {}
         #: Functions already exported, with what holds the references in their closures.
         self.exported: dict[str, Any] = {}
+        #: The version of the environment variables that calls of ours see; 0 is none.
+        self.environment = 0
         #: How many references have been unpickled here.
         self.num_restored = 0
         #: References that left by a pickling that was not ours: kept for good.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,7 +20,7 @@ from raycompat._caller.dask_values import as_ref, is_dask_value
 from raycompat._caller.generator import Stream
 from raycompat._caller.leases import is_near
 from raycompat._caller.object_table import Entry, State
-from raycompat._protocol import failures, ids
+from raycompat._protocol import failures, ids, tensorflow_mode
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.serialization import (
     INLINE_LIMIT_BYTES,
@@ -199,12 +199,11 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else text[:200] + "..."
 
 
-def export(
-    session: Session, function: str, code: Callable[..., Any], what: str, remote: object
-) -> None:
+def export(session: Session, function: str, code: object, what: str, remote: object) -> None:
     """Send a function or class to the scheduler, once a session, under the id `function`.
 
-    The references in its closure live as long as `remote`, what `raycompat.remote` made of it.
+    The references in its closure live as long as `remote`, what `raycompat.remote` made of it. What
+    else executors load by an id goes the same way: environment variables.
 
     Raises
     ------
@@ -216,7 +215,7 @@ def export(
     session.exported[function] = ()
     try:
         with collecting_refs() as found:
-            data = cloudpickle.dumps(code, protocol=5)
+            data = tensorflow_mode.in_mode(cloudpickle.dumps(code, protocol=5))
     except Exception as error:
         del session.exported[function]
         raise TypeError(

@@ -24,6 +24,7 @@ from raycompat._as_ray import install_as_ray
 from raycompat._caller import session as sessions
 from raycompat._caller.home import Home
 from raycompat._executor import context, native_output
+from raycompat._executor.environment import Environment
 from raycompat._executor.run_actor import Actor
 from raycompat._executor.run_call import Call, Outcome, Sink, run
 from raycompat._executor.run_leased import Lease
@@ -56,6 +57,7 @@ class Executor:
         #: Key of the call whose user code the main thread runs just now.
         self._interruptible: str | None = None
         self.session = self._make_session()
+        self.environment = Environment(self)
 
     def _make_session(self) -> sessions.Session:
         setup = self.setup

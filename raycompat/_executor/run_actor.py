@@ -49,6 +49,12 @@ class Actor:
         self._timeline = Timeline(lambda spans: executor.send("spans", key, spans))
         self.mailbox = Mailbox(about["socket"], executor.session.pump, self._timeline.flush)
 
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether it may run several calls at once."""
+        about = self.about
+        return bool(about["is_async"] or (about["max_concurrency"] or 1) > 1 or about["groups"])
+
     # --- its life -------------------------------------------------------------------------------
 
     def build(self, call: Call) -> Outcome:
@@ -126,7 +132,7 @@ class Actor:
         self.mailbox.flush()
 
     def _begin(self, message: tuple[Any, ...]) -> Call:
-        _, key, method, name, num_returns, _, arguments, wires, retry, _, _ = message
+        _, key, method, name, num_returns, _, arguments, wires, retry, _, _, environment = message
         running = context.RunningCall.of_method(key, name, self.key)
         return Call(
             running,
@@ -135,6 +141,7 @@ class Actor:
                 "arguments": arguments,
                 "num_returns": num_returns,
                 "retry_exceptions": retry,
+                "environment": environment,
             },
             wires,
         )

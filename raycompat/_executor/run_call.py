@@ -86,25 +86,39 @@ class Sink:
 
 def run(executor: Executor, call: Call, sink: Sink) -> Outcome:
     """Run one call. Whatever goes wrong in it becomes the outcome, but for the end of the process."""
+    executor.environment.begin(call.payload["environment"])
     try:
-        work = _prepare(executor, call)
-        if isinstance(work, Outcome):
-            return work
-        executor.begin_user_code(call.running.key)
+        outcome = _run(executor, call, sink)
         try:
-            result = work()
-            del work
-            if call.payload["num_returns"] == "streaming":
-                return _stream(executor, call, result, sink)
-        finally:
-            executor.end_user_code()
-        return _lay_out(executor, call, result)
+            executor.environment.end()
+        except BaseException:
+            outcome.discard(executor)
+            raise
+        return outcome
     except BaseException as error:
-        return _outcome_of(executor, call, error)
+        outcome = _outcome_of(executor, call, error)
+        executor.environment.end_failed()
+        return outcome
+
+
+def _run(executor: Executor, call: Call, sink: Sink) -> Outcome:
+    work = _prepare(executor, call)
+    if isinstance(work, Outcome):
+        return work
+    executor.begin_user_code(call.running.key)
+    try:
+        result = work()
+        del work
+        if call.payload["num_returns"] == "streaming":
+            return _stream(executor, call, result, sink)
+    finally:
+        executor.end_user_code()
+    return _lay_out(executor, call, result)
 
 
 async def run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
     """Run one call that may be a coroutine; see `run`."""
+    executor.environment.begin(call.payload["environment"])
     try:
         work = _prepare(executor, call)
         if isinstance(work, Outcome):

@@ -90,7 +90,8 @@ class Lease:
             return arrival
 
     def _run(self, caller: Caller, message: tuple[Any, ...]) -> None:
-        _, key, function, name, num_returns, _, arguments, wires, retry, _, may_repeat = message
+        _, key, function, name, num_returns, _, arguments, wires, *rest = message
+        retry, _, may_repeat, environment = rest
         executor = self._executor
         # Of calls that may not be repeated, the first without an answer is the one that had begun.
         if self._owes_answer or not may_repeat:
@@ -107,6 +108,7 @@ class Lease:
             "arguments": arguments,
             "num_returns": num_returns,
             "retry_exceptions": retry,
+            "environment": environment,
         }
         answers = Answers(executor, caller, key, self._post)
         outcome: Outcome | None = None
