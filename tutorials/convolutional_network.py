@@ -38,7 +38,10 @@ class Network:
             self.drop = tf.placeholder(tf.float32, [])
             scores = self._build_scores()
             loss = tf.losses.softmax_cross_entropy(self.label, scores)
-            self.step = tf.train.AdamOptimizer(1e-3).minimize(loss)
+            optimizer = tf.train.AdamOptimizer(1e-3)
+            pairs = optimizer.compute_gradients(loss)
+            self.gradients = [gradient for gradient, _ in pairs]
+            self.step = optimizer.apply_gradients(pairs)
             hits = tf.equal(tf.argmax(scores, 1), tf.argmax(self.label, 1))
             self.hits = tf.reduce_mean(tf.cast(hits, tf.float32))
             # The graph says /gpu:0; where that does not exist, the session may take the CPU.
@@ -79,6 +82,13 @@ class Network:
     def train(self, digits):
         feed = {self.image: digits.images, self.label: digits.labels, self.drop: 0.5}
         self.session.run(self.step, feed)
+
+    def compute_gradients(self, digits):
+        feed = {self.image: digits.images, self.label: digits.labels, self.drop: 0.5}
+        return self.session.run(self.gradients, feed)
+
+    def apply_gradients(self, gradients):
+        self.session.run(self.step, dict(zip(self.gradients, gradients, strict=True)))
 
     def accuracy(self, digits):
         feed = {self.image: digits.images, self.label: digits.labels, self.drop: 0.0}
