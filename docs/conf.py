@@ -59,6 +59,7 @@ trim_doctest_flags = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 add_module_names = False
+toc_object_entries_show_parents = "hide"
 napoleon_google_docstring = False
 # Types are prose ("str to float"), not names to look up.
 napoleon_use_param = False

@@ -61,14 +61,11 @@ class Chromium:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        port = await asyncio.wait_for(self._port(), DEADLINE_S)
-        reply = await AsyncHTTPClient().fetch(f"http://127.0.0.1:{port}/json/list")
-        windows = json.loads(reply.body)
-        url = next(each["webSocketDebuggerUrl"] for each in windows if each["type"] == "page")
-        self._connection = await websocket_connect(url, max_message_size=1 << 28)
-        self._reader = asyncio.create_task(self._read())
-        for domain in ("Page", "Runtime", "Network", "Log"):
-            await self.send(f"{domain}.enable")
+        try:
+            await asyncio.wait_for(self._connect(), DEADLINE_S)
+        except BaseException:
+            await self._end()
+            raise
         return self
 
     async def __aexit__(
@@ -79,9 +76,22 @@ class Chromium:
     ) -> None:
         self._reader.cancel()
         self._connection.close()
+        await self._end()
+
+    async def _end(self) -> None:
         self._process.terminate()
         await asyncio.to_thread(self._process.wait, DEADLINE_S)
+        # Its children may write a last time.
         shutil.rmtree(self._profile, ignore_errors=True)
+
+    async def _connect(self) -> None:
+        reply = await AsyncHTTPClient().fetch(f"http://127.0.0.1:{await self._port()}/json/list")
+        windows = json.loads(reply.body)
+        url = next(each["webSocketDebuggerUrl"] for each in windows if each["type"] == "page")
+        self._connection = await websocket_connect(url, max_message_size=1 << 28)
+        self._reader = asyncio.create_task(self._read())
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            await self.send(f"{domain}.enable")
 
     async def _port(self) -> int:
         file = Path(self._profile) / "DevToolsActivePort"
