@@ -8,8 +8,11 @@ RUN := .venv/bin/python -m
 STAMP := .venv/.set-up
 CORE := $(addprefix tests/conformance/test_,remote_function.py nested.py errors.py cancel.py)
 
-.PHONY: help setup run test test-fast lint format conformance-ray nightly chaos soak bench \
-	clean
+SPHINX := $(RUN) sphinx -q -W --keep-going -n -c docs
+CATALOGUES := _build/gettext locale zh_CN
+
+.PHONY: help setup run test test-fast lint format docs docs-messages docs-translate docs-browser \
+	docs-serve conformance-ray nightly chaos soak bench clean
 
 help:  ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
@@ -51,6 +54,30 @@ lint: setup  ## check style, types, layers and spelling
 format: setup  ## put the code into shape
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .
+
+docs: setup docs-messages  ## build the documentation in both languages, run its examples, check it
+	.venv/bin/python docs/_tools/po.py check $(CATALOGUES)
+	rm -rf _build/html _build/doctest
+	set -e; for language in en zh_CN; do for builder in html doctest; do \
+		$(SPHINX) -D language=$$language -d _build/doctrees/$$language -b $$builder \
+			. _build/$$builder/$$language; \
+	done; done
+	cp docs/_root/index.html _build/html/index.html
+	.venv/bin/python docs/_tools/check_site.py --least 150 \
+		_build/html _build/doctrees _build/doctest docs/zh-allowed.txt
+
+docs-messages: setup
+	rm -rf _build/gettext
+	SOURCE_DATE_EPOCH=0 $(SPHINX) -E -d _build/doctrees/gettext -b gettext . _build/gettext
+
+docs-translate: docs-messages  ## bring the translation's files in step with the English pages
+	.venv/bin/python docs/_tools/po.py update $(CATALOGUES)
+
+docs-browser:  ## try the built documentation in Chromium, and take pictures of it
+	.venv/bin/python docs/_tools/browser_check.py _build/html _build/pictures
+
+docs-serve:  ## serve the built documentation at http://localhost:8000
+	.venv/bin/python -m http.server --bind localhost --directory _build/html 8000
 
 conformance-ray: .venv-ray/.set-up  ## run the conformance tests on the real Ray
 	.venv-ray/bin/python -m pytest tests/conformance --impl ray

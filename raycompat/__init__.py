@@ -51,7 +51,7 @@ from raycompat.util.serialization import register_custom_serializer
 
 __version__ = version.VERSION
 
-#: What a process is, as Ray numbers it. There is no local mode: see `init`.
+#: What a process is, as Ray numbers it. There is no local mode (see `init`).
 SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = 0, 1, 2
 
 __all__ = [

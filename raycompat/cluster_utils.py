@@ -127,12 +127,12 @@ class ClusterNode:
 
     @property
     def address(self) -> str | None:
-        """The address of the cluster: host and port of its scheduler."""
+        """Host and port of the scheduler of the cluster."""
         return self._cluster.address
 
     @property
     def address_info(self) -> dict[str, Any]:
-        """Where it is: the addresses of the cluster and of the node, and the node's id."""
+        """The addresses of the cluster and of the node, and the node's id."""
         return {
             "node_ip_address": self.node_ip_address,
             "address": self.address,
@@ -283,7 +283,7 @@ class Cluster:
 
     @property
     def gcs_address(self) -> str | None:
-        """Host and port of the scheduler: another name of `address`."""
+        """Host and port of the scheduler (another name of `address`)."""
         return self.address
 
     @property

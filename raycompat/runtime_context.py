@@ -162,7 +162,7 @@ class RuntimeContext:
 
     @property
     def runtime_env(self) -> RuntimeEnv:
-        """The runtime environment of this process: its job's, or its call's."""
+        """The runtime environment of this process, that of its job or of its call."""
         return RuntimeEnv.deserialize(self.get_runtime_env_string())
 
     def is_canceled(self) -> bool:

@@ -1,0 +1,82 @@
+"""What two languages need: links to the other one, Chinese search, pages in English alone."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import sphinx.search
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.search.en import SearchEnglish
+
+#: What each language is called in itself, and in HTML, by the name of its folder.
+LANGUAGES = {"en": ("English", "en"), "zh_CN": ("中文", "zh-CN")}
+
+#: A run of Chinese characters, or a word of anything else.
+_RUNS = re.compile(r"[\u3400-\u9fff]+|[^\W\u3400-\u9fff]+")
+
+
+class SearchChinese(SearchEnglish):
+    """Chinese by characters and by pairs of neighbours, what is English in it as in English.
+
+    A question is cut into pairs, all of which a page must have: words need no dictionary.
+    """
+
+    lang = "zh"
+    # Sphinx 9.0 names the stemmer after the language; the English one it is.
+    language_name = "English"
+    js_splitter_code = r"""
+var splitQuery = (query) =>
+  (query.match(/[\u3400-\u9fff]+|[\p{L}\p{N}_]+/gu) || []).flatMap((run) =>
+    /[\u3400-\u9fff]/.test(run)
+      ? (run.match(/[\u3400-\u9fff]+|[^\u3400-\u9fff]+/g) || []).flatMap((part) =>
+          /[\u3400-\u9fff]/.test(part) && part.length > 1
+            ? Array.from({ length: part.length - 1 }, (_, i) => part.slice(i, i + 2))
+            : [part])
+      : [run]);
+"""
+
+    def split(self, input: str) -> list[str]:
+        """Return the words, the characters and the pairs of a text."""
+        words = []
+        for run in _RUNS.findall(input):
+            if "\u3400" <= run[0] <= "\u9fff":
+                words += [*run, *(run[i : i + 2] for i in range(len(run) - 1))]
+            else:
+                words.append(run)
+        return words
+
+
+def switcher(
+    app: Sphinx, pagename: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Give a page's template the links to the same page in each language."""
+    up = "../" * (pagename.count("/") + 1)
+    context["languages"] = [
+        {
+            "name": name,
+            "lang": lang,
+            "current": folder == app.config.language,
+            "href": f"{up}{folder}/{pagename}.html",
+        }
+        for folder, (name, lang) in LANGUAGES.items()
+    ]
+    context["lang"] = LANGUAGES[app.config.language][1]
+    metadata = app.env.metadata.get(pagename, {})
+    context["english_only"] = "english-only" in metadata and app.config.language != "en"
+
+
+def only_titles(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Offer of a page that stays English its title to be translated, nothing else."""
+    if app.builder.name == "gettext" and "english-only" in app.env.metadata[docname]:
+        title = next(iter(doctree.findall(nodes.title)), None)
+        doctree.children = [] if title is None else [title]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the extension."""
+    sphinx.search.languages["zh"] = SearchChinese
+    app.connect("html-page-context", switcher)
+    app.connect("doctree-resolved", only_titles)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

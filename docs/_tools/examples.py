@@ -1,0 +1,86 @@
+"""What the gates look at in a tested tree: its examples, what was run, and what was translated."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.util.nodes import is_translatable
+
+#: A page's head in the output of Sphinx's doctest builder, and its counts.
+_PAGE = re.compile(r"^Document: (.+)$")
+_COUNT = re.compile(r"^ +(\d+) tests? in (?!.*\((?:setup|cleanup) code\)$).+$")
+_FAILED = re.compile(r"^ *([1-9]\d*) failures? in ", re.MULTILINE)
+#: Colours, which doctest writes where it is told to.
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_SKIPPED = re.compile(r"doctest:.*\+SKIP")
+
+
+def doctrees(folder: Path) -> dict[str, nodes.document]:
+    """Return the pages' trees by name."""
+    # They were pickled by the build that is being checked.
+    return {
+        file.relative_to(folder).with_suffix("").as_posix(): pickle.loads(file.read_bytes())
+        for file in sorted(folder.rglob("*.doctree"))
+    }
+
+
+def english_only(folder: Path) -> set[str]:
+    """Return the names of the pages that say that they stay English."""
+    with (folder / "environment.pickle").open("rb") as stream:
+        environment = pickle.load(stream)
+    return {name for name, metadata in environment.metadata.items() if "english-only" in metadata}
+
+
+def tests(tree: nodes.document) -> list[tuple[str, tuple[str, ...], str]]:
+    """Return a page's examples, hidden ones too: kind, groups, and the code that is run."""
+    return [
+        (node["testnodetype"], tuple(node["groups"]), node.get("test", node.astext()))
+        for node in tree.findall(nodes.Element)
+        if "testnodetype" in node
+    ]
+
+
+def problems(name: str, tree: nodes.document) -> Iterator[str]:
+    """Yield what of a page looks tested and is not."""
+    for node in tree.findall(nodes.Element):
+        if "testnodetype" in node:
+            if "skipif" in node or _SKIPPED.search(node.get("test", node.astext())):
+                yield f"SKIPPED {name}: an example is not run: {_begin(node)}"
+        elif isinstance(node, nodes.literal_block | nodes.doctest_block) and re.search(
+            r"^\s*>>>", node.astext(), re.MULTILINE
+        ):
+            yield f"UNTESTED {name}: a block with a prompt is no doctest: {_begin(node)}"
+
+
+def untranslated(tree: nodes.document) -> Iterator[str]:
+    """Yield the beginnings of the texts of a page that were left in English."""
+    for node in tree.findall(is_translatable):
+        # Of tables of contents and of pictures Sphinx does not say it.
+        if isinstance(node, nodes.TextElement) and not node.get("translated"):
+            yield _begin(node)
+
+
+def _begin(node: nodes.Element) -> str:
+    return repr(node.astext()[:60])
+
+
+def counts(output: Path) -> dict[str, int]:
+    """Return how many examples of each page were run, from the builder's ``output.txt``."""
+    found: dict[str, int] = {}
+    page = ""
+    for line in _COLOUR.sub("", output.read_text(encoding="utf-8")).splitlines():
+        if match := _PAGE.match(line):
+            page = match[1]
+            found[page] = 0
+        elif page and (match := _COUNT.match(line)):
+            found[page] += int(match[1])
+    return found
+
+
+def has_failures(output: Path) -> bool:
+    """Tell whether the builder's summary counts a failure."""
+    return bool(_FAILED.search(output.read_text(encoding="utf-8")))

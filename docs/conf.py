@@ -1,0 +1,80 @@
+"""The documentation's configuration; the sources are under the folder above, see `make docs`."""
+
+from __future__ import annotations
+
+import doctest
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+sys.path[:0] = [str(DOCS / "_ext"), str(DOCS.parent)]
+
+project = "raycompat"
+author = "raycompat developers"
+project_copyright = author
+root_doc = "docs/index"
+include_patterns = ["docs/**.rst", "tutorials/**.rst"]
+exclude_patterns = ["docs/_*"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.doctest",
+    "sphinx.ext.napoleon",
+    "bilingual",
+    "complete",
+    "docstrings",
+    "generated",
+]
+# Sphinx's gettext builder looks for relative ones elsewhere than its html builder does.
+templates_path = [str(DOCS / "_templates")]
+
+nitpicky = True
+show_warning_types = True
+# TensorFlow's names, and type variables, which have no page here.
+nitpick_ignore_regex = [
+    ("py:(class|exc)", r"(str to )?tf\..*"),
+    ("py:(class|obj)", r"ActorHandle\[T\]|raycompat\.actor\.T"),
+]
+default_role = "code"
+smartquotes = False
+
+locale_dirs = ["locale"]
+gettext_compact = False
+# Code is not translated: what is tested is what is shown.
+gettext_additional_targets: list[str] = []
+gettext_allow_fuzzy_translations = False
+translation_progress_classes = "untranslated"
+
+# Functions and classes made in an example belong to a module that workers have, too.
+doctest_global_setup = "__name__ = '__main__'"
+doctest_default_flags = (
+    doctest.ELLIPSIS
+    | doctest.NORMALIZE_WHITESPACE
+    | doctest.IGNORE_EXCEPTION_DETAIL
+    | doctest.DONT_ACCEPT_TRUE_FOR_1
+)
+# Explicit directives only.
+doctest_test_doctest_blocks = ""
+trim_doctest_flags = True
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+napoleon_google_docstring = False
+# Types are prose ("str to float"), not names to look up.
+napoleon_use_param = False
+napoleon_use_rtype = False
+
+html_theme = "basic"
+html_style = "bilingual.css"
+html_title = "raycompat"
+html_static_path = [str(DOCS / "_static")]
+html_js_files = ["bilingual.js"]
+html_copy_source = False
+html_use_index = False
+html_domain_indices = False
+html_last_updated_fmt = None
+# The text of results would be fetched, which pages opened from a disk may not do.
+html_show_search_summary = False
+# Colours of code, light and dark, are those of bilingual.css.
+pygments_style = "none"
