@@ -62,7 +62,7 @@ docs: setup docs-messages  ## build the documentation in both languages, run its
 		$(SPHINX) -D language=$$language -d _build/doctrees/$$language -b $$builder \
 			. _build/$$builder/$$language; \
 	done; done
-	cp docs/_templates/root.html _build/html/index.html
+	cp docs/_root/index.html _build/html/index.html
 	.venv/bin/python docs/_tools/check_site.py --least 150 \
 		_build/html _build/doctrees _build/doctest docs/zh-allowed.txt
 

@@ -20,6 +20,7 @@ extensions = [
     "sphinx.ext.doctest",
     "sphinx.ext.napoleon",
     "bilingual",
+    "complete",
     "docstrings",
     "generated",
 ]
@@ -58,6 +59,7 @@ trim_doctest_flags = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 add_module_names = False
+toc_object_entries_show_parents = "hide"
 napoleon_google_docstring = False
 # Types are prose ("str to float"), not names to look up.
 napoleon_use_param = False
@@ -66,7 +68,7 @@ napoleon_use_rtype = False
 html_theme = "basic"
 html_style = "bilingual.css"
 html_title = "raycompat"
-html_static_path = ["_static"]
+html_static_path = [str(DOCS / "_static")]
 html_js_files = ["bilingual.js"]
 html_copy_source = False
 html_use_index = False

@@ -26,7 +26,7 @@ same steps 2 to 4, and the caller sends them its calls itself (`_caller.leases`,
 
 import cloudpickle
 
-from raycompat import actor, exceptions, experimental, util
+from raycompat import actor, exceptions, experimental, rllib, util
 from raycompat import runtime_env as runtime_env
 from raycompat._api import (
     available_resources,
@@ -85,6 +85,7 @@ __all__ = [
     "put",
     "register_custom_serializer",
     "remote",
+    "rllib",
     "shutdown",
     "util",
     "wait",

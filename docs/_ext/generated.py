@@ -36,9 +36,13 @@ class GeneratedTable(SphinxDirective):
         rows = list(self.rows(self.arguments[0]))
         group = nodes.tgroup(cols=len(heads))
         group += [nodes.colspec(colwidth=1) for _ in heads]
-        group += nodes.thead("", _row([(self.prose(text), "") for text in heads]))
+        kinds = (
+            [kind if kind == "number" else "" for _, kind in rows[0]] if rows else [""] * len(heads)
+        )
+        texts = (self.prose(text) for text in heads)
+        group += nodes.thead("", _row(list(zip(texts, kinds, strict=True))))
         group += nodes.tbody("", *(_row(row) for row in rows))
-        return [nodes.table("", group)]
+        return [nodes.table("", group, classes=["colwidths-auto"])]
 
     def rows(self, what: str) -> Iterator[Row]:
         """Yield the table's rows."""

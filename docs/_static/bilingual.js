@@ -40,11 +40,14 @@
     block.append(button);
   };
 
-  /** The section that is being read: the last heading above the upper third of the window. */
+  /** The section that is being read: the one asked for while it is in sight, else the last above. */
   const sectionRead = () => {
+    const topOf = (element) => element.getBoundingClientRect().top;
+    const asked = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (asked && topOf(asked) >= 0 && topOf(asked) < innerHeight) return location.hash;
     const above = [...document.querySelectorAll("main section[id]")].filter(
-      (section) => section.getBoundingClientRect().top < innerHeight / 3);
-    return above.length > 1 ? "#" + above[above.length - 1].id : location.hash;
+      (section) => topOf(section) < innerHeight / 3);
+    return above.length > 1 ? "#" + above.at(-1).id : "";
   };
 
   const keepSection = (link) => {
@@ -55,7 +58,8 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelector("button.theme").addEventListener("click", switchTheme);
-    document.querySelectorAll("div.highlight").forEach(addCopyButton);
+    // Browsers let pages from other machines copy only by HTTPS.
+    if (navigator.clipboard) document.querySelectorAll("div.highlight").forEach(addCopyButton);
     document.querySelectorAll("nav.languages a").forEach(keepSection);
   });
 })();

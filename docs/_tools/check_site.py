@@ -47,14 +47,14 @@ def read_site(folder: Path) -> dict[str, Site]:
 
 
 def same_pages(sites: dict[str, Site]) -> Iterator[str]:
-    """Both languages have the same pages."""
+    """Find pages that only one language has."""
     for path in sorted(sites[SOURCE].keys() ^ sites[TRANSLATION].keys()):
         there = SOURCE if path in sites[SOURCE] else TRANSLATION
         yield f"PAGE {path} is in {there} alone"
 
 
 def switchers(folder: Path, sites: dict[str, Site]) -> Iterator[str]:
-    """Each page says its language, and has one switcher, to the same page in the other language."""
+    """Find pages without their language, or without one switcher to the same page in the other."""
     for language, site in sites.items():
         (other,) = LANGUAGES.keys() - {language}
         for path, page in site.items():
@@ -74,9 +74,9 @@ def switchers(folder: Path, sites: dict[str, Site]) -> Iterator[str]:
 
 
 def links(folder: Path, sites: dict[str, Site]) -> Iterator[str]:
-    """Each local link leads to a file, and to a place in it; nothing is loaded from elsewhere."""
-    ids = {
-        (folder / language / path).resolve(): {e.attributes.get("id") for e in page.walk()}
+    """Find local links that lead nowhere, and what is loaded from elsewhere."""
+    ids: dict[Path, set[str]] = {
+        (folder / language / path).resolve(): {e.attributes.get("id", "") for e in page.walk()}
         for language, site in sites.items()
         for path, page in site.items()
     }
@@ -92,9 +92,10 @@ def links(folder: Path, sites: dict[str, Site]) -> Iterator[str]:
                 target = (file.parent / unquote(address.path)).resolve() if address.path else file
                 if not target.exists():
                     yield f"LINK {language}/{path}: {link} is not there"
-                elif address.fragment and target in ids:
-                    if unquote(address.fragment) not in ids[target]:
-                        yield f"ANCHOR {language}/{path}: {link} has no such place"
+                elif address.fragment and unquote(address.fragment) not in ids.get(
+                    target, {unquote(address.fragment)}
+                ):
+                    yield f"ANCHOR {language}/{path}: {link} has no such place"
 
 
 def _links(page: Element) -> Iterator[tuple[Element, str]]:
@@ -105,7 +106,7 @@ def _links(page: Element) -> Iterator[tuple[Element, str]]:
 
 
 def same_code(sites: dict[str, Site]) -> Iterator[str]:
-    """The same code is shown in both languages."""
+    """Find code that is shown differently in the two languages."""
     for path in sites[SOURCE].keys() & sites[TRANSLATION].keys():
         ours, theirs = (_code(sites[language][path]) for language in LANGUAGES)
         for number, (one, other) in enumerate(zip(ours, theirs, strict=False), 1):
@@ -120,7 +121,7 @@ def _code(page: Element) -> list[str]:
 
 
 def words(sites: dict[str, Site], allowed: set[str]) -> Iterator[str]:
-    """No markup reaches the reader, and what is not code in the Chinese pages is Chinese."""
+    """Find markup that reaches the reader, and English in the Chinese pages."""
     for language, site in sites.items():
         for path, page in site.items():
             for text in pages.prose(page, LANGUAGES[language]):
@@ -139,7 +140,7 @@ def _is_english(text: str, allowed: set[str]) -> bool:
 
 
 def same_examples(doctrees: Path, outputs: Path, least: int) -> Iterator[str]:
-    """The same examples are in both trees, all were run, and all were right."""
+    """Find examples that only one tree has, that were not run, or that have failed."""
     trees = {language: examples.doctrees(doctrees / language) for language in LANGUAGES}
     counts = {
         language: examples.counts(outputs / language / "output.txt") for language in LANGUAGES
@@ -163,7 +164,7 @@ def same_examples(doctrees: Path, outputs: Path, least: int) -> Iterator[str]:
 
 
 def translated(doctrees: Path) -> Iterator[str]:
-    """The Chinese tree that was tested is the translated one."""
+    """Find what the tested Chinese tree has in English."""
     english_only = examples.english_only(doctrees / TRANSLATION)
     for name, tree in examples.doctrees(doctrees / TRANSLATION).items():
         if name not in english_only:
@@ -177,6 +178,20 @@ def read_allowed(file: Path) -> set[str]:
     return {line.strip() for line in lines if line.strip() and not line.startswith("#")}
 
 
+def check(html: Path, doctrees: Path, outputs: Path, allowed: set[str], least: int) -> list[str]:
+    """Return what is wrong with a site: what was built of it, and what was tested."""
+    sites = read_site(html)
+    return [
+        *same_pages(sites),
+        *switchers(html, sites),
+        *links(html, sites),
+        *same_code(sites),
+        *words(sites, allowed),
+        *same_examples(doctrees, outputs, least),
+        *translated(doctrees),
+    ]
+
+
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -186,26 +201,16 @@ def main() -> None:
     parser.add_argument("allowed", type=Path, help="texts that need not be Chinese, one a line")
     parser.add_argument("--least", type=int, default=1, help="examples that must have been run")
     given = parser.parse_args()
-    sites = read_site(given.html)
-    if not sites[SOURCE]:
-        sys.exit(f"There is no page in {given.html / SOURCE}; run `make docs`.")
-    found = [
-        *same_pages(sites),
-        *switchers(given.html, sites),
-        *links(given.html, sites),
-        *same_code(sites),
-        *words(sites, read_allowed(given.allowed)),
-        *same_examples(given.doctrees, given.doctest, given.least),
-        *translated(given.doctrees),
-    ]
+    if not (given.html / SOURCE).is_dir():
+        sys.exit(f"There is no {given.html / SOURCE}; run `make docs`.")
+    allowed = read_allowed(given.allowed)
+    found = check(given.html, given.doctrees, given.doctest, allowed, given.least)
     for line in found:
         print(line)
     if found:
         sys.exit(f"{len(found)} problems with the site in {given.html}")
     num_run = sum(examples.counts(given.doctest / SOURCE / "output.txt").values())
-    print(
-        f"{len(sites[SOURCE])} pages and {num_run} examples, the same in {' and '.join(LANGUAGES)}"
-    )
+    print(f"The same pages and the same {num_run} examples in {' and '.join(LANGUAGES)}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from sphinx.util.nodes import is_translatable
 _PAGE = re.compile(r"^Document: (.+)$")
 _COUNT = re.compile(r"^ +(\d+) tests? in (?!.*\((?:setup|cleanup) code\)$).+$")
 _FAILED = re.compile(r"^ *([1-9]\d*) failures? in ", re.MULTILINE)
+#: Colours, which doctest writes where it is told to.
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _SKIPPED = re.compile(r"doctest:.*\+SKIP")
 
 
@@ -70,7 +72,7 @@ def counts(output: Path) -> dict[str, int]:
     """Return how many examples of each page were run, from the builder's ``output.txt``."""
     found: dict[str, int] = {}
     page = ""
-    for line in output.read_text(encoding="utf-8").splitlines():
+    for line in _COLOUR.sub("", output.read_text(encoding="utf-8")).splitlines():
         if match := _PAGE.match(line):
             page = match[1]
             found[page] = 0

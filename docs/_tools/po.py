@@ -118,7 +118,7 @@ def check(pots: Path, folder: Path) -> list[str]:
     """Return what is wrong with the catalogues of a language."""
     english = templates(pots)
     files = messages(folder)
-    found = []
+    found: list[str] = []
     for name, template in english.items():
         catalogue = read(files[name]) if name in files else None
         found += problems(name, template, catalogue)

@@ -1,0 +1,19 @@
+"""Of ``ray.rllib.utils`` there is `tf_utils`, which is imported when it is first used."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from raycompat.rllib.utils import tf_utils
+
+__all__ = ["tf_utils"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return importlib.import_module(f"raycompat.rllib.utils.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
