@@ -80,17 +80,21 @@ class Network:
         return tf.Variable(tf.constant(0.1, shape=[size]))
 
     def train(self, digits):
+        """Take one step."""
         feed = {self.image: digits.images, self.label: digits.labels, self.drop: 0.5}
         self.session.run(self.step, feed)
 
     def compute_gradients(self, digits):
+        """Return gradients as arrays; no step is taken."""
         feed = {self.image: digits.images, self.label: digits.labels, self.drop: 0.5}
         return self.session.run(self.gradients, feed)
 
     def apply_gradients(self, gradients):
+        """Take one step with gradients that were computed elsewhere."""
         self.session.run(self.step, dict(zip(self.gradients, gradients, strict=True)))
 
     def accuracy(self, digits):
+        """Return the fraction of digits that are read correctly."""
         feed = {self.image: digits.images, self.label: digits.labels, self.drop: 0.0}
         return float(self.session.run(self.hits, feed))
 

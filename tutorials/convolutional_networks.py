@@ -7,11 +7,9 @@ in its own way. After every ten steps the driver averages the weights and gives 
 import argparse
 import time
 
-# First, because it silences TensorFlow's greetings.
+import numpy as np
 from convolutional_network import BATCH_SIZE, Network
 from digits28 import load_digits28
-
-import numpy as np
 
 import raycompat as ray
 
@@ -32,6 +30,7 @@ class DigitReader:
         self.batches = digits.batches(BATCH_SIZE, seed)
 
     def get_weights(self):
+        """Return the weights as a dictionary of arrays by variable name."""
         return self.network.variables.get_weights()
 
     def train(self, weights):

@@ -43,6 +43,7 @@ class Line:
         graph.finalize()
 
     def get_weights(self):
+        """Return the weights as a dictionary of arrays by variable name."""
         return self.variables.get_weights()
 
     def compute_gradients(self, weights):

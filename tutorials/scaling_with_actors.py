@@ -13,11 +13,9 @@ import json
 import time
 from pathlib import Path
 
-# First, because it silences TensorFlow's greetings.
+import numpy as np
 from convolutional_network import Network
 from digits28 import load_digits28
-
-import numpy as np
 
 import raycompat as ray
 
@@ -40,10 +38,12 @@ class Worker:
         self.batches = {size: digits.batches(size, seed) for size in (10, 100)}
 
     def compute_gradients(self, weights, batch_size):
+        """Return the gradients at the given weights on the next batch."""
         self.network.variables.set_weights(weights)
         return self.network.compute_gradients(next(self.batches[batch_size]))
 
     def train(self, weights):
+        """Take some steps from the given weights, and return the weights afterwards."""
         self.network.variables.set_weights(weights)
         for _ in range(NUM_STEPS):
             self.network.train(next(self.batches[100]))
@@ -121,17 +121,18 @@ def draw(rates):
         x = LEFT + PANEL_WIDTH * (actors - 1) / (len(ACTORS) - 1)
         return x, TOP + PANEL_HEIGHT * (1 - rate / top)
 
-    parts = [
+    head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         'aria-label="Images a second by the number of actors" '
         'font-family="sans-serif" font-size="12">'
-    ]
+    )
+    parts = [head]
     for share in (0, 0.25, 0.5, 0.75, 1):
         _, y = place(1, top * share)
         parts.append(line([(LEFT, y), (LEFT + PANEL_WIDTH, y)], RULE, 0.5))
         parts.append(text(LEFT - 8, y + 4, f"{top * share:,.0f}", RULE, "end"))
-    for actors in ACTORS:
-        parts.append(text(place(actors, 0)[0], TOP + PANEL_HEIGHT + 20, actors, RULE, "middle"))
+    below = TOP + PANEL_HEIGHT + 20
+    parts += [text(place(actors, 0)[0], below, actors, RULE, "middle") for actors in ACTORS]
     parts.append(text(LEFT + PANEL_WIDTH / 2, HEIGHT - 14, "actors", RULE, "middle"))
     parts.append(text(LEFT - 60, TOP - 12, "images/s", RULE))
     for way, values in rates.items():
