@@ -55,6 +55,7 @@ format: setup  ## put the code into shape
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .
 
+docs: export RAY_ADDRESS := local  # not what runs on this machine already
 docs: setup docs-messages  ## build the documentation in both languages, run its examples, check it
 	.venv/bin/python docs/_tools/po.py check $(CATALOGUES)
 	rm -rf _build/html _build/doctest
