@@ -55,7 +55,8 @@ format: setup  ## put the code into shape
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .
 
-docs: export RAY_ADDRESS := local  # not what runs on this machine already
+# The examples start clusters of their own, whatever runs on this machine.
+docs: export RAY_ADDRESS := local
 docs: setup docs-messages  ## build the documentation in both languages, run its examples, check it
 	.venv/bin/python docs/_tools/po.py check $(CATALOGUES)
 	rm -rf _build/html _build/doctest
