@@ -115,7 +115,9 @@ def draw(rates):
     """Return the figures as a picture (SVG)."""
     highest = max(max(values.values()) for values in rates.values())
     top = 10 ** np.floor(np.log10(highest))
-    top = float(next(top * factor for factor in (1, 2, 4, 5, 10) if top * factor >= highest))
+    top = float(
+        next(top * factor for factor in (1, 1.2, 1.6, 2, 4, 6, 10) if top * factor >= highest)
+    )
 
     def place(actors, rate):
         x = LEFT + PANEL_WIDTH * (actors - 1) / (len(ACTORS) - 1)
@@ -138,7 +140,11 @@ def draw(rates):
     for way, values in rates.items():
         points = [place(int(actors), rate) for actors, rate in values.items()]
         parts.append(line(points, COLOURS[way], 2.4))
-        parts.append(text(points[-1][0] + 10, points[-1][1] + 4, way, COLOURS[way]))
+    lowest = HEIGHT
+    for way in sorted(rates, key=lambda way: list(rates[way].values())[-1]):
+        x, y = place(len(ACTORS), list(rates[way].values())[-1])
+        lowest = min(y, lowest - 16)  # names keep a line's distance
+        parts.append(text(x + 10, lowest + 4, way, COLOURS[way]))
     return "\n".join([*parts, "</svg>\n"])
 
 
