@@ -3,14 +3,7 @@
     python benchmarks/microbenchmark.py --vs ray --json docs/_static/microbenchmark.json
     python benchmarks/report.py docs/_static/microbenchmark.json
 
-writes ``microbenchmark.svg`` beside the file, and ``microbenchmark.rst`` to include. Of several files,
-
-    for n in 1 2 4; do
-        python benchmarks/microbenchmark.py --vs ray --nodes $n --json docs/_static/nodes-$n.json
-    done
-    python benchmarks/report.py docs/_static/nodes-*.json
-
-one table is made, ``nodes.rst``, with two columns for each.
+writes ``microbenchmark.svg`` beside the file, and ``microbenchmark.rst`` to include.
 """
 
 from __future__ import annotations
@@ -57,20 +50,6 @@ def table(figures: dict[str, tuple[float, float]]) -> str:
     return "\n".join([rule, head, rule, *rows, rule, ""])
 
 
-def table_of_several(files: list[Path]) -> str:
-    """Return a table of all lines that each file has, ours beside Ray's for each file."""
-    each = [medians(json.loads(file.read_text())) for file in files]
-    rule = "  ".join("=" * width for width in (46, *[11] * 2 * len(files)))
-    head = f"{'line':46}" + "".join(f"  {'raycompat':>11}  {'Ray':>11}" for _ in files)
-    spans = "  ".join(f"{file.stem:24}" for file in files)
-    lines = [rule, f"{'':46}  {spans}".rstrip(), "  ".join(["-" * 46, *["-" * 24] * len(files)])]
-    lines += [head, rule]
-    for name in each[0]:
-        cells = [f"{figure:11,.1f}" for figures in each for figure in figures[name]]
-        lines.append("  ".join([f"{name:46}", *cells]))
-    return "\n".join([*lines, rule, ""])
-
-
 def picture(figures: dict[str, tuple[float, float]]) -> str:
     """Return bars of the ratios, on a logarithmic axis, as SVG."""
     ratios = {name: ratio(name, *pair) for name, pair in figures.items()}
@@ -108,17 +87,11 @@ def picture(figures: dict[str, tuple[float, float]]) -> str:
 def main() -> None:
     """Write both beside the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    what = "what microbenchmark.py --vs ray --json wrote"
-    parser.add_argument("figures", type=Path, nargs="+", help=what)
+    parser.add_argument("figures", type=Path, help="what microbenchmark.py --vs ray --json wrote")
     given = parser.parse_args()
-    first, *more = given.figures
-    if more:
-        name = first.stem.rpartition("-")[0]
-        first.with_name(f"{name}.rst").write_text(table_of_several(given.figures))
-        return
-    figures = medians(json.loads(first.read_text()))
-    first.with_suffix(".svg").write_text(picture(figures))
-    first.with_suffix(".rst").write_text(table(figures))
+    figures = medians(json.loads(given.figures.read_text()))
+    given.figures.with_suffix(".svg").write_text(picture(figures))
+    given.figures.with_suffix(".rst").write_text(table(figures))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ class GeneratedTable(SphinxDirective):
     """A table with the given heads; subclasses say what its rows are."""
 
     required_arguments = 1
+    final_argument_whitespace = True
     option_spec: ClassVar[dict[str, Callable[[str], Any]]] = {"head": directives.unchanged_required}
 
     def run(self) -> list[nodes.Node]:
@@ -124,18 +125,31 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 class Microbenchmark(GeneratedTable):
-    """``.. microbenchmark:: FILE``: the medians that ``benchmarks/report.py`` makes of its figures."""
+    """``.. microbenchmark:: FILE``: the medians that ``benchmarks/report.py`` makes of its figures.
+
+    Of several files, each has a column: the rate, and in brackets how many times Ray's it is.
+    """
 
     def rows(self, what: str) -> Iterator[Row]:
         """Yield a row for each line of the microbenchmark."""
-        _, file = self.env.relfn2path(what)
-        self.env.note_dependency(file)
         report = _report()
-        figures = report.medians(json.loads(Path(file).read_text(encoding="utf-8")))
-        for name, (ours, theirs) in figures.items():
-            ratio = report.ratio(name, ours, theirs)
-            numbers = (f"{ours:,.2f}", f"{theirs:,.2f}", f"{ratio:.1f}")
-            yield [(_code([name]), ""), *(_number(text) for text in numbers)]
+        each = [report.medians(self._read(file)) for file in what.split()]
+        for name in each[0]:
+            pairs = [figures[name] for figures in each if name in figures]
+            ratios = [report.ratio(name, *pair) for pair in pairs]
+            if len(each) == 1:
+                ours, theirs = pairs[0]
+                cells = [f"{ours:,.2f}", f"{theirs:,.2f}", f"{ratios[0]:.1f}"]
+            else:
+                cells = [
+                    f"{ours:,.1f} ({r:.1f})" for (ours, _), r in zip(pairs, ratios, strict=True)
+                ]
+            yield [(_code([name]), ""), *(_number(text) for text in cells)]
+
+    def _read(self, name: str) -> Any:
+        _, file = self.env.relfn2path(name)
+        self.env.note_dependency(file)
+        return json.loads(Path(file).read_text(encoding="utf-8"))
 
 
 def _report() -> Any:
