@@ -94,7 +94,7 @@ async def connect(session: Session, place: dict[str, Any], party: Party) -> None
             return
         await through_the_scheduler(session, place, party)
     except Exception:
-        if not session.closed:
+        if not session.closed:  # else nobody misses the connection
             logger.exception("raycompat could not connect to %s", party.key)
         party.expect_news()
 

@@ -71,7 +71,7 @@ class Calls:
     # --- submission -----------------------------------------------------------------------------
 
     def submit(self, client: str, calls: list[CallSpec]) -> None:
-        """Enter calls; whose own fault it is, is told of them."""
+        """Enter calls; the client is told of those that cannot be entered."""
         for spec in calls:
             payload = spec["payload"]
             spec["payload"] = b""

@@ -158,8 +158,8 @@ class Leases:
             ]
         if not held:
             return False
-        is_patient = isinstance(strategy, InGroup) or now - since <= _PATIENCE_S
-        if not is_patient and self._reserve(shape, held, now):
+        may_reserve = not isinstance(strategy, InGroup) and now - since > _PATIENCE_S
+        if may_reserve and self._reserve(shape, held, now):
             self._revoked[shape] = now
         elif now - self._revoked.get(shape, 0.0) >= QUANTUM_S:
             chosen = choose(

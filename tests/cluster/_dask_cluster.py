@@ -50,7 +50,7 @@ class DaskCluster:
         deadline = time.monotonic() + PROCESS_S
         while not (path.exists() and path.read_text().endswith("}")):
             assert time.monotonic() < deadline
-            time.sleep(0.02)
+            time.sleep(0.02)  # polling with a deadline: another process writes it
         return json.loads(path.read_text())
 
     def add_worker(
@@ -73,7 +73,7 @@ class DaskCluster:
         alive = sum(each.poll() is None for each in self.workers.values())
         while sum(node["Alive"] for node in ray.nodes()) < alive:
             assert time.monotonic() < deadline
-            time.sleep(0.02)
+            time.sleep(0.02)  # polling with a deadline: other processes join
 
     def pid_of(self, address: str) -> int:
         """Return the pid of the worker at `address`."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -144,6 +145,16 @@ def test_what_a_job_declares_is_there(slurm, pids):
             assert ray.get(square.options(resources={"disk": 1}).remote(3), timeout=60) == 9
 
 
+def end_walltime(job):
+    """Kill a job as a queue does, all of it at once: what Dask's nanny had is for us to remove."""
+    processes = [psutil.Process(job), *psutil.Process(job).children(recursive=True)]
+    mapped = {each.path for process in processes for each in process.memory_maps()}
+    os.killpg(job, signal.SIGKILL)
+    for path in mapped:
+        if path.startswith("/dev/shm/sem.mp-"):
+            Path(path).unlink(missing_ok=True)
+
+
 def test_calls_of_a_job_that_ends_are_run_by_another(slurm, wait_until, tmp_path, pids):
     @ray.remote(max_retries=2)
     def hold(folder):
@@ -160,7 +171,7 @@ def test_calls_of_a_job_that_ends_are_run_by_another(slurm, wait_until, tmp_path
             ref = hold.remote(tmp_path)
             wait_until(lambda: list(tmp_path.glob("began-*")), 60)
             [job] = [worker.job_id for worker in cluster.workers.values()]
-            os.killpg(int(job), signal.SIGKILL)  # its walltime is over
+            end_walltime(int(job))
             cluster.scale(jobs=2)
             wait_until(lambda: len(list(tmp_path.glob("began-*"))) == 2, 60)
             (tmp_path / "go").touch()

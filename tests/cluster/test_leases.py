@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import raycompat as ray
+from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 LARGE = 1 << 20
 
@@ -97,6 +98,65 @@ def test_dask_knows_neither_a_small_result_nor_a_large_argument(cluster, invento
 
 
 # --- nobody waits in vain -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def group(cluster):
+    """All CPUs of the cluster, in one bundle."""
+    made = ray.util.placement_group([{"CPU": 2}])
+    ray.get(made.ready())
+    yield made
+    ray.util.remove_placement_group(made)
+
+
+def in_group(function, group, **options):
+    strategy = PlacementGroupSchedulingStrategy(group)
+    return function.options(scheduling_strategy=strategy, **options)
+
+
+def test_calls_in_a_placement_group_are_no_tasks_either(group, inventory):
+    assert ray.get([in_group(number, group).remote(i) for i in range(200)]) == list(range(200))
+    assert inventory("leases")
+    assert all(key.startswith("lease-") for key in inventory("tasks"))
+
+
+def test_leases_of_a_placement_group_make_room_for_its_other_calls(group, tmp_path):
+    """One that needs all CPUs at once, between small ones that come without end."""
+    small, stop = in_group(number, group), threading.Event()
+
+    def call_on():
+        while not stop.is_set():
+            ray.get([small.remote() for _ in range(50)])
+
+    caller = threading.Thread(target=call_on)
+    caller.start()
+    try:
+        large = in_group(number, group, num_cpus=2)
+        assert ray.get(large.remote(7), timeout=60) == 7
+        actor = in_group(ray.remote(Answer), group, num_cpus=1).remote()
+        assert ray.get(actor.answer.remote(), timeout=60) == 42
+        del actor
+    finally:
+        stop.set()
+        caller.join()
+
+
+class Answer:
+    def answer(self):
+        return 42
+
+
+@pytest.mark.parametrize("max_retries", [0, 3])
+def test_a_call_ends_with_its_placement_group(cluster, tmp_path, wait_until, max_retries):
+    made = ray.util.placement_group([{"CPU": 2}])
+    log = tmp_path / "log"
+    running = in_group(log_and_wait, made, max_retries=max_retries).remote(
+        str(log), str(tmp_path / "never"), 1
+    )
+    wait_until(lambda: lines_of(log))
+    ray.util.remove_placement_group(made)
+    with pytest.raises(ray.exceptions.TaskPlacementGroupRemoved):
+        ray.get(running, timeout=60)
 
 
 def test_what_was_sent_behind_a_long_call_is_run_elsewhere(cluster, tmp_path):

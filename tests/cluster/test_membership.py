@@ -64,11 +64,12 @@ def test_a_driver_outlives_its_only_node(dask_cluster, wait_until, session_of_dr
     first = session_of_driver().home
     dask_cluster.workers[dask_cluster.home].kill()
     wait_until(lambda: not living())
-    waiting = total.remote(own)
+    given = ray.put(np.full(LARGE, 2.0))  # to the node that has left; it is asked for again
+    by_scheduler = total.options(scheduling_strategy="SPREAD")
+    waiting = [total.remote(own), by_scheduler.remote(given)]
     dask_cluster.add_worker()
     wait_until(lambda: session_of_driver().home.address != first.address)
-    assert ray.get(waiting, timeout=60) == LARGE
-    by_scheduler = total.options(scheduling_strategy="SPREAD")
+    assert ray.get(waiting, timeout=60) == [LARGE, 2 * LARGE]
     assert ray.get(by_scheduler.remote(own), timeout=60) == LARGE
 
 
