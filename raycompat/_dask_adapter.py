@@ -460,9 +460,22 @@ def _both(first: Callable[..., None], then: Callable[..., None]) -> Callable[...
     return handle
 
 
-def graph_of_one(key: str, source: str) -> dict[str, Any]:
-    """Return a graph whose one task `key` has the value of a task that the scheduler knows."""
-    return {key: Alias(key, source)}
+class _AliasThatKeeps(Alias):
+    """A task that has the value of another, and keeps what keeps that one; in this process alone."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self, key: str, target: str, kept: object) -> None:
+        super().__init__(key, target)
+        self._kept = kept
+
+
+def graph_of_one(key: str, source: str, kept: object) -> dict[str, Any]:
+    """Return a graph whose one task `key` has the value of a task that the scheduler knows.
+
+    Whatever is made of the graph keeps `kept`, until it is sent to the scheduler.
+    """
+    return {key: _AliasThatKeeps(key, source, kept)}
 
 
 def send(client: Client, messages: Iterable[dict[str, Any]]) -> None:

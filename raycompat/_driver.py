@@ -554,12 +554,29 @@ def any_session() -> sessions.Session:
     """Return this process's session, connected or not; start one if there is none."""
     session = sessions.current()
     if session is None:
+        _refuse_in_dask()
         with _init_lock:
             if sessions.current() is None:
                 init()
         session = sessions.current()
         assert session is not None
     return session
+
+
+def _refuse_in_dask() -> None:
+    """Raise in a task of Dask's, where a cluster of its own is not what anybody means."""
+    from distributed import get_worker
+
+    try:
+        worker = get_worker()
+    except ValueError:
+        return
+    raise RuntimeError(
+        f"This is a task of Dask's on {worker.address}, which is no driver of Ray's. Pass references as "
+        "arguments of client.submit or dask.delayed: the task gets their values. What shall call remote "
+        "functions is to be a remote function itself. To have a session here all the same, call init "
+        "with an address first."
+    )
 
 
 def connected_session(function: str) -> sessions.Session:

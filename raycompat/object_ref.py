@@ -240,8 +240,10 @@ def _session_here() -> Session:
     session = _sessions.current()
     if session is None:
         raise RuntimeError(
-            "An ObjectRef cannot be unpickled here: this process is not connected to a cluster. "
-            "Call raycompat.init() first."
+            "An ObjectRef cannot be unpickled here: this process is not connected to a cluster. Call "
+            "raycompat.init() first. In a graph of Dask's references are arguments of client.submit or "
+            "dask.delayed, alone or in lists, tuples and dictionaries; instead of client.map(f, refs) "
+            "write [client.submit(f, ref) for ref in refs]."
         )
     return session
 

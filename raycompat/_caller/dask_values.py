@@ -29,7 +29,7 @@ def is_dask_value(value: Any) -> bool:
 
 def graph(ref: ObjectRef[Any], key: str) -> dict[str, Any]:
     """Return the Dask graph that `ref` is, as a collection: its one task is called `key`."""
-    return dask.graph_of_one(key, ref.key)
+    return dask.graph_of_one(key, ref.key, ref)
 
 
 def only(results: list[Any]) -> Any:

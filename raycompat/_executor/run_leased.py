@@ -199,5 +199,7 @@ class Lease:
                     self._give_back()
                 elif self._running is None and not self._mailbox.calls:
                     self._is_busy.clear()
+                    if self._is_over.is_set():  # both were set since we looked
+                        return
                 seen = self._num_begun
             pause_s = _LONGER_S if goes_on else _LONG_S

@@ -53,6 +53,19 @@ def test_delayed_takes_references(client, total):
     assert dask.delayed(sum)([ray.put(1), ray.put(2)]).compute(scheduler=ray_dask.ray_dask_get) == 3
 
 
+def test_a_graph_keeps_the_references_that_it_was_given(client):
+    first = dask.delayed(max)(ray.put(2), 3)
+    both = dask.delayed(lambda x, y: x + y)(first, ray.put(np.ones(200_000)))
+    del first
+    client.run_on_scheduler(lambda: None)  # the scheduler has heard of what was let go
+    assert both.compute(scheduler=client)[-1] == 4
+
+
+def test_what_is_submitted_keeps_the_references_that_it_was_given(client):
+    futures = [client.submit(abs, ray.put(-number)) for number in range(200)]
+    assert client.gather(futures) == list(range(200))
+
+
 def test_a_reference_is_a_collection_of_its_value(client):
     assert dask.compute(ray.put(5), ray.put([1]), scheduler=client) == (5, [1])
     assert dask.is_dask_collection(ray.put(1))
@@ -103,6 +116,18 @@ def test_the_failure_of_a_call_is_that_of_the_dask_task(client):
     # Not result(): Dask would keep the future in the traceback of its own error.
     error = client.submit(lambda x: x, fail.remote()).exception()
     assert "ValueError: too bad" in str(error)
+
+
+def test_what_dask_does_not_look_into_says_how_references_are_given(client):
+    error = client.map(abs, [ray.put(-1)])[0].exception()
+    assert "[client.submit(f, ref) for ref in refs]" in str(error.__cause__)
+
+
+@pytest.mark.parametrize("use", [lambda: ray.put(1), lambda: ray.remote(lambda: 1).remote()])
+def test_a_task_of_dask_is_told_that_it_is_no_driver(client, use):
+    error = client.submit(use).exception()
+    assert isinstance(error, RuntimeError)
+    assert "no driver of Ray's" in str(error)
 
 
 # --- what Dask computes, given to calls ---------------------------------------------------------
