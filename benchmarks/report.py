@@ -1,9 +1,9 @@
-"""The documentation's table and picture of the microbenchmark, made from what it has measured.
+"""The documentation's picture of the microbenchmark, made from what it has measured.
 
     python benchmarks/microbenchmark.py --vs ray --json docs/_static/microbenchmark.json
     python benchmarks/report.py docs/_static/microbenchmark.json
 
-writes ``microbenchmark.svg`` beside the file, and ``microbenchmark.rst`` to include.
+writes ``microbenchmark.svg`` beside the file. (The table is made when the documentation is built.)
 """
 
 from __future__ import annotations
@@ -37,17 +37,6 @@ def ratio(name: str, ours: float, theirs: float) -> float:
     """Return how many times better ours is: of seconds and megabytes, less is."""
     is_cost = "(s)" in name or "memory" in name
     return theirs / ours if is_cost else ours / theirs
-
-
-def table(figures: dict[str, tuple[float, float]]) -> str:
-    """Return the table, as reStructuredText."""
-    rule = "  ".join("=" * width for width in (46, 12, 12, 6))
-    rows = [
-        f"{name:46}  {ours:12,.2f}  {theirs:12,.2f}  {ratio(name, ours, theirs):6.2f}"
-        for name, (ours, theirs) in figures.items()
-    ]
-    head = f"{'line':46}  {'raycompat':>12}  {'Ray':>12}  {'ratio':>6}"
-    return "\n".join([rule, head, rule, *rows, rule, ""])
 
 
 def picture(figures: dict[str, tuple[float, float]]) -> str:
@@ -85,13 +74,12 @@ def picture(figures: dict[str, tuple[float, float]]) -> str:
 
 
 def main() -> None:
-    """Write both beside the figures."""
+    """Draw the picture beside the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("figures", type=Path, help="what microbenchmark.py --vs ray --json wrote")
     given = parser.parse_args()
     figures = medians(json.loads(given.figures.read_text()))
     given.figures.with_suffix(".svg").write_text(picture(figures))
-    given.figures.with_suffix(".rst").write_text(table(figures))
 
 
 if __name__ == "__main__":

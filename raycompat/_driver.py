@@ -572,10 +572,10 @@ def _refuse_in_dask() -> None:
     except ValueError:
         return
     raise RuntimeError(
-        f"This is a task of Dask's on {worker.address}, which is no driver of Ray's. Pass references as "
-        "arguments of client.submit or dask.delayed: the task gets their values. What shall call remote "
-        "functions is to be a remote function itself. To have a session here all the same, call init "
-        "with an address first."
+        f"This is a task of Dask's on {worker.address}, and no driver of Ray's. Pass references as "
+        "arguments of client.submit or dask.delayed: the task gets their values. What shall call "
+        "remote functions is to be a remote function itself. To have a session here all the same, "
+        "call init with an address first."
     )
 
 
