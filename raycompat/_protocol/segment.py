@@ -6,10 +6,10 @@ nothing for good::
 
     raycompat-<node pid>.<node start>-<writer pid>-<time>.<count>
 
-Filling memory that was used before is twice as fast as filling fresh pages. So a large segment that
-nobody maps is not removed but renamed into its store's folder of *free* segments, from where the next
-writer takes it. Every mapping holds a shared lock on its file (``flock``, which the kernel drops with
-the mapping): only a file that can be locked exclusively is written anew. What a reader has opened and
+Filling memory that was used before is twice as fast as filling fresh pages. So a large segment is not
+removed but renamed into its store's folder of *free* segments, from where the next writer takes it.
+Every reader's mapping holds a shared lock on its file (``flock``, which the kernel drops with the
+mapping): only a file that can be locked exclusively is written anew. What a reader has opened and
 locked is the segment that it asked for if the file still has the name.
 """
 
@@ -27,6 +27,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from raycompat._protocol import warm_memory
 from raycompat._protocol.serialization import Block
 
 PREFIX = "raycompat-"
@@ -37,6 +38,9 @@ RECYCLED_BYTES = 1 << 20
 
 #: Ends the name of a store's folder of free segments; precedes the number of what is being shared.
 _FREE, _SHARED = "-free", "-for."
+
+#: Free segments that a writer looks at: what somebody still maps may be many.
+_LOOKED_AT = 8
 
 #: As many mappings as Linux allows a process by default.
 _MANY_FILES = 65536
@@ -113,36 +117,41 @@ def write(directories: Iterable[str], store: str, block: Block) -> str:
 
 def _write_file(path: str, block: Block, free: str) -> None:
     descriptor = _reuse(path, block.size, free) if block.size >= RECYCLED_BYTES else None
+    is_warm = descriptor is not None
     if descriptor is None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)
     try:
+        if is_warm and warm_memory.write(descriptor, block):
+            return
         for part in block.parts:
             view = memoryview(part).cast("B") if not isinstance(part, bytes) else memoryview(part)
             while view:
                 view = view[os.write(descriptor, view) :]
     finally:
+        if is_warm:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a mapping may have a duplicate of it
         os.close(descriptor)
 
 
 def _reuse(path: str, size: int, free: str) -> int | None:
     """Open a free segment as the file at `path`, locked and not longer than `size`, if there is one."""
-    for name in _by_fitness(free, size):
+    for name in _by_fitness(free, size)[:_LOOKED_AT]:
+        source = os.path.join(free, name)
         try:
-            os.rename(os.path.join(free, name), path)
+            descriptor = os.open(source, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             continue  # another writer was quicker
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             status = os.fstat(descriptor)
             if status.st_nlink > 1:
                 raise BlockingIOError
+            os.rename(source, path)
             if status.st_size > size:
                 os.ftruncate(descriptor, size)
-        except BlockingIOError:  # it was opened or shared in the moment in which it became free
+        except (BlockingIOError, FileNotFoundError):  # it is mapped or shared; or taken just now
             os.close(descriptor)
-            os.unlink(path)
         else:
             return descriptor
     return None
@@ -232,11 +241,12 @@ def take(path: str, store: str) -> str:
 def remove(path: str, free_bytes: int = 0) -> None:
     """Remove the segment at `path`, if it is there. Views of it stay good.
 
-    It is kept for the next writer if it is large, nobody maps it, and the free segments of its store
-    then have no more than `free_bytes`.
+    It is kept for the next writer if it is large, and the free segments of its store then have no more
+    than `free_bytes`.
     """
     try:
         if not free_bytes or not _recycle(path, free_bytes):
+            warm_memory.forget(path)
             os.unlink(path)
     except FileNotFoundError:
         return
@@ -249,16 +259,10 @@ def _recycle(path: str, free_bytes: int) -> bool:
     free = os.path.join(directory, "-".join(name.split("-")[:2]) + _FREE)
     if status.st_nlink > 1 or not RECYCLED_BYTES <= size <= free_bytes - _free_bytes(free):
         return False
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(descriptor).st_nlink > 1:
-            return False
         os.rename(path, os.path.join(free, f"{size}-{os.getpid()}-{_number()}"))
-    except (BlockingIOError, FileNotFoundError):  # it is mapped; or the store keeps no free ones
+    except FileNotFoundError:  # the store keeps no free ones
         return False
-    finally:
-        os.close(descriptor)
     return True
 
 

@@ -1,0 +1,124 @@
+"""Writing into segments that this process has written before, through mappings that it keeps a while.
+
+Copying into memory that is mapped already is two to four times as fast as ``write``, which finds every
+page anew; making a mapping costs as much as it saves. So a segment that is written for the second time
+is mapped, and its mapping is kept for a third: the last few, no longer than `_KEPT_S` after their last
+use, for a mapping keeps its memory even when the file is gone.
+
+Only whoever has a segment's exclusive lock writes into it: see `segment`.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+import time
+from collections import OrderedDict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from raycompat._protocol.serialization import Block
+
+#: Seconds for which a mapping is kept after its last use; how many, and how much memory together: an
+#: eighth of the machine's.
+_KEPT_S, _KEPT = 1.0, 4
+_KEPT_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8
+
+#: Bytes from which on several threads copy, and how many.
+_SPLIT_BYTES, _THREADS = 16 << 20, min(4, len(os.sched_getaffinity(0)))
+
+#: The mappings, by the number of their file, and when each was used; those used last come last.
+_kept: OrderedDict[int, tuple[mmap.mmap, float]] = OrderedDict()
+_lock = threading.Lock()
+_timer: threading.Timer | None = None
+
+
+def _begin_anew() -> None:
+    """Forget in a forked process what its parent has: no thread would ever drop it here."""
+    global _lock, _timer
+    _kept.clear()
+    _lock, _timer = threading.Lock(), None
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
+def write(descriptor: int, block: Block) -> bool:
+    """Write `block` into a file that is locked, and as long as it; False when it has not the memory."""
+    status = os.fstat(descriptor)
+    if status.st_size != block.size or status.st_blocks * 512 < block.size:
+        return False  # what is missing may not be there: writing would be fatal, not an error
+    with _lock:
+        mapping, _ = _kept.pop(status.st_ino, (None, 0.0))
+    if mapping is None or len(mapping) < block.size:
+        mapping = mmap.mmap(descriptor, block.size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+    _copy(block, mapping)
+    _keep(status.st_ino, mapping)
+    return True
+
+
+def _copy(block: Block, mapping: mmap.mmap) -> None:
+    import numpy as np
+
+    target, start = np.frombuffer(mapping, np.uint8), 0
+    for part in block.parts:
+        source = np.frombuffer(part, np.uint8)
+        stop = start + len(source)
+        _copy_array(source, target[start:stop])
+        start = stop
+
+
+def _copy_array(source: Any, target: Any) -> None:
+    """Copy bytes, without the interpreter's lock."""
+    import numpy as np
+
+    number = _THREADS if len(source) >= _SPLIT_BYTES else 1
+    bounds = [len(source) * part // number for part in range(number + 1)]
+    pairs = [(target[a:b], source[a:b]) for a, b in pairwise(bounds)]
+    threads = [threading.Thread(target=np.copyto, args=pair) for pair in pairs[1:]]
+    for thread in threads:
+        thread.start()
+    np.copyto(*pairs[0])
+    for thread in threads:
+        thread.join()
+
+
+def _keep(number: int, mapping: mmap.mmap) -> None:
+    with _lock:
+        _kept[number] = (mapping, time.monotonic())
+        while len(_kept) > 1 and (len(_kept) > _KEPT or _kept_bytes() > _KEPT_BYTES):
+            _kept.popitem(last=False)
+        _look_again()
+
+
+def _kept_bytes() -> int:
+    return sum(len(mapping) for mapping, _ in _kept.values())
+
+
+def _look_again() -> None:
+    """Have what is not used any more be dropped. The caller holds the lock."""
+    global _timer
+    if _timer is None and _kept:
+        _timer = threading.Timer(_KEPT_S, _drop_old)
+        _timer.daemon = True
+        _timer.start()
+
+
+def _drop_old() -> None:
+    global _timer
+    before = time.monotonic() - _KEPT_S
+    with _lock:
+        _timer = None
+        for number in [number for number, (_, used) in _kept.items() if used <= before]:
+            del _kept[number]
+        _look_again()
+
+
+def forget(path: str) -> None:
+    """Let go of the mapping of a file that is about to be removed, so that its memory goes with it."""
+    if _kept:
+        number = os.stat(path).st_ino
+        with _lock:
+            _kept.pop(number, None)

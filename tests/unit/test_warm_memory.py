@@ -1,0 +1,123 @@
+"""Writing through mappings that are kept."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raycompat._protocol import segment, warm_memory
+from raycompat._protocol.serialization import Block, deserialize, serialize
+
+FREE_BYTES = 1 << 30
+
+
+@pytest.fixture
+def store():
+    """A folder in shared memory whose segments are recycled, and the name of their store."""
+    folder = tempfile.mkdtemp(dir=segment.SHARED_MEMORY)
+    segment.keep_free_segments(folder, "raycompat-1.1")
+    yield [folder], "raycompat-1.1"
+    shutil.rmtree(folder)
+
+
+def numbers(count, value):
+    return serialize(np.full(count, value))[0]
+
+
+def written_again(store, count, value, path):
+    """Free the segment at `path` and write another, into the same memory."""
+    number = os.stat(path).st_ino
+    segment.remove(path, FREE_BYTES)
+    path = segment.write(*store, numbers(count, value))
+    assert os.stat(path).st_ino == number
+    np.testing.assert_array_equal(deserialize(segment.read(path)), np.full(count, value))
+    return path
+
+
+def is_mapped(number):
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return any(line.split()[4] == str(number) for line in lines)
+
+
+def test_what_is_written_again_and_again_is_mapped_once(store, monkeypatch):
+    maps = []
+    make = mmap.mmap
+    monkeypatch.setattr(warm_memory.mmap, "mmap", lambda *a, **k: maps.append(a) or make(*a, **k))
+    path = segment.write(*store, numbers(400_000, 0.0))
+    for round_number, count in enumerate((400_000, 400_000, 300_000)):
+        path = written_again(store, count, float(round_number), path)
+    writing = [arguments for arguments in maps if arguments[1]]  # readers map all of a file
+    assert len(writing) == 1
+
+
+def test_what_has_grown_since_is_mapped_anew(store):
+    path = segment.write(*store, numbers(200_000, 0.0))
+    path = written_again(store, 200_000, 1.0, path)
+    path = written_again(store, 500_000, 2.0, path)  # by write: it has not the memory
+    path = written_again(store, 500_000, 3.0, path)
+    written_again(store, 500_000, 4.0, path)
+
+
+def test_a_mapping_is_dropped_when_it_is_not_used(store, monkeypatch):
+    monkeypatch.setattr(warm_memory, "_KEPT_S", 0.05)
+    path = written_again(store, 400_000, 1.0, segment.write(*store, numbers(400_000, 0.0)))
+    number = os.stat(path).st_ino
+    deadline = time.monotonic() + 10
+    while is_mapped(number) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not is_mapped(number)
+
+
+def test_a_mapping_goes_with_the_file_that_is_removed(store):
+    path = written_again(store, 400_000, 1.0, segment.write(*store, numbers(400_000, 0.0)))
+    number = os.stat(path).st_ino
+    assert is_mapped(number)
+    segment.remove(path)
+    assert not is_mapped(number)
+
+
+def test_only_a_few_are_kept(store):
+    for _ in range(2):
+        paths = [segment.write(*store, numbers(200_000, 1.0)) for _ in range(warm_memory._KEPT + 2)]
+        inodes = [os.stat(path).st_ino for path in paths]
+        for path in paths:
+            segment.remove(path, FREE_BYTES)
+    assert 0 < sum(map(is_mapped, inodes)) <= warm_memory._KEPT
+
+
+def test_a_reader_s_lock_can_be_had_while_the_writer_s_mapping_is_kept(store):
+    path = written_again(store, 400_000, 1.0, segment.write(*store, numbers(400_000, 0.0)))
+    array = deserialize(segment.read(path))
+    segment.remove(path, FREE_BYTES)
+    segment.write(*store, numbers(400_000, 2.0))  # elsewhere
+    assert set(array) == {1.0}
+
+
+def test_a_file_without_memory_is_not_written_through_a_mapping(store):
+    block = numbers(400_000, 1.0)
+    with open(os.path.join(store[0][0], "sparse"), "w+b") as file:
+        file.truncate(block.size)
+        assert not warm_memory.write(file.fileno(), block)
+
+
+@given(
+    parts=st.lists(st.binary(max_size=50), min_size=1, max_size=6).filter(any),
+    threads=st.integers(1, 4),
+)
+def test_parts_follow_one_another(parts, threads):
+    block = Block(parts, sum(map(len, parts)), ())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warm_memory, "_SPLIT_BYTES", 2)
+        patch.setattr(warm_memory, "_THREADS", threads)
+        mapping = mmap.mmap(-1, block.size)
+        warm_memory._copy(block, mapping)
+        assert mapping[:] == b"".join(parts)
