@@ -29,8 +29,8 @@ _KEPT_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8
 #: Bytes from which on several threads copy, and how many.
 _SPLIT_BYTES, _THREADS = 16 << 20, min(4, len(os.sched_getaffinity(0)))
 
-#: The mappings, by the number of their file, and when each was used; those used last come last.
-_kept: OrderedDict[int, tuple[mmap.mmap, float]] = OrderedDict()
+#: The mappings, by device and number of their file, and when each was used; the last one comes last.
+_kept: OrderedDict[tuple[int, int], tuple[mmap.mmap, float]] = OrderedDict()
 _lock = threading.Lock()
 _timer: threading.Timer | None = None
 
@@ -50,12 +50,13 @@ def write(descriptor: int, block: Block) -> bool:
     status = os.fstat(descriptor)
     if status.st_size != block.size or status.st_blocks * 512 < block.size:
         return False  # what is missing may not be there: writing would be fatal, not an error
+    file = (status.st_dev, status.st_ino)
     with _lock:
-        mapping, _ = _kept.pop(status.st_ino, (None, 0.0))
+        mapping, _ = _kept.pop(file, (None, 0.0))
     if mapping is None or len(mapping) < block.size:
         mapping = mmap.mmap(descriptor, block.size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
     _copy(block, mapping)
-    _keep(status.st_ino, mapping)
+    _keep(file, mapping)
     return True
 
 
@@ -85,9 +86,9 @@ def _copy_array(source: Any, target: Any) -> None:
         thread.join()
 
 
-def _keep(number: int, mapping: mmap.mmap) -> None:
+def _keep(file: tuple[int, int], mapping: mmap.mmap) -> None:
     with _lock:
-        _kept[number] = (mapping, time.monotonic())
+        _kept[file] = (mapping, time.monotonic())
         while len(_kept) > 1 and (len(_kept) > _KEPT or _kept_bytes() > _KEPT_BYTES):
             _kept.popitem(last=False)
         _look_again()
@@ -111,14 +112,14 @@ def _drop_old() -> None:
     before = time.monotonic() - _KEPT_S
     with _lock:
         _timer = None
-        for number in [number for number, (_, used) in _kept.items() if used <= before]:
-            del _kept[number]
+        for file in [file for file, (_, used) in _kept.items() if used <= before]:
+            del _kept[file]
         _look_again()
 
 
 def forget(path: str) -> None:
     """Let go of the mapping of a file that is about to be removed, so that its memory goes with it."""
     if _kept:
-        number = os.stat(path).st_ino
+        status = os.stat(path)
         with _lock:
-            _kept.pop(number, None)
+            _kept.pop((status.st_dev, status.st_ino), None)
