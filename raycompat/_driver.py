@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import difflib
-import inspect
 import logging
 import os
 import sys
@@ -17,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _as_ray, exceptions
+from raycompat import _init_arguments as arguments
 from raycompat._caller import session as sessions
 from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.home import home_at
 from raycompat._caller.packages import Package, pack, telling_of_uploads, upload
-from raycompat._protocol import ids, runtime_env, segment, shared_secret
+from raycompat._protocol import ids, runtime_env, segment
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._protocol.shared_secret import Authority
 
@@ -34,8 +33,6 @@ logger = logging.getLogger(__name__)
 
 #: Where the dashboard listens unless told otherwise: Ray's port, on loopback.
 _DASHBOARD_PORT = 8265
-#: Set to 0, it has every call go by the scheduler, as ``init(_leases=False)`` does.
-_LEASES_VARIABLE = "RAYCOMPAT_LEASES"
 
 #: Seconds that a client has to leave a cluster that it did not get a session on.
 _LEAVE_S = 5
@@ -44,23 +41,6 @@ _init_lock = threading.RLock()
 _cluster: LocalCluster | None = None
 #: How many sessions this process has begun.
 num_started = 0
-
-#: Arguments of `init` that Ray once had: the present name, or None where nothing is left to do.
-_OLD_NAMES: dict[str, str | None] = {
-    "num_workers": "num_cpus",
-    "include_webui": "include_dashboard",
-    "webui_host": "dashboard_host",
-    "redis_address": "address",
-    "redis_password": "_redis_password",
-    "plasma_directory": None,
-    "huge_pages": None,
-    "driver_object_store_memory": None,
-    "redis_max_memory": None,
-    "load_code_from_local": None,
-    "lru_evict": None,
-    "use_pickle": None,
-    "temp_dir": "_temp_dir",
-}
 
 
 class RayContext(Mapping[str, Any]):
@@ -213,13 +193,15 @@ def init(
     ``ray://`` leads to the same driver as an address without it.
     """
     given = dict(locals())
-    given.update(given.pop("kwargs"))
-    _adopt_old_names(given)
+    kwargs = given.pop("kwargs")
+    known = tuple(given)
+    given.update(kwargs)
+    arguments.adopt_old_names(given)
     temp_dir = given.pop("_temp_dir", None)
-    uses_leases = _wants_leases(given.pop("_leases", None))
-    authority = _authority(given.pop("_redis_password", None), given["address"])
-    _check_unknown(given)
-    _refuse(given)
+    uses_leases = arguments.wants_leases(given.pop("_leases", None))
+    authority = arguments.authority(given.pop("_redis_password", None), given["address"])
+    arguments.check_unknown(given, known)
+    arguments.refuse(given)
     with _init_lock:
         if sessions.current() is not None:
             if given["ignore_reinit_error"]:
@@ -231,82 +213,6 @@ def init(
                 "'ray.init()'."
             )
         return _init(given, temp_dir, authority, uses_leases=uses_leases)
-
-
-def _authority(password: Any, address: Any) -> Authority | None:
-    """Return what makes certificates of those who know the password, if there is one."""
-    if not isinstance(address, str | os.PathLike | None):
-        if password is not None:
-            raise ValueError(
-                f"init(address={address!r}, _redis_password=...): a Client or Cluster of Dask's "
-                "brings its own security. Leave the password out."
-            )
-        return None
-    secret = shared_secret.find(password)
-    return shared_secret.Authority(secret) if secret is not None else None
-
-
-def _wants_leases(given: Any) -> bool:
-    if given is None:
-        value = os.environ.get(_LEASES_VARIABLE, "1")
-        if value not in ("0", "1"):
-            raise ValueError(f"{_LEASES_VARIABLE}={value!r}: expected 0 or 1.")
-        return value == "1"
-    if not isinstance(given, bool):
-        raise TypeError(f"init(_leases={given!r}): expected True or False.")
-    return given
-
-
-_NOT_HONOURED = (
-    "system_reserved_cpu",
-    "system_reserved_memory",
-    "job_config",
-    "logging_config",
-    "proxy_server_url",
-)
-_PARAMETERS = tuple(inspect.signature(init).parameters)[:-1]
-
-
-def _adopt_old_names(given: dict[str, Any]) -> None:
-    for old in [name for name in given if name in _OLD_NAMES]:
-        value, new = given.pop(old), _OLD_NAMES[old]
-        advice = f"use {new}" if new else "it has no effect any more"
-        warnings.warn(
-            f"init({old}=...) is a name of early Ray: {advice}.", DeprecationWarning, stacklevel=3
-        )
-        if new is not None and given.get(new) is None:
-            given[new] = value
-
-
-def _check_unknown(given: dict[str, Any]) -> None:
-    unknown = [name for name in given if name not in _PARAMETERS]
-    if unknown:
-        close = {name: difflib.get_close_matches(name, _PARAMETERS, 1) for name in unknown}
-        hints = [f"{name} (did you mean {found[0]}?)" for name, found in close.items() if found]
-        raise RuntimeError(
-            f"Unknown keyword argument(s): {', '.join(unknown)}."
-            + (f" Close to: {', '.join(hints)}." if hints else "")
-        )
-
-
-def _refuse(given: dict[str, Any]) -> None:
-    """Raise for what is not honoured: nothing is dropped in silence."""
-    unsupported = exceptions.UnsupportedRayFeatureError
-    if given["namespace"] is not None and not isinstance(given["namespace"], str):
-        raise TypeError("namespace must be None or a string.")
-    if given["namespace"] == "":
-        raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace.')
-    if given["local_mode"]:
-        raise unsupported(
-            "init(local_mode=True)",
-            "it runs tasks in the driver, which hides what fails in separate processes",
-            "start with num_cpus=1 and use the remote traceback, or a debugger in the task",
-        )
-    if given["enable_resource_isolation"] or given["cgroup_path"]:
-        raise unsupported("resource isolation by cgroups", "", "run the node in a container")
-    for name in _NOT_HONOURED:
-        if given[name] is not None:
-            raise unsupported(f"init({name}=...)")
 
 
 def _init(
