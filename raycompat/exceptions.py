@@ -17,13 +17,12 @@ import io
 import logging
 import os
 import pickle
-import threading
 import traceback
-import types
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict, Unpack, cast
+
+from raycompat import _dual_error, _remote_traceback
 
 __all__ = [
     "RAY_EXCEPTION_TYPES",
@@ -218,7 +217,7 @@ class RayTaskError(RayError):
         RayTaskError
             Never a dual instance; send it with `dumps_error`.
         """
-        text = _format_remote_traceback(exc, hide_frame or _is_framework_file)
+        text = _remote_traceback.text_of(exc, hide_frame or _remote_traceback.is_framework_file)
         return cls(function_name, text, _user_cause(exc), **place)
 
     @classmethod
@@ -267,19 +266,7 @@ class RayTaskError(RayError):
         TypeError
             If the class of the cause cannot be subclassed.
         """
-        dual_class = _dual_class(type(self.cause))
-        native: Any = dual_class
-        while native.__flags__ & _HEAP_TYPE:  # the nearest base written in C
-            native = native.__base__
-        # The user's own __new__ and __init__ want arguments that nobody knows here.
-        if isinstance(self.cause, BaseExceptionGroup):
-            dual = native.__new__(dual_class, self.cause.message, self.cause.exceptions)
-        else:
-            dual = native.__new__(dual_class, self.cause)
-        state = object.__getattribute__(dual, "__dict__")
-        state.update(getattr(self.cause, "__dict__", {}))
-        state["_ray_task_error"] = self
-        return cast("RayTaskError", dual)
+        return _dual_error.of(self, RayTaskError)
 
     def as_instanceof_cause(self) -> RayTaskError:
         """Return the error to raise: the dual instance wherever one can be made.
@@ -325,122 +312,6 @@ class RayTaskError(RayError):
 
 #: Line that a remote traceback starts with; `str` puts the header there.
 _TRACEBACK_LINE = "Traceback (most recent call last):"
-#: Py_TPFLAGS_HEAPTYPE: set on classes made in Python, not on the interpreter's own.
-_HEAP_TYPE = 1 << 9
-
-
-class _DualBody:
-    """Hold the members that every dual class gets as its own.
-
-    They are copied, not inherited, so that the bases are exactly `RayTaskError` and
-    the user's class, as in Ray.
-    """
-
-    _ray_task_error: RayTaskError
-
-    @property
-    def cause(self) -> BaseException:
-        return self._ray_task_error.cause
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        state: dict[str, Any] = object.__getattribute__(self, "__dict__")
-        return cast("tuple[Any, ...]", state.get("_dual_args", (self.cause,)))
-
-    @args.setter
-    def args(self, value: tuple[Any, ...]) -> None:
-        object.__getattribute__(self, "__dict__")["_dual_args"] = tuple(value)
-
-    def __getattr__(self, name: str) -> Any:
-        # The user's attribute comes first, also where RayTaskError has one of that name.
-        task_error: RayTaskError = object.__getattribute__(self, "_ray_task_error")
-        try:
-            return getattr(task_error.cause, name)
-        except AttributeError:
-            if name in task_error.__dict__:
-                return task_error.__dict__[name]
-            raise
-
-    def __str__(self) -> str:
-        return str(self._ray_task_error)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        own: dict[str, Any] = object.__getattribute__(self, "__dict__")
-        theirs = getattr(self.cause, "__dict__", {})
-        state = {k: v for k, v in own.items() if k not in theirs or theirs[k] is not v}
-        return _restore_dual, (state.pop("_ray_task_error"), state)
-
-    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
-        return _DualBody.__reduce__(self)
-
-    def make_dual_exception_instance(self) -> RayTaskError:
-        return self._ray_task_error.make_dual_exception_instance()
-
-    def as_instanceof_cause(self) -> RayTaskError:
-        return cast("RayTaskError", self)
-
-
-_DUAL_MEMBERS = {
-    name: member
-    for name, member in vars(_DualBody).items()
-    if isinstance(member, (types.FunctionType, property))
-}
-# Weak on both sides: a class that was pickled by value must be collectable again.
-_dual_classes: weakref.WeakKeyDictionary[type, weakref.ref[type[Any]]] = weakref.WeakKeyDictionary()
-_dual_classes_lock = threading.RLock()  # making a class runs code of the user
-
-
-def _dual_class(cause_class: type) -> type[Any]:
-    """Return the one class that is both RayTaskError and ``cause_class``."""
-    with _dual_classes_lock:
-        reference = _dual_classes.get(cause_class)
-        found = reference() if reference else None
-        if found is None:
-            name = f"RayTaskError({cause_class.__name__})"
-            members = {
-                **_forwards(cause_class),
-                **_DUAL_MEMBERS,
-                "__module__": __name__,
-                "__qualname__": name,
-                "__doc__": cause_class.__doc__,
-            }
-            found = types.new_class(
-                name, (RayTaskError, cause_class), {}, lambda ns: ns.update(members)
-            )
-            _dual_classes[cause_class] = weakref.ref(found)
-        return found
-
-
-def _forwards(cause_class: type) -> dict[str, property]:
-    """Make properties for what the cause keeps outside its ``__dict__``.
-
-    These are slots and the fields of built-in errors (``errno``, ``encoding`` ...),
-    which on the dual instance itself would be empty.
-    """
-    kinds = (types.MemberDescriptorType, types.GetSetDescriptorType)
-    return {
-        name: _forward(name)
-        for klass in cause_class.__mro__
-        if klass not in RayTaskError.__mro__
-        for name, member in vars(klass).items()
-        if isinstance(member, kinds) and not name.startswith("__")
-    }
-
-
-def _forward(name: str) -> property:
-    def get(self: RayTaskError) -> Any:
-        return getattr(self.cause, name)
-
-    def set_(self: RayTaskError, value: Any) -> None:
-        setattr(self.cause, name, value)
-
-    return property(get, set_)
-
-
-def _restore_dual(task_error: RayTaskError, state: dict[str, Any]) -> RayTaskError:
-    dual = task_error.as_instanceof_cause()
-    object.__getattribute__(dual, "__dict__").update(state)
-    return dual
 
 
 def _dumps(error: BaseException) -> bytes:
@@ -495,48 +366,6 @@ def loads_error(data: bytes) -> RayError:
     """Return what ``get`` is to raise: a fresh object at each call, dual where possible."""
     error = RayError.from_bytes(data)
     return error.as_instanceof_cause() if isinstance(error, RayTaskError) else error
-
-
-_PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__)) + os.sep
-#: Machinery that is hidden only where one of our own frames has called it.
-_PLUMBING = tuple(
-    os.sep + part.replace("/", os.sep)
-    for part in ("concurrent/futures/", "asyncio/", "distributed/", "threading.py", "contextlib.py")
-)
-
-
-def _is_framework_file(filename: str) -> bool:
-    """Tell our own machinery from user code and from our libraries (tune, rllib ...)."""
-    if not filename.startswith(_PACKAGE_DIR):
-        return False
-    first, *rest = filename[len(_PACKAGE_DIR) :].split(os.sep)
-    return not rest or first.startswith("_")
-
-
-def _format_remote_traceback(exc: BaseException, hide_frame: Callable[[str], bool]) -> str:
-    report = traceback.TracebackException.from_exception(exc, compact=True)
-    for part in _parts(report):
-        kept = []
-        hidden = False
-        for frame in part.stack or ():
-            plumbing = any(name in frame.filename for name in _PLUMBING)
-            hidden = hide_frame(frame.filename) or (hidden and plumbing)
-            if not hidden:
-                kept.append(frame)
-        part.stack = traceback.StackSummary.from_list(kept)
-    return "".join(report.format())
-
-
-def _parts(
-    report: traceback.TracebackException,
-) -> Iterator[traceback.TracebackException]:
-    """Walk the exception, what caused it, its context and the members of groups."""
-    stack = [report]
-    while stack:
-        part = stack.pop()
-        yield part
-        following = [part.__cause__, part.__context__, *(getattr(part, "exceptions", None) or ())]
-        stack += [each for each in following if each is not None]
 
 
 def _user_cause(error: BaseException) -> BaseException:

@@ -4,6 +4,7 @@ import asyncio
 import copyreg
 import logging
 import multiprocessing
+import os
 import pickle
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raycompat import exceptions
+from raycompat import _remote_traceback, exceptions
 from raycompat.exceptions import (
     ActorDiedError,
     ActorDiedErrorContext,
@@ -238,11 +239,10 @@ class Locked(Exception):
 
 def test_importing_takes_neither_dask_nor_numpy():
     code = (
-        "import importlib.util, sys\n"
-        f"spec = importlib.util.spec_from_file_location('e', {exceptions.__file__!r})\n"
-        "module = importlib.util.module_from_spec(spec)\n"
-        "sys.modules['e'] = module\n"
-        "spec.loader.exec_module(module)\n"
+        "import sys, types\n"
+        "package = sys.modules['raycompat'] = types.ModuleType('raycompat')\n"
+        f"package.__path__ = [{os.path.dirname(exceptions.__file__)!r}]\n"
+        "import raycompat.exceptions\n"
         "print(sorted({'dask', 'distributed', 'numpy'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -575,9 +575,9 @@ def test_the_header_of_an_actor():
 
 
 def test_frames_of_the_framework_are_left_out():
-    private = exceptions._PACKAGE_DIR + "_executor/run_task.py"
-    facade = exceptions._PACKAGE_DIR + "actor.py"
-    library = exceptions._PACKAGE_DIR + "tune/trial.py"
+    private = _remote_traceback._PACKAGE_DIR + "_executor/run_task.py"
+    facade = _remote_traceback._PACKAGE_DIR + "actor.py"
+    library = _remote_traceback._PACKAGE_DIR + "tune/trial.py"
     pool = "/usr/lib/python3.11/concurrent/futures/thread.py"
 
     def frames(*files):

@@ -1,0 +1,156 @@
+"""Classes that are both `RayTaskError` and the class of the user's exception.
+
+An instance is raised where a result is asked for, so that ``except ValueError`` catches what a task has
+raised. It has the attributes of the user's exception; the `RayTaskError` that it was made of is inside.
+"""
+
+from __future__ import annotations
+
+import threading
+import types
+import weakref
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from raycompat.exceptions import RayTaskError
+
+#: Py_TPFLAGS_HEAPTYPE: set on classes made in Python, not on the interpreter's own.
+_HEAP_TYPE = 1 << 9
+
+
+def of(task_error: RayTaskError, task_error_class: type) -> RayTaskError:
+    """Return an instance of both `RayTaskError` and the class of the cause.
+
+    Raises
+    ------
+    TypeError
+        If the class of the cause cannot be subclassed.
+    """
+    cause = task_error.cause
+    dual_class = _dual_class(task_error_class, type(cause))
+    native: Any = dual_class
+    while native.__flags__ & _HEAP_TYPE:  # the nearest base written in C
+        native = native.__base__
+    # The user's own __new__ and __init__ want arguments that nobody knows here.
+    if isinstance(cause, BaseExceptionGroup):
+        dual = native.__new__(dual_class, cause.message, cause.exceptions)
+    else:
+        dual = native.__new__(dual_class, cause)
+    state = object.__getattribute__(dual, "__dict__")
+    state.update(getattr(cause, "__dict__", {}))
+    state["_ray_task_error"] = task_error
+    return cast("RayTaskError", dual)
+
+
+class _DualBody:
+    """Hold the members that every dual class gets as its own.
+
+    They are copied, not inherited, so that the bases are exactly `RayTaskError` and
+    the user's class, as in Ray.
+    """
+
+    _ray_task_error: RayTaskError
+
+    @property
+    def cause(self) -> BaseException:
+        return self._ray_task_error.cause
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        state: dict[str, Any] = object.__getattribute__(self, "__dict__")
+        return cast("tuple[Any, ...]", state.get("_dual_args", (self.cause,)))
+
+    @args.setter
+    def args(self, value: tuple[Any, ...]) -> None:
+        object.__getattribute__(self, "__dict__")["_dual_args"] = tuple(value)
+
+    def __getattr__(self, name: str) -> Any:
+        # The user's attribute comes first, also where RayTaskError has one of that name.
+        task_error: RayTaskError = object.__getattribute__(self, "_ray_task_error")
+        try:
+            return getattr(task_error.cause, name)
+        except AttributeError:
+            if name in task_error.__dict__:
+                return task_error.__dict__[name]
+            raise
+
+    def __str__(self) -> str:
+        return str(self._ray_task_error)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        own: dict[str, Any] = object.__getattribute__(self, "__dict__")
+        theirs = getattr(self.cause, "__dict__", {})
+        state = {k: v for k, v in own.items() if k not in theirs or theirs[k] is not v}
+        return _restore_dual, (state.pop("_ray_task_error"), state)
+
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
+        return _DualBody.__reduce__(self)
+
+    def make_dual_exception_instance(self) -> RayTaskError:
+        return self._ray_task_error.make_dual_exception_instance()
+
+    def as_instanceof_cause(self) -> RayTaskError:
+        return cast("RayTaskError", self)
+
+
+_DUAL_MEMBERS = {
+    name: member
+    for name, member in vars(_DualBody).items()
+    if isinstance(member, (types.FunctionType, property))
+}
+# Weak on both sides: a class that was pickled by value must be collectable again.
+_dual_classes: weakref.WeakKeyDictionary[type, weakref.ref[type[Any]]] = weakref.WeakKeyDictionary()
+_dual_classes_lock = threading.RLock()  # making a class runs code of the user
+
+
+def _dual_class(task_error_class: type, cause_class: type) -> type[Any]:
+    """Return the one class that is both RayTaskError and ``cause_class``."""
+    with _dual_classes_lock:
+        reference = _dual_classes.get(cause_class)
+        found = reference() if reference else None
+        if found is None:
+            name = f"RayTaskError({cause_class.__name__})"
+            members = {
+                **_forwards(task_error_class, cause_class),
+                **_DUAL_MEMBERS,
+                "__module__": task_error_class.__module__,
+                "__qualname__": name,
+                "__doc__": cause_class.__doc__,
+            }
+            found = types.new_class(
+                name, (task_error_class, cause_class), {}, lambda ns: ns.update(members)
+            )
+            _dual_classes[cause_class] = weakref.ref(found)
+        return found
+
+
+def _forwards(task_error_class: type, cause_class: type) -> dict[str, property]:
+    """Make properties for what the cause keeps outside its ``__dict__``.
+
+    These are slots and the fields of built-in errors (``errno``, ``encoding`` ...),
+    which on the dual instance itself would be empty.
+    """
+    kinds = (types.MemberDescriptorType, types.GetSetDescriptorType)
+    return {
+        name: _forward(name)
+        for klass in cause_class.__mro__
+        if klass not in task_error_class.__mro__
+        for name, member in vars(klass).items()
+        if isinstance(member, kinds) and not name.startswith("__")
+    }
+
+
+def _forward(name: str) -> property:
+    def get(self: RayTaskError) -> Any:
+        return getattr(self.cause, name)
+
+    def set_(self: RayTaskError, value: Any) -> None:
+        setattr(self.cause, name, value)
+
+    return property(get, set_)
+
+
+def _restore_dual(task_error: RayTaskError, state: dict[str, Any]) -> RayTaskError:
+    dual = task_error.as_instanceof_cause()
+    object.__getattribute__(dual, "__dict__").update(state)
+    return dual

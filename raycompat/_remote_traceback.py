@@ -1,0 +1,49 @@
+"""The traceback of an exception in another process, as text: without the framework's own frames."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Iterator
+
+_PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__)) + os.sep
+#: Machinery that is hidden only where one of our own frames has called it.
+_PLUMBING = tuple(
+    os.sep + part.replace("/", os.sep)
+    for part in ("concurrent/futures/", "asyncio/", "distributed/", "threading.py", "contextlib.py")
+)
+
+
+def is_framework_file(filename: str) -> bool:
+    """Tell our own machinery from user code and from our libraries (tune, rllib ...)."""
+    if not filename.startswith(_PACKAGE_DIR):
+        return False
+    first, *rest = filename[len(_PACKAGE_DIR) :].split(os.sep)
+    return not rest or first.startswith("_")
+
+
+def text_of(exc: BaseException, hide_frame: Callable[[str], bool]) -> str:
+    """Return the traceback of an exception and its chain, without the frames that are hidden."""
+    report = traceback.TracebackException.from_exception(exc, compact=True)
+    for part in _parts(report):
+        kept = []
+        hidden = False
+        for frame in part.stack or ():
+            plumbing = any(name in frame.filename for name in _PLUMBING)
+            hidden = hide_frame(frame.filename) or (hidden and plumbing)
+            if not hidden:
+                kept.append(frame)
+        part.stack = traceback.StackSummary.from_list(kept)
+    return "".join(report.format())
+
+
+def _parts(
+    report: traceback.TracebackException,
+) -> Iterator[traceback.TracebackException]:
+    """Walk the exception, what caused it, its context and the members of groups."""
+    stack = [report]
+    while stack:
+        part = stack.pop()
+        yield part
+        following = [part.__cause__, part.__context__, *(getattr(part, "exceptions", None) or ())]
+        stack += [each for each in following if each is not None]
