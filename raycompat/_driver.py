@@ -470,12 +470,16 @@ def any_session() -> sessions.Session:
 
 
 def _refuse_in_dask() -> None:
-    """Raise in a task of Dask's, where a cluster of its own is not what anybody means."""
+    """Raise in a task of Dask's that is about to start a cluster: that is not what anybody means."""
     from distributed import get_worker
+
+    from raycompat._caller import addresses
 
     try:
         worker = get_worker()
     except ValueError:
+        return
+    if addresses.find(None) is not None:
         return
     raise RuntimeError(
         f"This is a task of Dask's on {worker.address}, and no driver of Ray's. Pass references as "

@@ -150,8 +150,10 @@ def _reuse(path: str, size: int, free: str) -> int | None:
             os.rename(source, path)
             if status.st_size > size:
                 os.ftruncate(descriptor, size)
-        except (BlockingIOError, FileNotFoundError):  # it is mapped or shared; or taken just now
+        except BaseException as error:
             os.close(descriptor)
+            if not isinstance(error, BlockingIOError | FileNotFoundError):
+                raise  # else it is mapped or shared; or was taken just now
         else:
             return descriptor
     return None
@@ -296,6 +298,7 @@ def _drop_old(paths: Iterable[Path], older_than_s: float) -> None:
     for path in paths:
         with contextlib.suppress(FileNotFoundError):  # it was taken just now
             if path.stat().st_ctime <= before:
+                warm_memory.forget(str(path))
                 path.unlink()
 
 

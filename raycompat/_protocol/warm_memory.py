@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 #: eighth of the machine's.
 _KEPT_S, _KEPT = 1.0, 4
 _KEPT_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8
+
+#: Whether pages are made ready with the mapping. Before Python 3.12 that would stop all threads.
+_POPULATE = mmap.MAP_POPULATE if sys.version_info >= (3, 12) else 0
 
 #: Bytes from which on several threads copy, and how many.
 _SPLIT_BYTES, _THREADS = 16 << 20, min(4, len(os.sched_getaffinity(0)))
@@ -54,7 +58,10 @@ def write(descriptor: int, block: Block) -> bool:
     with _lock:
         mapping, _ = _kept.pop(file, (None, 0.0))
     if mapping is None or len(mapping) < block.size:
-        mapping = mmap.mmap(descriptor, block.size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        try:
+            mapping = mmap.mmap(descriptor, block.size, flags=mmap.MAP_SHARED | _POPULATE)
+        except OSError:  # too many files are open, or mapped
+            return False
     _copy(block, mapping)
     _keep(file, mapping)
     return True
@@ -78,10 +85,17 @@ def _copy_array(source: Any, target: Any) -> None:
     number = _THREADS if len(source) >= _SPLIT_BYTES else 1
     bounds = [len(source) * part // number for part in range(number + 1)]
     pairs = [(target[a:b], source[a:b]) for a, b in pairwise(bounds)]
-    threads = [threading.Thread(target=np.copyto, args=pair) for pair in pairs[1:]]
-    for thread in threads:
-        thread.start()
-    np.copyto(*pairs[0])
+    threads = []
+    while len(pairs) > 1:
+        thread = threading.Thread(target=np.copyto, args=pairs[-1])
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no more, or the interpreter is about to end
+            break
+        threads.append(thread)
+        pairs.pop()
+    for pair in pairs:
+        np.copyto(*pair)
     for thread in threads:
         thread.join()
 
@@ -102,9 +116,14 @@ def _look_again() -> None:
     """Have what is not used any more be dropped. The caller holds the lock."""
     global _timer
     if _timer is None and _kept:
-        _timer = threading.Timer(_KEPT_S, _drop_old)
-        _timer.daemon = True
-        _timer.start()
+        timer = threading.Timer(_KEPT_S, _drop_old)
+        timer.daemon = True
+        try:
+            timer.start()
+        except RuntimeError:  # as above: nobody would drop them
+            _kept.clear()
+        else:
+            _timer = timer
 
 
 def _drop_old() -> None:
@@ -118,8 +137,14 @@ def _drop_old() -> None:
 
 
 def forget(path: str) -> None:
-    """Let go of the mapping of a file that is about to be removed, so that its memory goes with it."""
+    """Let go of the mapping of a file that is about to be removed, so that its memory goes with it.
+
+    Finalizers call it, so it may be that this very thread has the lock: then the timer does it.
+    """
     if _kept:
         status = os.stat(path)
-        with _lock:
-            _kept.pop((status.st_dev, status.st_ino), None)
+        if _lock.acquire(blocking=False):
+            try:
+                _kept.pop((status.st_dev, status.st_ino), None)
+            finally:
+                _lock.release()

@@ -229,6 +229,21 @@ def test_a_free_segment_that_was_opened_in_the_last_moment_is_not_written(store)
         assert inode(again) != os.fstat(late.fileno()).st_ino
 
 
+def test_an_interrupt_while_a_free_segment_is_taken_leaves_no_lock(store, monkeypatch):
+    path = segment.write(*store, numbers(400_000, 1.0))
+    segment.remove(path, FREE_BYTES)
+
+    def interrupt(descriptor, size):
+        raise KeyboardInterrupt
+
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(segment.os, "ftruncate", interrupt)
+        segment.write(*store, numbers(300_000, 2.0))
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert free_segments(store) == []
+
+
 def test_what_was_removed_while_it_was_opened_is_not_read(store, monkeypatch):
     path = segment.write(*store, numbers(400_000, 1.0))
     flock = fcntl.flock

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import shutil
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -83,6 +85,46 @@ def test_a_mapping_goes_with_the_file_that_is_removed(store):
     assert is_mapped(number)
     segment.remove(path)
     assert not is_mapped(number)
+
+
+def test_a_mapping_goes_with_free_segments_that_make_room(store):
+    path = written_again(store, 400_000, 1.0, segment.write(*store, numbers(400_000, 0.0)))
+    number = os.stat(path).st_ino
+    segment.remove(path, FREE_BYTES)
+    assert is_mapped(number)
+    segment.drop_free(store[0][0], store[1])
+    assert not is_mapped(number)
+
+
+def test_a_file_may_be_removed_by_a_finalizer_that_runs_while_the_lock_is_held(store):
+    path = written_again(store, 400_000, 1.0, segment.write(*store, numbers(400_000, 0.0)))
+    with warm_memory._lock:
+        segment.remove(path)
+    assert not os.path.exists(path)
+
+
+def test_where_no_thread_can_be_started_values_are_written_all_the_same(store, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(warm_memory, "_SPLIT_BYTES", 1000)
+    monkeypatch.setattr(warm_memory, "_THREADS", 3)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(warm_memory, "_timer", None)
+    path = written_again(store, 400_000, 1.0, segment.write(*store, numbers(400_000, 0.0)))
+    assert not is_mapped(os.stat(path).st_ino)  # nothing would drop it
+
+
+def test_where_no_file_can_be_mapped_values_are_written_all_the_same(store, monkeypatch):
+    def refuse(*arguments, **flags):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    path = segment.write(*store, numbers(400_000, 0.0))
+    segment.remove(path, FREE_BYTES)
+    with monkeypatch.context() as patch:
+        patch.setattr(warm_memory.mmap, "mmap", refuse)
+        path = segment.write(*store, numbers(400_000, 1.0))
+    assert set(deserialize(segment.read(path))) == {1.0}
 
 
 def test_only_a_few_are_kept(store):
