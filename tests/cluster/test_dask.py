@@ -130,6 +130,19 @@ def test_a_task_of_dask_is_told_that_it_is_no_driver(client, use):
     assert "no driver of Ray's" in str(error)
 
 
+def test_a_task_of_dask_may_connect_to_a_cluster_that_the_environment_names(client):
+    def may_connect(address):
+        from raycompat import _driver
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("RAY_ADDRESS", address)
+            _driver._refuse_in_dask()
+        return True
+
+    assert client.submit(may_connect, client.scheduler.address).result()
+    assert isinstance(client.submit(may_connect, "local").exception(), RuntimeError)
+
+
 # --- what Dask computes, given to calls ---------------------------------------------------------
 
 
