@@ -21,6 +21,9 @@ os.environ["TMPDIR"] = _TEMPORARY
 for _variable in ("RAY_ADDRESS", "DASK_SCHEDULER_ADDRESS"):
     os.environ.pop(_variable, None)
 
+#: Without buffers ``print("a")`` writes twice, and what tasks print may come between a line and its end.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

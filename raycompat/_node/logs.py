@@ -1,6 +1,6 @@
-"""What user code prints, on its way to its driver: from pipes to files, from files to the driver.
+"""What user code prints, on its way to its driver: all outputs of a node's executors.
 
-A thread moves what executors print from their pipes into files (`_node.spool`), whatever the driver
+A thread moves what executors print from their pipes into files (`_node.output`), whatever the driver
 does, so that nobody waits for a driver who reads slowly. The node's event loop reads the files and
 sends their lines on, a little at a time, and no more than a *window* of bytes that the driver has not
 yet said to have printed. A driver too far behind is told how much was left out, and where it is.
@@ -17,20 +17,15 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from raycompat._node.output import Output, Piece
 from raycompat._node.spool import Spool
 from raycompat._protocol import ids
-from raycompat._protocol.frames import MAX_NAME_BYTES, NAME_MARK
 
 logger = logging.getLogger(__name__)
-
-#: Bytes that are read from a pipe at once: all that it holds.
-_PIPE_BYTES = 1 << 16
-
-#: Chunks that a pipe holds, and one for what comes meanwhile.
-_CHUNKS_IN_PIPE = 2
 
 #: Bytes that are sent at once; other work of the event loop comes in between.
 _PIECE_BYTES = 1 << 15
@@ -51,152 +46,6 @@ _KEPT_EXECUTORS, _KEPT_BYTES = 200, 1 << 30
 _FILE_BYTES, _NUM_BACKUPS = 128 << 20, 1
 
 
-class Piece(NamedTuple):
-    """Part of an output, as it is sent."""
-
-    #: Of the task or actor that printed it.
-    name: str
-    data: bytes
-    #: Whether a line ends here, though its end was not printed.
-    ends: bool
-
-
-class Output:
-    """What one executor writes to one of its standard streams."""
-
-    def __init__(self, descriptor: int, spool: Spool) -> None:
-        self.spool = spool
-        #: Position up to which all has been taken, and the name of whose output follows there.
-        self.position = 0
-        self.name = ""
-        #: Whether a line without an end is to be taken as it is.
-        self.ends_lines = False
-        #: Whether nothing more comes out of the pipe.
-        self.is_closed = False
-        #: Bytes that could not be written, and why.
-        self.num_lost, self.why_lost = 0, ""
-        self._descriptor = descriptor
-        self._is_midline = False
-        #: Held while the pipe is read.
-        self._lock = threading.Lock()
-        #: The name that is to stand before what is printed next; and the last one in the files.
-        self._next_name: bytes | None = None
-        self._last_name = b""
-        #: The last bytes of the files, for names that were read in two parts.
-        self._tail = b""
-        os.set_blocking(descriptor, False)
-
-    # --- from the pipe to the files -------------------------------------------------------------
-
-    def drain(self) -> None:
-        """Take what is in the pipe now. Called from any thread."""
-        with self._lock:
-            for _ in range(_CHUNKS_IN_PIPE):  # no more: a grandchild may print all the time
-                if not self._move_chunk():
-                    break
-
-    def _move_chunk(self) -> bool:
-        if self.is_closed:
-            return False
-        try:
-            data = os.read(self._descriptor, _PIPE_BYTES)
-        except BlockingIOError:
-            return False
-        if not data:
-            self.is_closed = True
-            return False
-        if self._next_name is not None:
-            name, self._next_name = self._next_name, None
-            data = NAME_MARK + name + b"\n" + data
-        self._note_name(data)
-        before = self.spool.end
-        try:
-            self.spool.append(data)
-        except OSError as error:
-            self.num_lost += len(data) - (self.spool.end - before)
-            self.why_lost = str(error)
-        return True
-
-    def _note_name(self, data: bytes) -> None:
-        recent = self._tail + data
-        at = recent.rfind(NAME_MARK)
-        if at >= 0:
-            name, end, _ = recent[at + len(NAME_MARK) :].partition(b"\n")
-            if end:
-                self._last_name = name
-        self._tail = recent[-MAX_NAME_BYTES:]
-
-    def begin(self, name: str) -> None:
-        """Have what is printed from now on be `name`'s."""
-        self.drain()
-        encoded = name.encode(errors="replace").replace(b"\n", b" ")[:MAX_NAME_BYTES]
-        with self._lock:
-            if encoded != self._last_name or self._tail[-1:] not in (b"", b"\n"):
-                self._next_name = encoded
-
-    def close(self) -> None:
-        """Take the rest; let go of the pipe, whose other end a grandchild may still hold."""
-        self.drain()
-        with self._lock:
-            self.is_closed = True
-            os.close(self._descriptor)
-        self.ends_lines = True
-
-    # --- from the files to the driver -----------------------------------------------------------
-
-    def take(self, most: int) -> list[Piece]:
-        """Return what is to be sent next, some `most` bytes; nothing if a line waits for its end."""
-        data = self.spool.read(self.position, most)
-        cut = data.rfind(b"\n") + 1
-        ends = False
-        if not cut and len(data) >= most:
-            cut = _before_name(data)
-        elif not cut and self.ends_lines and self.position + len(data) >= self.spool.end:
-            cut, ends = len(data), True
-        self.position += cut
-        return self._pieces(data[:cut], ends)
-
-    def _pieces(self, data: bytes, ends: bool) -> list[Piece]:
-        pieces, start = [], 0
-        while (at := data.find(NAME_MARK, start)) >= 0:
-            stop = data.find(b"\n", at)
-            if stop < 0:
-                break
-            if at > start or self._is_midline:
-                pieces.append(Piece(self.name, data[start:at], True))
-                self._is_midline = False
-            self.name = data[at + len(NAME_MARK) : stop].decode(errors="replace")
-            start = stop + 1
-        if start < len(data):
-            pieces.append(Piece(self.name, data[start:], ends))
-            self._is_midline = not ends and data[-1:] != b"\n"
-        return pieces
-
-    def skip(self) -> int:
-        """Leave out what has not been taken; return how many bytes."""
-        with self._lock:
-            num_bytes, self.position = self.spool.end - self.position, self.spool.end
-            self.name = self._last_name.decode(errors="replace")
-        return num_bytes
-
-    @property
-    def has_more(self) -> bool:
-        """Whether not everything has been taken."""
-        return self.position < self.spool.end
-
-    @property
-    def is_far_behind(self) -> bool:
-        """Whether what comes next is gone, or soon will be."""
-        spool = self.spool
-        return self.position < spool.start or spool.end - self.position > spool.max_bytes
-
-
-def _before_name(data: bytes) -> int:
-    """Return how much of a long line can be sent: all but what may be the beginning of a name."""
-    at = data.rfind(NAME_MARK[:1])
-    return at if at > len(data) - len(NAME_MARK) - MAX_NAME_BYTES and at > 0 else len(data)
-
-
 @dataclass(slots=True, eq=False)
 class _Sender:
     """What is on its way to one driver."""
@@ -213,9 +62,15 @@ class ExecutorOutput(Output):
     """An output, and whose it is."""
 
     def __init__(
-        self, descriptor: int, spool: Spool, sender: _Sender | None, pid: int, stream: str
+        self,
+        descriptor: int,
+        spool: Spool,
+        on_end: Callable[[], None],
+        sender: _Sender | None,
+        pid: int,
+        stream: str,
     ) -> None:
-        super().__init__(descriptor, spool)
+        super().__init__(descriptor, spool, on_end)
         self.sender = sender
         self.pid = pid
         self.stream = stream
@@ -282,8 +137,9 @@ class Logs:
             ending = "err" if stream == "stderr" else "out"
             path = self._directory / f"worker-{ids.worker_id(pid, job)}-{job}-{pid}.{ending}"
             spool = Spool(path, self._max_bytes, self._num_backups)
+            unwatch = partial(self._epoll.unregister, descriptor)
             sender = self._senders.get(job)
-            output = ExecutorOutput(descriptor, spool, sender, pid, stream)
+            output = ExecutorOutput(descriptor, spool, unwatch, sender, pid, stream)
             outputs[descriptor] = self._outputs[descriptor] = output
             self._epoll.register(descriptor, select.EPOLLIN)
         return ExecutorLogs(self, outputs)
@@ -305,8 +161,6 @@ class Logs:
         for descriptor, output in outputs.items():
             if self._outputs.pop(descriptor, None) is None:
                 continue
-            with contextlib.suppress(OSError):  # the reading thread may have seen the end
-                self._epoll.unregister(descriptor)
             output.close()
             self._keep(output.spool)
             self.send(output, ends_line=True)
@@ -350,18 +204,15 @@ class Logs:
                     return
                 output = self._outputs.get(descriptor)
                 if output is not None:
-                    self._read_output(descriptor, output)
+                    self._read_output(output)
 
-    def _read_output(self, descriptor: int, output: ExecutorOutput) -> None:
+    def _read_output(self, output: ExecutorOutput) -> None:
         before = output.spool.end
         try:
             output.drain()
         except Exception:
             logger.exception("raycompat could not read what process %d prints", output.pid)
-            output.is_closed = True
-        if output.is_closed:
-            with contextlib.suppress(OSError):  # it has just been closed
-                self._epoll.unregister(descriptor)
+            output.give_up()
         if output.spool.end > before and self._is_followed(output):
             self._grown.append(output)
             if not self._look_due:

@@ -100,7 +100,7 @@ class Dispatcher:
         call = self._core.calls.by_key[key]
         call.holding, call.queue, call.is_freed, call.is_ready = holding, None, False, False
         if call.spec["kind"] == "lease":
-            self._core.leases.granted(key, shape, holding.node_id)
+            self._core.leases.granted(key, shape, holding)
         self._core.leases.served(shape)
         self.run_on(holding.node_id, key, call)
         return True

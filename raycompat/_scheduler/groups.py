@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -197,7 +196,7 @@ class Groups:
         self._fulfil(row)
         return True
 
-    def bundles(self, strategy: InGroup) -> Iterable[Holding]:
+    def bundles(self, strategy: InGroup) -> list[Holding]:
         """Return the bundles from which a call may take, as far as they are reserved."""
         row = self._rows.get(strategy.group)
         holdings = row.holdings if row is not None else []

@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat import _dask_adapter as dask
-from raycompat._protocol.strategy import InGroup
 
 if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
     from raycompat._protocol.strategy import Strategy
     from raycompat._scheduler.core import Core
+    from raycompat._scheduler.placement import Grant as Holding
+    from raycompat._scheduler.placement import Place
 
 #: Who asks, for what, and by which strategy: see `Dispatcher`.
 Shape: TypeAlias = "tuple[str, ResourceSet, Strategy]"
@@ -31,7 +32,7 @@ QUANTUM_S = 0.02
 #: Seconds that an executor has to start before its lease may be revoked.
 _START_S = 1.0
 
-#: Seconds that a request waits before a node is kept for it, for how long at most, and the pause after.
+#: Seconds that a request waits before a place is kept for it, for how long at most, and the pause.
 _PATIENCE_S, _RESERVED_S, _PAUSE_S = 0.2, 0.1, 0.2
 
 
@@ -44,8 +45,8 @@ class Held:
     request: ResourceSet
     address: str
     since: float
-    #: The placement group that it is in: its end is of use to calls of that alone.
-    group: str | None = None
+    #: What its end is of use to: calls on that node, or in that bundle of a placement group.
+    place: Place
 
 
 def choose(
@@ -83,9 +84,9 @@ def choose(
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A node that is kept for a request that needs much of it at once, until it fits or time is up."""
+    """A place that is kept for a request that needs much of it at once, until it fits or time is up."""
 
-    address: str
+    place: Place
     shape: Shape
     until: float
 
@@ -105,13 +106,13 @@ class Leases:
         #: Clients that hold leases and were told that others wait.
         self._pressed: set[str] = set()
 
-    def granted(self, key: str, shape: Shape, address: str) -> None:
+    def granted(self, key: str, shape: Shape, holding: Holding) -> None:
         """Enter a lease."""
-        owner, request, strategy = shape
-        group = strategy.group if isinstance(strategy, InGroup) else None
+        owner, request, _ = shape
         # It is for use when the executor is there.
         since = time.monotonic() + _START_S
-        self._held[key] = Held(key, owner, request, address, since, group)
+        place = self._core.ledger.place_of(holding)
+        self._held[key] = Held(key, owner, request, holding.node_id, since, place)
 
     def over(self, key: str) -> None:
         """Strike a lease out."""
@@ -140,26 +141,22 @@ class Leases:
         *,
         is_lease: bool,
         since: float,
-        only: Collection[str] | None = None,
+        places: Collection[Place],
     ) -> bool:
         """Revoke a lease, if that helps a request for which nothing is free; look again soon.
 
-        `only` are the nodes that would do. Return whether the end of leases would help.
+        `places` are those that would do. Return whether the end of leases would help.
         """
-        owner, request, strategy = shape
+        owner, request, _ = shape
         now = time.monotonic()
-        if isinstance(strategy, InGroup):
-            held = [each for each in self._of_group(strategy.group) if not self._is_lent(each.key)]
-        else:
-            held = [
-                each
-                for each in self._of_group(None)
-                if (only is None or each.address in only) and self._would_help(each, request)
-            ]
+        held = [
+            each
+            for each in self._held.values()
+            if each.place in places and self._would_help(each, request)
+        ]
         if not held:
             return False
-        may_reserve = not isinstance(strategy, InGroup) and now - since > _PATIENCE_S
-        if may_reserve and self._reserve(shape, held, now):
+        if now - since > _PATIENCE_S and self._reserve(shape, held, now):
             self._revoked[shape] = now
         elif now - self._revoked.get(shape, 0.0) >= QUANTUM_S:
             chosen = choose(
@@ -177,16 +174,12 @@ class Leases:
             asyncio.get_running_loop().call_later(QUANTUM_S, self._look_again)
         return True
 
-    def _of_group(self, group: str | None) -> list[Held]:
-        """Return the leases of a placement group, or those in none."""
-        return [each for each in self._held.values() if each.group == group]
-
     def _look_again(self) -> None:
         self._look_due = False
         self._core.dispatcher.soon()
 
     def _reserve(self, shape: Shape, held: list[Held], now: float) -> bool:
-        """Keep a node for a request that has waited long, if the end of its leases makes it fit.
+        """Keep a place for a request that has waited long, if the end of its leases makes it fit.
 
         Otherwise small requests would take what is free before it is enough for a large one. Not for
         long: what runs there may run for hours.
@@ -194,38 +187,38 @@ class Leases:
         last, ledger = self._reservation, self._core.ledger
         if last is not None and now < last.until + _PAUSE_S:
             return False
-        for address in {each.address for each in held}:
-            leases = [each for each in held if each.address == address]
+        for place in {each.place for each in held}:
+            leases = [each for each in held if each.place == place]
             if any(shape[1].get("CPU") <= each.request.get("CPU") for each in leases):
                 continue  # the end of one is enough
-            if ledger.fits_without(address, shape[1], [each.request for each in leases]):
-                self._reservation = Reservation(address, shape, now + _RESERVED_S)
+            if ledger.fits_without(place, shape[1], [each.request for each in leases]):
+                self._reservation = Reservation(place, shape, now + _RESERVED_S)
                 for each in leases:
                     self._revoke(each)
                 return True
         return False
 
-    def reserved(self, shape: Shape) -> str | None:
-        """Return the node that is kept for another request than those of `shape` just now."""
+    def reserved(self, shape: Shape) -> Place | None:
+        """Return the place that is kept for another request than those of `shape` just now."""
         kept = self._reservation
         if kept is None or kept.shape == shape or time.monotonic() > kept.until:
             return None
-        return kept.address
+        return kept.place
 
     def served(self, shape: Shape) -> None:
-        """Keep a node no more for a request that has got what it waited for."""
+        """Keep a place no more for a request that has got what it waited for."""
         if self._reservation is not None and self._reservation.shape == shape:
             self._reservation = None
 
     def _would_help(self, held: Held, request: ResourceSet) -> bool:
         ledger = self._core.ledger
-        return not self._is_lent(held.key) and ledger.lacks_only_cpus(held.address, request)
+        return not self._is_lent(held.key) and ledger.lacks_only_cpus(held.place, request)
 
     def vacate(self, demands: Mapping[str, ResourceSet]) -> None:
         """Revoke as many leases of each node as must end before what is demanded of it fits there."""
         for address, demand in demands.items():
             ended: list[ResourceSet] = []
-            here = [each for each in self._of_group(None) if each.address == address]
+            here = [each for each in self._held.values() if each.place == address]
             for each in sorted(here, key=lambda each: each.since):
                 if self._core.ledger.fits_without(address, demand, ended):
                     break
@@ -237,8 +230,8 @@ class Leases:
         """Revoke a lease of a node on which more runs than it has CPUs for."""
         here = [
             each
-            for each in self._of_group(None)
-            if each.address == address and not self._is_lent(each.key)
+            for each in self._held.values()
+            if each.place == address and not self._is_lent(each.key)
         ]
         if here:
             self._revoke(max(here, key=lambda each: each.since))

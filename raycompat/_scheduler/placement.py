@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from raycompat._protocol.resource_set import UNITS_PER_ONE, ResourceSet
 from raycompat._scheduler.arrangement import arrange
@@ -33,16 +33,27 @@ class Grant:
     gpus: Slots = ()
 
 
+#: From where something is granted: a node, by its id, or a bundle, which is a grant itself.
+Place: TypeAlias = str | Grant
+
+
 class Node:
     """What one node, or bundle, has, and has free.
 
     `free` of CPU is negative after a CPU was lent twice.
     """
 
-    __slots__ = ("critical", "free", "free_gpus", "node_id", "total")
+    __slots__ = ("critical", "free", "free_gpus", "node_id", "place", "total")
 
-    def __init__(self, node_id: str, total: ResourceSet, gpus: Slots | None = None) -> None:
+    def __init__(
+        self,
+        node_id: str,
+        total: ResourceSet,
+        gpus: Slots | None = None,
+        bundle: Grant | None = None,
+    ) -> None:
         self.node_id = node_id
+        self.place: Place = node_id if bundle is None else bundle
         self.total = total
         self.free = total.units()
         #: Units that are free of each GPU, by index.
@@ -177,19 +188,28 @@ class Ledger:
         """Return what is free, summed over the nodes; see `node_available`."""
         return _sum(node.available() for node in self._nodes.values())
 
-    def lacks_only_cpus(self, node_id: str, request: ResourceSet) -> bool:
-        """Whether a node could fulfil the request now if enough of its CPUs were free."""
-        node = self._nodes.get(node_id)
+    def place_of(self, grant: Grant) -> Place:
+        """Return what a grant that is held was taken from."""
+        return self._held[grant].place
+
+    def _at(self, place: Place) -> Node | None:
+        return self._nodes.get(place) if isinstance(place, str) else self._bundles.get(place)
+
+    def lacks_only_cpus(self, place: Place, request: ResourceSet) -> bool:
+        """Whether a node or bundle could fulfil the request now if enough of its CPUs were free."""
+        node = self._at(place)
         if node is None or node.total.get("CPU") < request.get("CPU"):
             return False
         others = {name: units for name, units in request.items() if name != "CPU"}
         return node.fits(ResourceSet(others))
 
     def fits_without(
-        self, node_id: str, request: ResourceSet, others: Iterable[ResourceSet]
+        self, place: Place, request: ResourceSet, others: Iterable[ResourceSet]
     ) -> bool:
-        """Whether a node could fulfil a request once `others`, which are held there, have ended."""
-        node = self._nodes[node_id]
+        """Whether a node or bundle could fulfil a request once `others`, held there, have ended."""
+        node = self._at(place)
+        if node is None:
+            return False
         free = dict(node.free)
         for other in others:
             for name, units in other.items():
@@ -319,7 +339,7 @@ class Ledger:
         for bundle, (node, gpus) in zip(bundles, found, strict=True):
             grant = Grant(node.node_id, bundle, gpus)
             self._held[grant] = node
-            self._bundles[grant] = Node(node.node_id, bundle, gpus)
+            self._bundles[grant] = Node(node.node_id, bundle, gpus, grant)
             grants.append(grant)
         return tuple(grants)
 

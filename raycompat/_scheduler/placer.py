@@ -5,7 +5,7 @@ Part of the plugin, which asks for one call after the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from raycompat import _dask_adapter as dask
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from raycompat._scheduler.core import Core
     from raycompat._scheduler.leases import Shape
     from raycompat._scheduler.placement import Grant as Holding
+    from raycompat._scheduler.placement import Place
 
 
 class Placer:
@@ -30,12 +31,12 @@ class Placer:
     def acquire(self, key: str, shape: Shape) -> Holding | None:
         """Take what a call asks for from where it may go; None when nothing is free there."""
         core, (_, request, strategy) = self._core, shape
-        running = dask.running_workers(self._scheduler)
+        running, reserved = dask.running_workers(self._scheduler), core.leases.reserved(shape)
         if isinstance(strategy, InGroup):
-            bundles = core.groups.bundles(strategy)
+            bundles = [each for each in core.groups.bundles(strategy) if each is not reserved]
             return core.ledger.acquire(request, within=bundles, only=running)
         nearest = dask.dependency_bytes(self._scheduler, key)
-        free = running - {self._core.leases.reserved(shape)} - core.groups.keeper.kept_from_calls()
+        free = running - {reserved} - core.groups.keeper.kept_from_calls()
         for allowed in choices(strategy, request, core.nodes.info, core.ledger):
             holding = core.ledger.acquire(
                 request,
@@ -50,14 +51,16 @@ class Placer:
     def make_room(self, shape: Shape, queue: Sequence[str]) -> bool:
         """Have leases end for calls for which nothing is free; whether that helps."""
         core, (_, request, strategy) = self._core, shape
-        only = None
-        if not isinstance(strategy, InGroup):
+        places: Collection[Place]
+        if isinstance(strategy, InGroup):
+            places = core.groups.bundles(strategy)
+        else:
             best, *others = choices(strategy, request, core.nodes.info, core.ledger)
-            only = None if others else best
+            places = core.nodes.info if others or best is None else best
         first = core.calls.by_key[queue[0]]
         is_lease = first.spec["kind"] == "lease"
         return core.leases.make_room(
-            shape, len(queue), is_lease=is_lease, since=first.since, only=only
+            shape, len(queue), is_lease=is_lease, since=first.since, places=places
         )
 
     def is_feasible(self, request: ResourceSet, strategy: Strategy) -> bool:

@@ -323,7 +323,7 @@ def start_other(ray, address):
         )
         other = subprocess.Popen(
             [sys.executable, "-c", OTHER.format(name=ray.__name__), address, namespace],
-            env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": ""},
+            env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -595,7 +595,7 @@ def test_the_nodes_end_with_the_process_that_started_them(ray, Cluster, end):
     path = os.pathsep.join([str(Path(ray.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", KILLED.format(name=ray.__name__, end=end)],
-        env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": ""},
+        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=LONG_S,

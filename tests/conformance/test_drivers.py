@@ -37,7 +37,7 @@ def drive(ray, tmp_path):
     def run(text):
         script = tmp_path / "driver.py"
         script.write_text(f"import {ray.__name__} as ray\n{text}")
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         return subprocess.run(
             [sys.executable, str(script)],
             check=False,

@@ -35,7 +35,7 @@ def drive(ray, script):
     path = os.pathsep.join([str(Path(ray.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
         [sys.executable, "-c", f"import {ray.__name__} as ray\n" + textwrap.dedent(script)],
-        env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": ""},
+        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=50,

@@ -16,7 +16,7 @@ ONE, TWO = (ResourceSet.from_amounts({"CPU": cpus}) for cpus in (1, 2))
 
 def held(*owners: str, since: float = 0.0) -> list[Held]:
     return [
-        Held(f"lease-{number}", owner, ONE, "node", since + number / 1e6)
+        Held(f"lease-{number}", owner, ONE, "node", since + number / 1e6, "node")
         for number, owner in enumerate(owners)
     ]
 
@@ -83,7 +83,7 @@ def test_shares_of_those_who_wait_become_equal_and_stay_so(num_more, first, num_
             break
         for each in chosen:
             leases.remove(each)
-            leases.append(Held(f"new-{number}-{each.key}", poorest, ONE, "node", now))
+            leases.append(Held(f"new-{number}-{each.key}", poorest, ONE, "node", now, "node"))
     counts = Counter(each.owner for each in leases)
     assert max(counts.values()) - min(counts[owner] for owner in wanting) <= 1
     assert len(leases) == len(owners)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raycompat._node.logs import Output, Piece
+from raycompat._node.output import Output, Piece
 from raycompat._node.spool import Spool
 from raycompat._protocol.frames import NAME_MARK
 
@@ -110,6 +110,22 @@ def test_what_cannot_be_written_is_counted(tmp_path, pipe):
     assert output.num_lost == 6
     assert "missing" in output.why_lost
     output.close()
+
+
+def test_nobody_watches_a_descriptor_that_may_be_another_s(tmp_path):
+    """The number of a closed one is given to the next executor's pipe."""
+    read, write = os.pipe()
+    seen = []
+    output = Output(read, Spool(tmp_path / "out", 100, 1), lambda: seen.append(os.fstat(read)))
+    os.close(write)
+    output.drain()
+    assert len(seen) == 1
+    output.close()
+    output.drain()
+    output.give_up()
+    assert len(seen) == 1
+    with pytest.raises(OSError):
+        os.fstat(read)
 
 
 @settings(deadline=None, max_examples=50)  # files

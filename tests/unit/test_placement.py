@@ -356,6 +356,23 @@ def test_what_a_call_of_a_group_lends_stays_in_the_group():
     assert where(made, {"CPU": 1}, 2, within=[bundle]) == ["a", None]
 
 
+def test_what_ends_in_a_bundle_makes_room_in_that_alone():
+    made = ledger(a={"CPU": 4})
+    one, two = made.reserve([R({"CPU": 2}), R({"CPU": 2})], "PACK")
+    held = made.acquire(R({"CPU": 1}), within=[two])
+    assert made.place_of(held) is two
+    assert made.place_of(one) == "a"
+    assert not made.fits_without(two, R({"CPU": 2}), [])
+    assert made.fits_without(two, R({"CPU": 2}), [R({"CPU": 1})])
+    assert not made.fits_without("a", R({"CPU": 2}), [R({"CPU": 1})])
+    assert made.lacks_only_cpus(two, R({"CPU": 2}))
+    assert not made.lacks_only_cpus(two, R({"CPU": 3}))
+    assert not made.lacks_only_cpus(two, R({"CPU": 1, "x": 1}))
+    made.release(two)
+    assert not made.fits_without(two, R({"CPU": 1}), [])
+    assert not made.lacks_only_cpus(two, R({"CPU": 1}))
+
+
 def test_a_gpu_of_a_bundle_keeps_its_id():
     made = ledger(a={"CPU": 4, "GPU": 4})
     first = made.acquire(R({"GPU": 1}))

@@ -1,0 +1,185 @@
+"""What one executor writes to one of its standard streams: from a pipe to files, from there in pieces.
+
+Whose output it is stands between the lines: a mark and a name, written by the executor when it begins
+another call, or by its node.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from raycompat._node.spool import Spool
+from raycompat._protocol.frames import MAX_NAME_BYTES, NAME_MARK
+
+#: Bytes that are read from a pipe at once: all that it holds.
+_PIPE_BYTES = 1 << 16
+
+#: Chunks that a pipe holds, and one for what comes meanwhile.
+_CHUNKS_IN_PIPE = 2
+
+
+class Piece(NamedTuple):
+    """Part of an output, as it is sent."""
+
+    #: Of the task or actor that printed it.
+    name: str
+    data: bytes
+    #: Whether a line ends here, though its end was not printed.
+    ends: bool
+
+
+class Output:
+    """See the module.
+
+    `on_end` is called, in any thread, when nothing more comes out of the pipe, before its descriptor
+    can be another's.
+    """
+
+    def __init__(
+        self, descriptor: int, spool: Spool, on_end: Callable[[], None] = lambda: None
+    ) -> None:
+        self.spool = spool
+        #: Position up to which all has been taken, and the name of whose output follows there.
+        self.position = 0
+        self.name = ""
+        #: Whether a line without an end is to be taken as it is.
+        self.ends_lines = False
+        #: Whether nothing more comes out of the pipe.
+        self.is_closed = False
+        #: Bytes that could not be written, and why.
+        self.num_lost, self.why_lost = 0, ""
+        self._descriptor = descriptor
+        self._on_end = on_end
+        self._is_midline = False
+        #: Held while the pipe is read.
+        self._lock = threading.Lock()
+        #: The name that is to stand before what is printed next; and the last one in the files.
+        self._next_name: bytes | None = None
+        self._last_name = b""
+        #: The last bytes of the files, for names that were read in two parts.
+        self._tail = b""
+        os.set_blocking(descriptor, False)
+
+    # --- from the pipe to the files -------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Take what is in the pipe now. Called from any thread."""
+        with self._lock:
+            for _ in range(_CHUNKS_IN_PIPE):  # no more: a grandchild may print all the time
+                if not self._move_chunk():
+                    break
+
+    def _move_chunk(self) -> bool:
+        if self.is_closed:
+            return False
+        try:
+            data = os.read(self._descriptor, _PIPE_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._end()
+            return False
+        if self._next_name is not None:
+            name, self._next_name = self._next_name, None
+            data = NAME_MARK + name + b"\n" + data
+        self._note_name(data)
+        before = self.spool.end
+        try:
+            self.spool.append(data)
+        except OSError as error:
+            self.num_lost += len(data) - (self.spool.end - before)
+            self.why_lost = str(error)
+        return True
+
+    def _note_name(self, data: bytes) -> None:
+        recent = self._tail + data
+        at = recent.rfind(NAME_MARK)
+        if at >= 0:
+            name, end, _ = recent[at + len(NAME_MARK) :].partition(b"\n")
+            if end:
+                self._last_name = name
+        self._tail = recent[-MAX_NAME_BYTES:]
+
+    def begin(self, name: str) -> None:
+        """Have what is printed from now on be `name`'s."""
+        self.drain()
+        encoded = name.encode(errors="replace").replace(b"\n", b" ")[:MAX_NAME_BYTES]
+        with self._lock:
+            if encoded != self._last_name or self._tail[-1:] not in (b"", b"\n"):
+                self._next_name = encoded
+
+    def _end(self) -> None:
+        """Read no more. The caller holds the lock, and has not closed the pipe."""
+        if not self.is_closed:
+            self.is_closed = True
+            self._on_end()
+
+    def give_up(self) -> None:
+        """Read no more, for something is wrong."""
+        with self._lock:
+            self._end()
+
+    def close(self) -> None:
+        """Take the rest; let go of the pipe, whose other end a grandchild may still hold."""
+        self.drain()
+        with self._lock:
+            self._end()
+            os.close(self._descriptor)
+        self.ends_lines = True
+
+    # --- from the files to the driver -----------------------------------------------------------
+
+    def take(self, most: int) -> list[Piece]:
+        """Return what is to be sent next, some `most` bytes; nothing if a line waits for its end."""
+        data = self.spool.read(self.position, most)
+        cut = data.rfind(b"\n") + 1
+        ends = False
+        if not cut and len(data) >= most:
+            cut = _before_name(data)
+        elif not cut and self.ends_lines and self.position + len(data) >= self.spool.end:
+            cut, ends = len(data), True
+        self.position += cut
+        return self._pieces(data[:cut], ends)
+
+    def _pieces(self, data: bytes, ends: bool) -> list[Piece]:
+        pieces, start = [], 0
+        while (at := data.find(NAME_MARK, start)) >= 0:
+            stop = data.find(b"\n", at)
+            if stop < 0:
+                break
+            if at > start or self._is_midline:
+                pieces.append(Piece(self.name, data[start:at], True))
+                self._is_midline = False
+            self.name = data[at + len(NAME_MARK) : stop].decode(errors="replace")
+            start = stop + 1
+        if start < len(data):
+            pieces.append(Piece(self.name, data[start:], ends))
+            self._is_midline = not ends and data[-1:] != b"\n"
+        return pieces
+
+    def skip(self) -> int:
+        """Leave out what has not been taken; return how many bytes."""
+        with self._lock:
+            num_bytes, self.position = self.spool.end - self.position, self.spool.end
+            self.name = self._last_name.decode(errors="replace")
+        return num_bytes
+
+    @property
+    def has_more(self) -> bool:
+        """Whether not everything has been taken."""
+        return self.position < self.spool.end
+
+    @property
+    def is_far_behind(self) -> bool:
+        """Whether what comes next is gone, or soon will be."""
+        spool = self.spool
+        return self.position < spool.start or spool.end - self.position > spool.max_bytes
+
+
+def _before_name(data: bytes) -> int:
+    """Return how much of a long line can be sent: all but what may be the beginning of a name."""
+    at = data.rfind(NAME_MARK[:1])
+    return at if at > len(data) - len(NAME_MARK) - MAX_NAME_BYTES and at > 0 else len(data)
