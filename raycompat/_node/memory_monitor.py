@@ -1,4 +1,4 @@
-"""The memory of a node: when little is left, one executor is ended after the other.
+"""The memory of a node: when little is left, what waits for another use goes, then one executor a time.
 
 Sooner than the kernel or Dask's nanny would end the node with all that is on it. What was run by the
 executor is tried again, if it may be.
@@ -62,6 +62,8 @@ class MemoryMonitor:
         Returns those that could be ended, in the order in which they began.
     end : callable
         Ends a candidate, for a reason.
+    spare : callable
+        Gives back to the machine what nobody uses just now; returns whether there was anything.
     """
 
     def __init__(
@@ -70,11 +72,12 @@ class MemoryMonitor:
         pids: Callable[[], Iterable[int]],
         candidates: Callable[[], Iterable[Candidate]],
         end: Callable[[Candidate, str], None],
+        spare: Callable[[], bool],
     ) -> None:
         self._limit = int(limit_bytes * _setting(*_THRESHOLD))
         self._least_free = 1 - _setting(*_THRESHOLD)
         self._period_s = _setting(*_REFRESH) / 1000
-        self._pids, self._candidates, self._end = pids, candidates, end
+        self._pids, self._candidates, self._end, self._spare = pids, candidates, end, spare
         self._timer: asyncio.TimerHandle | None = None
         self._victim: Candidate | None = None
 
@@ -91,8 +94,9 @@ class MemoryMonitor:
     def _look(self) -> None:
         try:
             if self._victim is None or self._victim.executor.ended.done():  # its memory is free
-                shortage = self._shortage()
-                self._victim = choose(self._candidates()) if shortage else None
+                self._victim, shortage = None, self._shortage()
+                if shortage and not self._spare():
+                    self._victim = choose(self._candidates())
                 if self._victim is not None:
                     self._end(self._victim, shortage)
         finally:

@@ -91,7 +91,11 @@ class Node:
             logs=self.logs,
         )
         self._memory = MemoryMonitor(
-            self._memory_limit(), self._pids, self._candidates, self._end_for_memory
+            self._memory_limit(),
+            self._pids,
+            self._candidates,
+            self._end_for_memory,
+            self.store.spare,
         )
 
     def start(self) -> None:

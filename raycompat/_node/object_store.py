@@ -128,6 +128,10 @@ class ObjectStore:
         segment.drop_free(directory, store, _UNTAKEN_FOR_S)
         segment.drop_shared(directory, store, _UNTAKEN_FOR_S)
 
+    def spare(self) -> bool:
+        """Give memory back that waits to be used again, if there is any."""
+        return segment.drop_free(self.place.directories[0], self.place.store)
+
     def close(self) -> None:
         """Remove all segments of this node, but for those of drivers that live on."""
         self._handed_over.clear()

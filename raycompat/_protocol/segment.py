@@ -93,7 +93,7 @@ def store_name() -> str:
 def write(directories: Iterable[str], store: str, block: Block) -> str:
     """Write `block` as a new segment of `store` and return its path.
 
-    The first of `directories` with room for it is taken.
+    The first of `directories` with room for it is taken, if need be without its free segments.
 
     Raises
     ------
@@ -101,7 +101,9 @@ def write(directories: Iterable[str], store: str, block: Block) -> str:
         With ``errno.ENOSPC``, when no directory has room.
     """
     full: OSError | None = None
-    for directory in directories:
+    left = list(directories)
+    while left:
+        directory = left[0]
         path = os.path.join(directory, f"{store}-{os.getpid()}-{_number()}")
         try:
             _write_file(path, block, os.path.join(directory, store + _FREE))
@@ -110,6 +112,8 @@ def write(directories: Iterable[str], store: str, block: Block) -> str:
             if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             full = error
+            if not drop_free(directory, store):  # else once more
+                del left[0]
         else:
             return path
     raise full or OSError(errno.ENOSPC, "no directory is given for segments")
@@ -162,7 +166,7 @@ def _reuse(path: str, size: int, free: str) -> int | None:
 def _by_fitness(free: str, size: int) -> list[str]:
     """Return the names of free segments: the smallest that are large enough first, then the largest."""
     try:
-        sized = sorted((int(name.partition("-")[0]), name) for name in os.listdir(free))
+        sized = sorted((_size_of(name), name) for name in os.listdir(free))
     except FileNotFoundError:
         return []
     small = sum(length < size for length, _ in sized)
@@ -270,9 +274,14 @@ def _recycle(path: str, free_bytes: int) -> bool:
 
 def _free_bytes(free: str) -> int:
     try:
-        return sum(int(name.partition("-")[0]) for name in os.listdir(free))
+        return sum(map(_size_of, os.listdir(free)))
     except FileNotFoundError:
         return 0
+
+
+def _size_of(name: str) -> int:
+    """Return how many bytes a free segment has: its name begins with them."""
+    return int(name.partition("-")[0])
 
 
 # --- stores -------------------------------------------------------------------------------------
@@ -283,9 +292,23 @@ def keep_free_segments(directory: str, store: str) -> None:
     os.makedirs(os.path.join(directory, store + _FREE), mode=0o700, exist_ok=True)
 
 
-def drop_free(directory: str, store: str, older_than_s: float = 0.0) -> None:
-    """Remove the free segments that nobody has taken for that long."""
-    _drop_old(Path(directory).glob(f"{store}{_FREE}/*"), older_than_s)
+def drop_free(directory: str, store: str, older_than_s: float = 0.0) -> bool:
+    """Remove the free segments that nobody has taken for that long; return whether there were any."""
+    return _drop_old(Path(directory).glob(f"{store}{_FREE}/*"), older_than_s)
+
+
+def thin_free(directory: str, store: str, size: int, most: int) -> int:
+    """Remove free segments until those that a writer of `size` bytes leaves have no more than `most`.
+
+    Those go first that would suit it least. Return how many bytes all that stay have.
+    """
+    free = os.path.join(directory, store + _FREE)
+    names = _by_fitness(free, size)
+    taken = names[:1] if size >= RECYCLED_BYTES else []
+    left = names[len(taken) :]
+    while left and sum(map(_size_of, left)) > most:
+        _drop(Path(free, left.pop()))
+    return sum(map(_size_of, taken + left))
 
 
 def drop_shared(directory: str, store: str, older_than_s: float) -> None:
@@ -293,13 +316,23 @@ def drop_shared(directory: str, store: str, older_than_s: float) -> None:
     _drop_old(Path(directory).glob(f"{store}-{os.getpid()}{_SHARED}*"), older_than_s)
 
 
-def _drop_old(paths: Iterable[Path], older_than_s: float) -> None:
-    before = time.time() - older_than_s
+def _drop_old(paths: Iterable[Path], older_than_s: float) -> bool:
+    before, is_any = time.time() - older_than_s, False
     for path in paths:
         with contextlib.suppress(FileNotFoundError):  # it was taken just now
             if path.stat().st_ctime <= before:
-                warm_memory.forget(str(path))
-                path.unlink()
+                is_any |= _drop(path)
+    return is_any
+
+
+def _drop(path: Path) -> bool:
+    """Remove a segment; False if it was taken just now."""
+    try:
+        warm_memory.forget(str(path))
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def remove_all(
@@ -384,9 +417,9 @@ class Gauge:
             if self._used + self._written > self._limit:
                 self._written -= size
                 return False
-        if self._used + self._written + max(0, self._free - size) > self._limit:
-            drop_free(self._directory, self._store)
-            self._free = 0
+        room = self._limit - self._used - self._written
+        if self._free > room:
+            self._free = thin_free(self._directory, self._store, size, room)
         return True
 
     def _look(self, size: int) -> None:

@@ -129,7 +129,7 @@ class StorePlace:
     """Where the segments of one node go.
 
     Its name, the directories in order (shared memory first, then its disk), the host, and how many
-    bytes of shared memory it may have. Segments that wait to be used again have half of that at most.
+    bytes of shared memory it may have. Segments that wait to be used again have what is left of that.
     """
 
     store: str
@@ -162,4 +162,4 @@ class StorePlace:
 
     def remove(self, path: str) -> None:
         """Remove a segment, or keep it for the next writer."""
-        segment.remove(path, self.limit_bytes // 2)
+        segment.remove(path, self.limit_bytes)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,4 +35,27 @@ def test_idle_ones_go_first_then_those_that_are_tried_again_then_the_newest(ther
 def test_a_setting_that_is_no_number_is_refused(monkeypatch, value):
     monkeypatch.setenv("RAY_memory_usage_threshold", value)
     with pytest.raises(ValueError, match="RAY_memory_usage_threshold=.*expected a number"):
-        memory_monitor.MemoryMonitor(1, list, list, lambda *_: None)
+        memory_monitor.MemoryMonitor(1, list, list, lambda *_: None, bool)
+
+
+def test_what_waits_to_be_used_again_goes_before_an_executor(monkeypatch):
+    machine = SimpleNamespace(total=100 << 30, available=1 << 30)
+    monkeypatch.setattr(memory_monitor.psutil, "virtual_memory", lambda: machine)
+    spared, ended = iter([True, False]), []
+    victim = Candidate(SimpleNamespace(ended=SimpleNamespace(done=lambda: False)), "task", True)
+
+    async def look_twice():
+        monitor = memory_monitor.MemoryMonitor(
+            1 << 30,
+            list,
+            lambda: [victim],
+            lambda candidate, why: ended.append((candidate, why)),
+            lambda: next(spared),
+        )
+        monitor._look()
+        assert not ended
+        monitor._look()
+        monitor.stop()
+
+    asyncio.run(look_twice())
+    assert ended == [(victim, "Of the machine's 100.00 GiB of memory 1.00 GiB were left.")]

@@ -5,9 +5,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from raycompat._protocol import segment
 from raycompat._protocol.serialization import deserialize, serialize
@@ -316,7 +320,46 @@ def test_free_segments_make_room_for_what_is_written(tmp_path):
         place.remove(link.path)
     assert len(free_segments(store)) == 2
     gauge = segment.Gauge(str(tmp_path), place.store, 10_000_000)
-    assert gauge.has_room(8_000_000)  # in the place of one of them
+    assert gauge.has_room(7_900_000)  # in the place of one of them, and with the other
     assert len(free_segments(store)) == 2
     assert gauge.has_room(1_500_000)
+    assert len(free_segments(store)) == 1
+    assert gauge.has_room(400_000)  # too small to take it
     assert free_segments(store) == []
+
+
+@given(
+    st.lists(st.integers(1 << 20, 20 << 20), max_size=8), st.integers(1, 20 << 20), st.integers(0)
+)
+def test_what_is_free_leaves_room_whatever_is_taken(sizes, size, most):
+    with tempfile.TemporaryDirectory() as directory:
+        segment.keep_free_segments(directory, "store")
+        for number, each in enumerate(sizes):
+            Path(directory, "store-free", f"{each}-1-{number}").touch()
+        best = segment._by_fitness(f"{directory}/store-free", size)[:1]
+        kept = segment.thin_free(directory, "store", size, most)
+        names = os.listdir(f"{directory}/store-free")
+        assert kept == sum(int(name.partition("-")[0]) for name in names)
+        taken = best if size >= segment.RECYCLED_BYTES else []
+        assert set(taken) <= set(names)
+        left = sorted(int(name.partition("-")[0]) for name in set(names) - set(taken))
+        assert sum(left) <= most
+        gone = len(sizes) - len(names)
+        assert not gone or sum(left) + max(sizes) > most  # none went in vain
+
+
+def test_free_segments_go_where_the_file_system_is_full(tmp_path, block, monkeypatch):
+    """Others may have filled it: what waits to be used again is no reason to write to the disk."""
+    place = StorePlace("raycompat-1.1", (str(tmp_path), str(tmp_path / "disk")), "host", 10_000_000)
+    segment.keep_free_segments(str(tmp_path), place.store)
+    store = (place.directories, place.store)
+    place.remove(place.save(numbers(250_000)).path)
+    really_write = segment._write_file
+
+    def write(path, block, free):
+        if free_segments(store):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        really_write(path, block, free)
+
+    monkeypatch.setattr(segment, "_write_file", write)
+    assert os.path.dirname(segment.write(*store, block)) == str(tmp_path)
