@@ -381,6 +381,7 @@ class Session:
             if call.stream is not None:
                 call.stream.end(error, None)
         self.table.end(error)
+        self.sharing.wait_no_more()
 
     @property
     def callbacks(self) -> ThreadPoolExecutor:
