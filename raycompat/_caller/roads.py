@@ -111,9 +111,12 @@ async def _by_socket(session: Session, place: dict[str, Any], party: Party) -> b
         connection = Connection(
             stream, session.pump, party.on_message, lambda: party.disconnected(connection)
         )
-        session.pump.add(connection, listen=True)
+        session.pump.add(connection, listen=False)
         if_it_fails.pop_all()
-    party.connected(connection, place["incarnation"])
+    try:
+        party.connected(connection, place["incarnation"])
+    finally:
+        connection.listen()  # only now: its end must not be heard of before it
     return True
 
 

@@ -375,12 +375,14 @@ class Session:
         logger.log(logging.ERROR if self.setup.is_driver else logging.DEBUG, "%s", text)
         self.closed = True
         self._tell_who_waits(failures.internal(text))
+        self.pump.cut()  # whoever waits may be reading there
 
     def _tell_who_waits(self, error: bytes) -> None:
         for call in list(self.calls.values()):
             if call.stream is not None:
                 call.stream.end(error, None)
         self.table.end(error)
+        self.sharing.wait_no_more()
 
     @property
     def callbacks(self) -> ThreadPoolExecutor:

@@ -6,9 +6,9 @@ from us by another road must not come before that: `Sharing.hand_over` waits unt
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller.object_table import Entry, State
@@ -32,6 +32,8 @@ class Sharing:
         self._num_heard = 0
         self._last_hold = 0
         self._when_heard: deque[tuple[int, Callable[[], None]]] = deque()
+        #: Notified when the scheduler has heard more, or can hear no more.
+        self._news = threading.Condition()
         #: Keys of values for the node that will be our home, while there is none.
         self._to_give: list[str] = []
 
@@ -99,15 +101,25 @@ class Sharing:
     def hand_over(self) -> None:
         """Wait until the scheduler knows what we keep and what our values keep (`borrow`, `pin`).
 
-        Whoever gets a reference from us by another road finds it there.
+        Whoever gets a reference from us by another road finds it there. When the cluster is gone,
+        nothing is found, and nobody waits.
         """
-        if self._last_hold > self._num_heard:
-            heard: Future[None] = Future()
-            if self.when_synced(lambda: heard.set_result(None)):
-                heard.result()
+        if self._last_hold <= self._num_heard:
+            return
+        session, said = self._session, self._num_said
+        session.send("raycompat-sync", token=said)
+        with self._news:
+            self._news.wait_for(lambda: self._num_heard >= said or session.closed)
+
+    def wait_no_more(self) -> None:
+        """Have nobody wait for the scheduler to hear more: the session is closed."""
+        with self._news:
+            self._news.notify_all()
 
     def on_synced(self, token: int) -> None:
-        self._num_heard = max(self._num_heard, token)
+        with self._news:
+            self._num_heard = max(self._num_heard, token)
+            self._news.notify_all()
         for _ in range(len(self._when_heard)):
             said, callback = self._when_heard.popleft()
             if said <= self._num_heard:

@@ -37,6 +37,9 @@ _IDLE_S = 0.25
 #: Seconds that callers have to take the last answers of a process that leaves.
 _DRAIN_S = 5.0
 
+#: Seconds between two looks whether they have taken over what was written for them.
+_TAKING_S = 0.005
+
 #: Segments that a caller may be slow to take before the list of them is looked through.
 _MANY_SEGMENTS = 256
 
@@ -61,6 +64,14 @@ class Caller(Connection):
         if len(self._segments) > _MANY_SEGMENTS:
             self._segments = [path for path in self._segments if os.path.exists(path)]
         self._segments.append(path)
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the caller has taken over all that was written for it, or is gone."""
+        with self._write_lock:
+            if self.closed or self.has_hung_up:
+                return True
+            return not any(os.path.exists(path) for path in list(self._segments))
 
     def let_go(self) -> None:
         """Drop what the caller has not taken: it is gone."""
@@ -194,9 +205,15 @@ class Mailbox:
                 caller.flush()
 
     def close(self) -> None:
-        """Let the callers take the last answers, and leave."""
+        """Let the callers take the last answers, and what was written for them, and leave.
+
+        Called from any thread. What a process leaves that has ended is removed by its node.
+        """
         self._listener.close()
+        deadline = time.monotonic() + _DRAIN_S
         self.drain()
+        while time.monotonic() < deadline and not all(each.is_served for each in self.callers):
+            time.sleep(_TAKING_S)
 
     def drain(self) -> bool:
         """Write all answers, waiting a while for callers to take them; whether they have."""

@@ -253,6 +253,8 @@ class Executor:
     def load(self, function: str) -> Any:
         """Return the function or class of that id, asking the node for it at the first need.
 
+        Called from any thread: each `Future` is asked for, and answered, once.
+
         Raises
         ------
         Exception
@@ -260,14 +262,15 @@ class Executor:
         """
         if function in self._loaded:
             return self._loaded[function]
-        if function not in self._functions:
-            self._functions[function] = Future()
+        new: Future[bytes] = Future()
+        code = self._functions.setdefault(function, new)
+        if code is new:
             self.send("function", function)
         references = self.session.num_restored
-        loaded = pickle.loads(self._functions[function].result())
+        loaded = pickle.loads(code.result())
         if self.session.num_restored == references:
             self._loaded[function] = loaded
-            del self._functions[function]
+            self._functions.pop(function, None)
         # Otherwise it is made anew for each call, so that it keeps no object alive in between.
         return loaded
 

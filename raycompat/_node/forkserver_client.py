@@ -11,13 +11,14 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from raycompat._node import forkserver
 from raycompat._node.forkserver import MAX_PACKET_BYTES
 
-#: Forks that a forkserver is asked for at once. Its socket has room for some twenty requests.
+#: Forks that a forkserver is asked for at once: each has five descriptors open here.
 _MANY_FORKS = 16
 
 
@@ -94,6 +95,9 @@ class ForkserverClient:
         self._preload = preload
         self._numbers = itertools.count()
         self._forks: dict[int, asyncio.Future[int]] = {}
+        #: Requests that its socket has no room for yet: the packet, the descriptors that go with it,
+        #: and what is to be told if it cannot be sent.
+        self._unsent: deque[tuple[bytes, list[int], asyncio.Future[int] | None]] = deque()
         #: Held by whoever calls `fork`, and has opened the descriptors for it.
         self.fork_limit = asyncio.Semaphore(_MANY_FORKS)
         self._death: RuntimeError | None = None
@@ -132,7 +136,7 @@ class ForkserverClient:
             except BlockingIOError:
                 return
             if not packet:
-                asyncio.get_running_loop().remove_reader(self._control.fileno())
+                self._stop_listening()
                 self._die()
                 return
             self._on_packet(packet)
@@ -148,6 +152,12 @@ class ForkserverClient:
             self._forks.pop(rest[0]).set_exception(OSError(text))
         else:
             self._on_exit(*rest)
+
+    def _stop_listening(self) -> None:
+        loop, descriptor = asyncio.get_running_loop(), self._control.fileno()
+        loop.remove_reader(descriptor)
+        loop.remove_writer(descriptor)
+        self._unsent.clear()
 
     def _die(self) -> None:
         self._death = error = RuntimeError(
@@ -173,28 +183,49 @@ class ForkserverClient:
             When it has died.
         """
         number = next(self._numbers)
-        self._forks[number] = forked = asyncio.get_running_loop().create_future()
+        forked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._forks[number] = forked
         packet = pickle.dumps({**request, "op": "fork", "number": number})
-        # The packet socket is full only when the forkserver is far behind: then wait for room.
-        self._control.setblocking(True)
         try:
-            socket.send_fds(self._control, [packet], list(descriptors))
-            self._control.setblocking(False)
-            pid: int = await forked
+            self._send(packet, list(descriptors), forked)
+            return await forked
         finally:
             self._forks.pop(number, None)
-            self._control.setblocking(False)
-        return pid
 
     def kill(self, pid: int) -> None:
         """Kill a process that it has forked, if it still runs (it knows)."""
         if self._server.poll() is None:
-            request = pickle.dumps({"op": "kill", "pid": pid})
-            self._control.setblocking(True)
+            self._send(pickle.dumps({"op": "kill", "pid": pid}))
+
+    def _send(
+        self,
+        packet: bytes,
+        descriptors: list[int] | None = None,
+        forked: asyncio.Future[int] | None = None,
+    ) -> None:
+        self._unsent.append((packet, descriptors or [], forked))
+        self._write()
+
+    def _write(self) -> None:
+        """Send what is to be sent, as far as there is room.
+
+        Never wait for room: the forkserver may be waiting for us to read what it says.
+        """
+        loop = asyncio.get_running_loop()
+        while self._unsent:
+            packet, descriptors, forked = self._unsent[0]
             try:
-                self._control.send(request)
-            finally:
-                self._control.setblocking(False)
+                if forked is None or not forked.done():  # else its descriptors are closed
+                    socket.send_fds(self._control, [packet], descriptors)
+            except BlockingIOError:
+                loop.add_writer(self._control.fileno(), self._write)
+                return
+            except OSError as error:
+                # Too large a packet; or the forkserver has died: we shall hear of that.
+                if forked is not None:
+                    forked.set_exception(error)
+            self._unsent.popleft()
+        loop.remove_writer(self._control.fileno())
 
     def close(self) -> None:
         """Have it end with all that it has forked, and wait until they are gone.
@@ -202,7 +233,7 @@ class ForkserverClient:
         Without giving the event loop a turn: the loop may be about to end, and whoever awaits anything
         then is cancelled.
         """
-        asyncio.get_running_loop().remove_reader(self._control.fileno())
+        self._stop_listening()
         if not self._ready.done() and self._server.poll() is None:
             os.kill(self._server.pid, signal.SIGKILL)  # it imports, and would not hear us
         self._control.setblocking(True)

@@ -40,7 +40,8 @@ _MANY = 128
 _ROUND_S = 0.001
 _IDLE_ROUNDS = 20
 
-_READABLE = select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR
+_HUNG_UP = select.EPOLLHUP | select.EPOLLERR
+_READABLE = select.EPOLLIN | _HUNG_UP
 
 
 #: Functions that are called when a message is posted.
@@ -150,6 +151,11 @@ class Connection:
             except OSError:
                 return  # the end of the stream is reported by reading
 
+    def listen(self) -> None:
+        """Have the pump read what arrives from now on, and what has arrived already."""
+        if not self._pump.listen(self) and not self.closed:
+            self.read_soon()
+
     def read_soon(self) -> None:
         """Have the pump look once, even if nothing more arrives."""
         self._pump.read_soon(self)
@@ -168,6 +174,13 @@ class Connection:
     def is_flushed(self) -> bool:
         """Whether all that was posted has been written."""
         return not self._outgoing[0] and not self._outgoing[1]
+
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether the other end is gone. For whoever knows that this one is not closed."""
+        poll = select.poll()
+        poll.register(self.socket, 0)
+        return bool(poll.poll(0))
 
     def drain(self, timeout_s: float) -> None:
         """Write all that has been posted, waiting for the other end to take it, but not for ever."""
@@ -306,9 +319,8 @@ class _Reading:
         if not self._got or not self._got[0]:
             return
         try:
-            watched = self._pump is None or self._pump.listen(connection)
-            if not watched and not connection.closed:
-                connection.read_soon()
+            if self._pump is not None:
+                connection.listen()
         finally:
             # Both in one C call: an interrupt comes before or after.
             deque(map(operator.call, (self._got.clear, connection.read_lock.release)), 0)
@@ -444,23 +456,30 @@ class Pump:
             connection.flush()
         if events & _READABLE and wanted & select.EPOLLIN:
             connection.receive_in_background()
-        elif events & (select.EPOLLHUP | select.EPOLLERR) and not wanted:
+        elif events & _HUNG_UP and not wanted:
             self._stop_watching(connection)
 
     def _stop_watching(self, connection: Connection) -> None:
-        """Do not hear again and again of the end of what another thread reads just now."""
+        """Do not hear again and again of the end of what another thread reads just now.
+
+        Or of what had its descriptor before, when we were told: so the connection is asked itself.
+        """
         with self._lock:
             descriptor = connection.socket.fileno()
-            if self._connections.get(descriptor) == (connection, 0):
+            if self._connections.get(descriptor) == (connection, 0) and connection.has_hung_up:
                 del self._connections[descriptor]
                 self._epoll.unregister(descriptor)
 
-    def close(self) -> None:
-        """End the thread and every connection."""
+    def cut(self) -> None:
+        """End every connection, and take no more; whoever reads one is woken."""
         with self._lock:
             self._is_closing = True
         for connection, _ in list(self._connections.values()):
             connection.close()
+
+    def close(self) -> None:
+        """End the thread and every connection."""
+        self.cut()
         with self._lock:
             if self._thread is None or self._closed:
                 return

@@ -310,7 +310,7 @@ class Calls:
     def item(self, worker: str, key: str, owner: str, item: str, index: int, wire: Any) -> None:
         """Pass on an item that a generator has yielded."""
         large = wire[0] == "segment"
-        if key not in self.by_key:
+        if key not in self.by_key or owner not in self._scheduler.clients:
             if large:
                 self._core.objects.discard(worker, wire)
             return

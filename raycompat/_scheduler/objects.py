@@ -130,9 +130,13 @@ class Objects:
 
     async def store(self, client: str, key: str, source: str) -> None:
         """Make an object of the value of a Dask task, once Dask knows of that."""
-        while not dask.known(self._scheduler, source):
+        while client in self._scheduler.clients:
+            if dask.known(self._scheduler, source):
+                dask.add_task(
+                    self._scheduler, client, key, entry.store, (), (source,), parked=False
+                )
+                return
             await self._graph_came.wait()
-        dask.add_task(self._scheduler, client, key, entry.store, (), (source,), parked=False)
 
     def graph_came(self) -> None:
         """Hear that Dask has taken a graph in."""

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -53,6 +54,21 @@ def no_variables():
 @pytest.fixture
 def thing(cluster):
     ray.env.thing = ray.EnvironmentVariable(Unpicklable, reset)
+
+
+def test_threads_of_a_task_may_read_a_variable_at_once(thing):
+    @ray.remote
+    def read_in_threads():
+        together = threading.Barrier(4)
+
+        def read():
+            together.wait()
+            return id(ray.env.thing)
+
+        with ThreadPoolExecutor(4) as pool:
+            return {each.result() for each in [pool.submit(read) for _ in range(4)]}
+
+    assert len(ray.get(read_in_threads.remote())) == 1
 
 
 def test_each_process_makes_its_own_value_once(thing):

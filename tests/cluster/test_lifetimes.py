@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 import raycompat as ray
+from raycompat.util import dask
 
 LARGE = 200_000  # elements: 1.6 MB, well above what travels inline
 
@@ -199,3 +201,32 @@ def test_a_killed_executor_is_replaced_and_the_call_tried_again(cluster, tmp_pat
         return tries.read_text()
 
     assert ray.get(die_twice.remote(str(tmp_path / "tries"))) == "xxx"
+
+
+def test_a_generator_whose_caller_has_died_leaves_nothing(cluster, tmp_path, wait_until):
+    @ray.remote(num_cpus=0)
+    def items(directory):
+        (directory / "begun").touch()
+        while not (directory / "go on").exists():
+            time.sleep(0.01)
+        for _ in range(3):
+            yield np.zeros(500_000)
+
+    @ray.remote(num_cpus=0)
+    class Caller:
+        def begin(self, directory):
+            self.items = items.remote(directory)
+            return [self.items.completed()]
+
+    def callers(dask_scheduler):
+        return set(dask_scheduler.client_comms)
+
+    client = dask.client()
+    before = client.run_on_scheduler(callers)
+    caller = Caller.remote()
+    (completed,) = ray.get(caller.begin.remote(tmp_path))
+    wait_until((tmp_path / "begun").exists)
+    ray.kill(caller)
+    wait_until(lambda: client.run_on_scheduler(callers) <= before)
+    (tmp_path / "go on").touch()
+    assert ray.get(completed) is None

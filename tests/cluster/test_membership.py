@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +135,47 @@ def test_all_who_wait_hear_that_the_scheduler_has_died(dask_cluster, wait_until)
     node.wait(SCHEDULER_DEATH_S)
     wait_until(lambda: not any(psutil.pid_exists(each) for each in pids))
     ray.shutdown()
+
+
+class Poll:
+    """Tells when somebody waits without end for what a connection brings."""
+
+    def __init__(self, poll, waits):
+        self._poll = poll
+        self._waits = waits
+
+    def poll(self, timeout_ms):
+        if timeout_ms is None:
+            self._waits.set()
+        return self._poll.poll(timeout_ms)
+
+
+def test_a_thread_that_reads_an_actors_answer_hears_of_a_lost_scheduler_too(no_cluster, tmp_path):
+    """The actor may live on, and answer late or never."""
+    ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
+    session = sys.modules["raycompat._caller.session"].current()
+
+    @ray.remote
+    class Slow:
+        def wait_for(self, path):
+            while not path.exists():
+                time.sleep(0.01)
+
+    actor = Slow.remote()
+    ray.get(actor.__ray_ready__.remote())
+    (channel,) = session.channels.values()
+    reads = threading.Event()
+    channel._connection._poll = Poll(channel._connection._poll, reads)
+    answer = actor.wait_for.remote(tmp_path / "end")
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(ray.get, answer)
+        assert reads.wait(SCHEDULER_DEATH_S)
+        session.call_soon(session.lose_connection)
+        try:
+            with pytest.raises(ray.exceptions.RaySystemError, match="was lost"):
+                reader.result(SCHEDULER_DEATH_S)
+        finally:
+            (tmp_path / "end").touch()
 
 
 @ray.remote

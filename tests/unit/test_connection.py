@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import threading
 
@@ -103,6 +104,16 @@ def test_more_than_the_socket_holds_arrives_when_the_other_end_reads(ends):
     assert [number for number, _ in pair.got] == list(range(20))
     pair.here.drain(TIMEOUT_S)
     assert pair.here.is_flushed
+
+
+def test_the_end_of_what_had_the_descriptor_before_is_not_that_of_a_connection(ends):
+    pair = ends(listen=False)
+    pair.pump._handle(pair.here.socket.fileno(), select.EPOLLHUP)  # heard before, and handled now
+    big = b"x" * 300_000
+    for number in range(20):
+        pair.here.post((number, big), now=True)
+    pair.pump.listen(pair.there)
+    pair.wait_for(20)
 
 
 def test_a_thread_that_waits_reads_itself(ends):

@@ -1,0 +1,83 @@
+"""A node's end of a forkserver: neither waits for the other to read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import socket
+import threading
+
+from raycompat._node import forkserver_client
+from raycompat._node.forkserver import MAX_PACKET_BYTES
+from raycompat._node.forkserver_client import ForkserverClient
+
+#: More than both sockets hold requests and answers.
+MANY = 1000
+
+
+class Server:
+    """Answers each request before it reads the next, as the forkserver does; in a thread."""
+
+    pid = 0
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self.thread = threading.Thread(target=self._serve)
+
+    def _serve(self) -> None:
+        with self._control:
+            self._say("ready", 0)
+            while True:
+                packet, descriptors, _, _ = socket.recv_fds(self._control, MAX_PACKET_BYTES, 3)
+                if not packet:
+                    return
+                request = pickle.loads(packet)
+                if request["op"] == "kill":
+                    self._say("exited", request["pid"], -9)
+                    continue
+                for descriptor in descriptors:
+                    os.write(descriptor, b"child")
+                    os.close(descriptor)
+                self._say("forked", request["number"], request["number"])
+
+    def _say(self, *message: object) -> None:
+        self._control.send(pickle.dumps(message))
+
+    def poll(self) -> None:
+        """Say that it runs."""
+
+    def wait(self) -> None:
+        self.thread.join()
+
+
+def test_many_processes_may_be_ended_and_begun_at_once(monkeypatch):
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    server = Server(theirs)
+    monkeypatch.setattr(forkserver_client, "_start_forkserver", lambda _: (ours, server))
+    exited = []
+
+    async def run() -> None:
+        over = asyncio.Event()
+
+        def on_exit(pid: int, code: int) -> None:
+            exited.append(pid)
+            if len(exited) == MANY:
+                over.set()
+
+        client = ForkserverClient(on_exit, lambda _: None)
+        client.start()
+        server.thread.start()
+        await client.wait_until_ready()
+        for pid in range(MANY):
+            client.kill(pid)
+        read, write = os.pipe()
+        with open(read, "rb") as output, open(write, "wb") as given:
+            assert await client.fork({}, [given.fileno()]) == 0
+            given.close()
+            assert output.read() == b"child"
+        await over.wait()
+        client.close()
+
+    asyncio.run(run())
+    assert exited == list(range(MANY))

@@ -1,0 +1,77 @@
+"""Roads: a party hears of its connection before it hears of the end of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+import types
+
+import pytest
+
+from raycompat._caller import roads
+from raycompat._protocol.connection import Connection, Pump
+
+#: Seconds; nothing here takes long.
+TIMEOUT_S = 20.0
+
+
+class QuickPump(Pump):
+    """A pump whose thread has looked at a connection before `add` returns."""
+
+    def add(self, connection: Connection, *, listen: bool) -> None:
+        super().add(connection, listen=listen)
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        looked = threading.Event()
+        marks = Connection(there, self, lambda _: None, looked.set)
+        super().add(marks, listen=True)
+        here.close()
+        assert looked.wait(TIMEOUT_S)
+
+
+class Party:
+    key = "party"
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.is_over = threading.Event()
+
+    def connected(self, connection: roads.Road, incarnation: int) -> None:
+        self.heard.append("connected")
+
+    def on_message(self, message: tuple) -> None:
+        self.heard.append(message[0])
+
+    def disconnected(self, connection: roads.Road) -> None:
+        self.heard.append("disconnected")
+        self.is_over.set()
+
+
+@pytest.fixture
+def pump():
+    made = QuickPump()
+    yield made
+    made.close()
+
+
+def test_the_end_of_a_connection_comes_after_it(pump, monkeypatch):
+    """Else a party would wait for the answers of a process that is gone."""
+    name, party = f"raycompat-test-{os.getpid()}", Party()
+    setup = types.SimpleNamespace(host="here")
+    session = types.SimpleNamespace(pump=pump, setup=setup)
+    reach = roads._reach
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind("\0" + name)
+        listener.listen()
+
+        async def reach_one_that_leaves(stream: socket.socket, socket_name: str) -> None:
+            await reach(stream, socket_name)
+            listener.accept()[0].close()
+
+        monkeypatch.setattr(roads, "_reach", reach_one_that_leaves)
+        place = {"host": "here", "socket": name, "incarnation": 0}
+        asyncio.run(roads.connect(session, place, party))
+        assert party.is_over.wait(TIMEOUT_S)
+    assert party.heard == ["connected", "disconnected"]

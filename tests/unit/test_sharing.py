@@ -1,0 +1,59 @@
+"""What a process waits for until the scheduler has heard it."""
+
+from __future__ import annotations
+
+import threading
+import types
+from typing import cast
+
+import pytest
+
+from raycompat._caller.home import Home
+from raycompat._caller.session import Session, Setup
+
+#: Seconds; nothing here takes long.
+TIMEOUT_S = 20.0
+
+
+class SilentSession(Session):
+    """A session whose scheduler does not answer."""
+
+    def __init__(self) -> None:
+        home = cast("Home", types.SimpleNamespace(host="here"))
+        self.has_asked = threading.Event()
+        super().__init__(
+            Setup("job", "", home, "tcp://nowhere", is_driver=False, host="here", uses_leases=False)
+        )
+
+    def send(self, operation: str, **_: object) -> None:
+        if operation == "raycompat-sync":
+            self.has_asked.set()
+
+
+@pytest.fixture
+def handing_over():
+    """A session, and a thread of it that waits for the scheduler to hear of a reference."""
+    session = SilentSession()
+    session.sharing.note_hold()
+    thread = threading.Thread(target=session.sharing.hand_over, daemon=True)
+    thread.start()
+    assert session.has_asked.wait(TIMEOUT_S)
+    return session, thread
+
+
+def test_a_reference_is_handed_over_when_the_scheduler_has_heard_of_it(handing_over):
+    session, thread = handing_over
+    session.sharing.on_synced(0)
+    assert thread.is_alive()
+    session.sharing.on_synced(1)
+    thread.join(TIMEOUT_S)
+    assert not thread.is_alive()
+
+
+def test_nobody_waits_for_a_scheduler_that_is_gone(handing_over):
+    session, thread = handing_over
+    session.lose_connection()
+    thread.join(TIMEOUT_S)
+    assert not thread.is_alive()
+    session.sharing.note_hold()
+    session.sharing.hand_over()
