@@ -140,8 +140,8 @@ class Logs:
             unwatch = partial(self._epoll.unregister, descriptor)
             sender = self._senders.get(job)
             output = ExecutorOutput(descriptor, spool, unwatch, sender, pid, stream)
-            outputs[descriptor] = self._outputs[descriptor] = output
             self._epoll.register(descriptor, select.EPOLLIN)
+            outputs[descriptor] = self._outputs[descriptor] = output
         return ExecutorLogs(self, outputs)
 
     def follow(self, job: str) -> None:
