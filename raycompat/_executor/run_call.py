@@ -7,6 +7,7 @@ import contextlib
 import functools
 import inspect
 import pickle
+import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -56,6 +57,8 @@ class Outcome:
         described = _describe(executor, call.running, error)
         is_actor = call.payload.get("is_actor")
         failure = exceptions.ActorDiedError(described) if is_actor else described
+        if is_actor:  # maybe nobody calls it, and hears of it there
+            print(f"Exception raised in creation task: {failure}", file=sys.stderr)
         text = "".join(traceback.format_exception_only(error)).strip()
         return cls(
             error=exceptions.dumps_error(failure),
