@@ -249,6 +249,12 @@ def _lay_out(executor: Executor, call: Call, result: Any) -> Outcome:
 def _split(executor: Executor, call: RunningCall, result: Any, num_returns: int) -> Iterator[Any]:
     """Yield each of several results; what a generator does not come to yield is an error."""
     if not isinstance(result, Iterator):
+        if not hasattr(result, "__len__"):
+            raise TypeError(
+                f"object of type {type(result).__name__!r} has no len(): with "
+                f"num_returns={num_returns} task {call.name} has to return that many "
+                "objects, in a tuple or a list."
+            )
         if len(result) != num_returns:
             raise ValueError(
                 f"Task {call.name} returned {len(result)} objects, but num_returns={num_returns}."
