@@ -29,6 +29,15 @@ _OLD_NAMES: dict[str, str | None] = {
     "load_code_from_local": None,
     "lru_evict": None,
     "use_pickle": None,
+    "use_raylet": None,
+    "redirect_output": None,
+    "redirect_worker_output": None,
+    "num_redis_shards": None,
+    "redis_max_clients": None,
+    "plasma_store_socket_name": None,
+    "raylet_socket_name": None,
+    "object_id_seed": None,
+    "include_java": None,
     "temp_dir": "_temp_dir",
 }
 

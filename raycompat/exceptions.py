@@ -127,7 +127,8 @@ class UnsupportedRayFeatureError(RayError, NotImplementedError):
 
     def __str__(self) -> str:
         sentences = [f"{self.feature} is not supported by raycompat"]
-        sentences += [part.strip().rstrip(".") for part in (self.reason, self.alternative) if part]
+        parts = (self.reason.strip(), self.alternative.strip())
+        sentences += [part[0].upper() + part[1:].rstrip(".") for part in parts if part]
         return ". ".join(sentences) + "."
 
 

@@ -22,6 +22,7 @@ class Stream:
         self.key = key
         self.num_items = 0
         self.completed = completed
+        completed._entry.is_asked_for = True  # an error is the last item, too
         self._session = session
         self._ready: deque[ObjectRef[Any]] = deque()
         self._takers: deque[Future[ObjectRef[Any] | None]] = deque()
@@ -44,7 +45,7 @@ class Stream:
         """Enter the end; an error becomes the last item."""
         if error is not None:
             entry = self._session.table.add(return_key(self.key, self.num_items))
-            self._session.table.settle(entry, error=error, victim=victim)
+            self._session.table.fail(entry, error, victim)
             self.add(entry)
         with self._lock:
             self._ended = True

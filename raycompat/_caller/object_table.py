@@ -51,6 +51,9 @@ class Entry:
     error: bytes | None = None
     #: The call that could not run because of this error, when another call raised it.
     victim: str | None = None
+    #: Whether a call of ours failed with it, and whether somebody has asked how the call ended.
+    is_failed_call = False
+    is_asked_for = False
     #: Whether our Dask client wants the key.
     wanted = False
     #: Whether Dask knows the key, and we tell it how the object turns out.
@@ -97,12 +100,17 @@ class Entry:
 
 
 class ObjectTable:
-    """All entries of this process. `release` is called for keys that Dask need not keep for us."""
+    """All entries of this process.
+
+    `release` is called for keys that Dask need not keep for us, `report` for the results of failed
+    calls that are let go of before anybody asked for them.
+    """
 
     def __init__(
         self,
         release: Callable[[list[str]], None],
         remove_segment: Callable[[SegmentLink], None],
+        report: Callable[[Entry], None],
     ) -> None:
         self.lock = threading.RLock()
         self.entries: dict[str, Entry] = {}
@@ -118,6 +126,8 @@ class ObjectTable:
         self.own_bytes = 0
         self._release = release
         self._remove_segment = remove_segment
+        self._report = report
+        self._unasked: deque[Entry] = deque()
         self._end: bytes | None = None
 
     def end(self, error: bytes) -> None:
@@ -179,11 +189,14 @@ class ObjectTable:
                 self._release(released)  # before anybody can want one of them again
         for channel in channels:
             channel.drop_handle()
+        self._report_unasked()
 
     def _remove(self, entry: Entry, released: list[str]) -> None:
         if entry.count or self.entries.get(entry.key) is not entry:
             return
         del self.entries[entry.key]
+        if entry.is_failed_call:
+            self._note_unasked(entry)
         if entry.wanted:
             released.append(entry.key)
         if entry.key_in_dask is not None:
@@ -201,6 +214,24 @@ class ObjectTable:
             parent.count -= 1
             if not parent.count:
                 self._remove(parent, released)
+
+    def _note_unasked(self, entry: Entry) -> None:
+        if not entry.is_asked_for and not entry.escaped:
+            entry.is_asked_for = True  # once is enough
+            self._unasked.append(entry)
+
+    def _report_unasked(self) -> None:
+        while self._unasked:
+            self._report(self._unasked.popleft())
+
+    def fail(self, entry: Entry, error: bytes, victim: str | None = None) -> None:
+        """Enter that a call of ours failed."""
+        entry.is_failed_call = True
+        self.settle(entry, error=error, victim=victim)
+        with self.lock:
+            if self.entries.get(entry.key) is not entry:  # nobody waits for it
+                self._note_unasked(entry)
+        self._report_unasked()
 
     def settle(
         self,

@@ -22,6 +22,7 @@ def export(ref: ObjectRef[Any]) -> tuple[Any, ...]:
                 report_ref(held._key, held)
             return ("value", ref._key, entry.value.block, entry.value.refs)
         if entry.state is State.FAILED:
+            entry.is_asked_for = True
             return ("error", ref._key, entry.error, entry.victim)
         return ("key", session.sharing.publish(entry))
 

@@ -76,7 +76,7 @@ class Reports:
             call.stream.end(error, victim)
         for index, entry in enumerate(call.returns):
             if error is not None:
-                session.table.settle(entry, error=error, victim=victim)
+                session.table.fail(entry, error, victim)
             else:
                 assert values is not None
                 session.settle(entry, from_wire(values[index]))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import mmap
+import os
 import threading
 import time
 import traceback
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from raycompat._caller.session import Session
     from raycompat.object_ref import ObjectRef
 
+logger = logging.getLogger(__name__)
+
 #: Seconds that a thread waits for an actor's answer before it says that it waits: a task that does
 #: lends its CPU, which costs more than most calls take.
 _BRIEF_S = 0.005
@@ -39,6 +43,7 @@ _FEW = 8
 def error_of(entry: Entry) -> BaseException:
     """Return what `get` raises for an object that failed: a fresh exception at each call."""
     assert entry.error is not None
+    entry.is_asked_for = True
     error = exceptions.loads_error(entry.error)
     if entry.victim is not None:
         error = exceptions.RayTaskError.from_dependency(error, entry.victim).as_instanceof_cause()
@@ -195,6 +200,8 @@ def get(session: Session, refs: Sequence[ObjectRef[Any]], timeout_s: float | Non
             in_time = _wait_for(session, different, deadline)
         for entry in entries:
             if entry.state is State.FAILED:
+                for other in entries:
+                    other.is_asked_for = True
                 raise error_of(entry)
         if not in_time:
             raise exceptions.GetTimeoutError(
@@ -284,6 +291,8 @@ def _split(
         if ref._entry.state is State.PENDING:
             rest.append(ref)
             continue
+        if ref._entry.state is State.FAILED:
+            ref._entry.is_asked_for = True
         ready.append(ref)
         if len(ready) == num_returns:
             rest += refs[position + 1 :]
@@ -389,3 +398,15 @@ def _value_here(session: Session, entry: Entry) -> Any:
             values = _read_all(session, [entry])
             if values is not None:
                 return values[0]
+
+
+def log_failure(session: Session, entry: Entry) -> None:
+    """Tell of the error of a call that nobody can ask for any more, as Ray does.
+
+    Not of actors that died, nor of what was cancelled: somebody wanted that, or is told elsewhere.
+    """
+    if session.closed or "RAY_IGNORE_UNHANDLED_ERRORS" in os.environ:
+        return
+    error = error_of(entry)
+    if isinstance(error, exceptions.RayTaskError | exceptions.WorkerCrashedError):
+        logger.error("Unhandled error (suppress with 'RAY_IGNORE_UNHANDLED_ERRORS=1'): %s", error)

@@ -189,7 +189,7 @@ class Sender:
         if call.stream is not None:
             call.stream.end(error, victim)
         for entry in call.returns:
-            self._session.table.settle(entry, error=error, victim=victim)
+            self._session.table.fail(entry, error, victim)
             if entry.promised:
                 self._session.sharing.fulfil(entry)
         self._end_call(call, error)

@@ -92,7 +92,7 @@ class Session:
         self._former_places: list[StorePlace] = []
         #: Set when that node leaves. For the event loop.
         self.home_left = asyncio.Event()
-        self.table = ObjectTable(self._release, self._remove_segment)
+        self.table = ObjectTable(self._release, self._remove_segment, self._report_failure)
         self.calls: dict[str, PendingCall | DirectCall] = {}
         #: The ways to the actors that we have called, by their keys.
         self.channels: dict[str, Channel] = {}
@@ -410,6 +410,14 @@ class Session:
         self.home.place.remove(link.path)
 
     # --- how calls end --------------------------------------------------------------------------
+
+    def _report_failure(self, entry: Entry) -> None:
+        from raycompat._caller import resolve
+
+        if not self.closed:
+            with contextlib.suppress(RuntimeError):  # the program ends
+                # In a thread: to unpickle an error may take user code, which must not stop the loop.
+                self.callbacks.submit(resolve.log_failure, self, entry)
 
     def call_ended(self, call: PendingCall | DirectCall) -> None:
         """Let go of what a call has kept alive."""

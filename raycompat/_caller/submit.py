@@ -277,6 +277,7 @@ def call(
         error, victim = failed.error or b"", None if is_actor else spec["name"]
         if is_actor:
             error = failures.actor_not_built(error, key)
+        failed.is_asked_for = True
         _fail_at_once(session, error, victim, returns, stream)
         return refs
     spec["deps"] = arguments.publish()
@@ -349,7 +350,7 @@ def may_go_by_lease(session: Session, arguments: Arguments) -> bool:
 
 def _fail_at_once(
     session: Session,
-    error: bytes | None,
+    error: bytes,
     victim: str | None,
     returns: list[Entry],
     stream: Stream | None,
@@ -359,6 +360,6 @@ def _fail_at_once(
         entry.wanted = False
         if entry.parent is not None:
             entry.parent.wanted = False
-        session.table.settle(entry, error=error, victim=victim)
+        session.table.fail(entry, error, victim)
     if stream is not None:
         stream.end(error, victim)

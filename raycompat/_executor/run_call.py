@@ -7,6 +7,7 @@ import contextlib
 import functools
 import inspect
 import pickle
+import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -56,6 +57,8 @@ class Outcome:
         described = _describe(executor, call.running, error)
         is_actor = call.payload.get("is_actor")
         failure = exceptions.ActorDiedError(described) if is_actor else described
+        if is_actor:  # maybe nobody calls it, and hears of it there
+            print(f"Exception raised in creation task: {failure}", file=sys.stderr)
         text = "".join(traceback.format_exception_only(error)).strip()
         return cls(
             error=exceptions.dumps_error(failure),
@@ -246,6 +249,12 @@ def _lay_out(executor: Executor, call: Call, result: Any) -> Outcome:
 def _split(executor: Executor, call: RunningCall, result: Any, num_returns: int) -> Iterator[Any]:
     """Yield each of several results; what a generator does not come to yield is an error."""
     if not isinstance(result, Iterator):
+        if not hasattr(result, "__len__"):
+            raise TypeError(
+                f"object of type {type(result).__name__!r} has no len(): with "
+                f"num_returns={num_returns} task {call.name} has to return that many "
+                "objects, in a tuple or a list."
+            )
         if len(result) != num_returns:
             raise ValueError(
                 f"Task {call.name} returned {len(result)} objects, but num_returns={num_returns}."

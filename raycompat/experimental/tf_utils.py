@@ -177,6 +177,8 @@ class TensorFlowVariables:
 
         Raises
         ------
+        TypeError
+            `new_weights` is no mapping.
         ValueError
             A name is not one of `variables`, a shape is not the variable's, or there is nothing to
             write. No variable has changed then.
@@ -339,6 +341,11 @@ class TensorFlowVariables:
         return {name: value.shape for name, value in self.get_weights().items()}
 
     def _check_names(self, new_weights: Mapping[str, Any]) -> None:
+        if not isinstance(new_weights, Mapping):
+            raise TypeError(
+                f"new_weights is of type {type(new_weights).__name__}; expected a dictionary of arrays "
+                "by variable name, as get_weights() returns it."
+            )
         unknown = [name for name in new_weights if name not in self.variables]
         if new_weights and not unknown:
             return

@@ -42,6 +42,15 @@ def test_a_result_that_cannot_be_pickled():
         ray.get(give.remote())
 
 
+def test_one_result_where_two_were_announced():
+    @ray.remote(num_returns=2)
+    def give():
+        return None
+
+    with pytest.raises(TypeError, match=r"'NoneType'.*num_returns=2 task give has to return that"):
+        ray.get(give.remote())
+
+
 class RefusesToLoad:
     def __reduce__(self):
         return int, ("no number",)

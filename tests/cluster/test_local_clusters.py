@@ -45,7 +45,7 @@ def test_what_is_not_honoured_is_refused(cluster, option):
 
 def test_the_dashboard_is_the_head_s(cluster):
     cluster.add_node()
-    with pytest.raises(ray.exceptions.UnsupportedRayFeatureError, match="only the first node"):
+    with pytest.raises(ray.exceptions.UnsupportedRayFeatureError, match="Only the first node"):
         cluster.add_node(include_dashboard=True)
 
 

@@ -27,6 +27,13 @@ def test_a_redis_password_is_accepted(no_cluster):
     assert ray.is_initialized()
 
 
+def test_what_tuned_early_ray_has_no_effect(no_cluster):
+    with pytest.warns(DeprecationWarning) as told:
+        ray.init(num_cpus=1, redirect_output=True, num_redis_shards=2, use_raylet=True, **QUIET)
+    assert len([w for w in told if "has no effect any more" in str(w.message)]) == 3
+    assert ray.is_initialized()
+
+
 def test_an_unknown_argument_is_told_with_the_closest_one(no_cluster):
     with pytest.raises(RuntimeError, match=r"num_cpu \(did you mean num_cpus\?\)"):
         ray.init(num_cpu=3)

@@ -304,3 +304,104 @@ def test_nothing_is_shown_without_log_to_driver(ray):
     body = "@ray.remote\ndef hello():\n    print('unheard')\n\nray.get(hello.remote())\n"
     driver = Driver(ray, start + body + LINGER)
     assert "unheard" not in driver.stdout + driver.stderr
+
+
+#: Each error is "oops" and a word: those of the first list are told, those of the second are not.
+UNHANDLED = """
+import asyncio
+import time
+
+@ray.remote
+def fail(word):
+    raise ValueError("oops " + word)
+
+@ray.remote
+def echo(value):
+    return value
+
+@ray.remote
+def call_and_forget():
+    fail.remote("nested")
+    time.sleep(2)
+
+@ray.remote
+def items():
+    yield 1
+    raise ValueError("oops streamed")
+
+@ray.remote
+class Actor:
+    def fail(self, word):
+        raise ValueError("oops " + word)
+
+@ray.remote
+class Broken:
+    def __init__(self):
+        raise ValueError("oops constructor")
+
+def expect_error(function):
+    try:
+        function()
+    except ValueError:
+        return
+    raise AssertionError("no error")
+
+async def wait_for(ref):
+    await ref
+
+actor, broken = Actor.remote(), Broken.remote()
+fail.remote("dropped")
+actor.fail.remote("method")
+echo.remote(fail.remote("inherited"))
+fail.options(num_cpus=0, resources={"disk": 1}).remote("placed")
+held = fail.remote("held")
+generator = items.remote()
+ray.get(call_and_forget.remote())
+del held, generator
+
+got, awaited, sibling = fail.remote("got"), fail.remote("awaited"), fail.remote("sibling")
+waited, argument = fail.remote("waited"), fail.remote("argument")
+ray.wait([waited])
+ray.wait([sibling])
+expect_error(lambda: ray.get([got, sibling]))
+expect_error(lambda: asyncio.run(wait_for(awaited)))
+expect_error(lambda: ray.get(echo.remote(argument)))
+del got, awaited, sibling, waited, argument
+ended = fail.remote("ended")
+ray.wait([echo.remote(1)])
+time.sleep(2)
+"""
+
+
+@pytest.fixture(scope="module")
+def forgetful(ray) -> Driver:
+    """A program that never asks how some of its calls have ended."""
+    start = START.replace("num_cpus=2", "num_cpus=2, resources={'disk': 1}")
+    return Driver(ray, start + UNHANDLED)
+
+
+@pytest.mark.parametrize("word", ["dropped", "method", "placed", "held", "nested", "streamed"])
+def test_an_error_that_nobody_can_ask_for_is_told(forgetful, word):
+    assert forgetful.stderr.count(f"ValueError: oops {word}") == 1
+    assert "Unhandled error (suppress with 'RAY_IGNORE_UNHANDLED_ERRORS=1')" in forgetful.stderr
+
+
+def test_an_error_that_a_call_inherits_is_told_of_that_call(forgetful):
+    assert forgetful.stderr.count("ValueError: oops inherited") == 1
+    assert re.search(r"Unhandled error \(.*ray::echo\(\)", forgetful.stderr)
+
+
+@pytest.mark.parametrize("word", ["got", "sibling", "awaited", "waited", "argument", "ended"])
+def test_an_error_that_is_asked_for_or_may_be_is_not_told(forgetful, word):
+    assert f"oops {word}" not in forgetful.stderr
+
+
+def test_a_constructor_that_fails_is_told(forgetful):
+    assert "Exception raised in creation task" in forgetful.stderr
+    assert forgetful.stderr.count("ValueError: oops constructor") == 1
+
+
+def test_unhandled_errors_are_not_told_to_whom_ignores_them(ray):
+    body = "@ray.remote\ndef fail():\n    raise ValueError('oops')\n\nfail.remote()\n"
+    driver = Driver(ray, START + body + LINGER, RAY_IGNORE_UNHANDLED_ERRORS="1")
+    assert "oops" not in driver.stderr

@@ -294,7 +294,7 @@ class TwoArguments(RayError):
 
 def test_unsupported_feature_says_what_and_why():
     error = UnsupportedRayFeatureError("ray.x", "there is no y", "Use z.")
-    assert str(error) == "ray.x is not supported by raycompat. there is no y. Use z."
+    assert str(error) == "ray.x is not supported by raycompat. There is no y. Use z."
     assert (error.feature, error.reason, error.alternative) == ("ray.x", "there is no y", "Use z.")
     assert str(UnsupportedRayFeatureError("ray.x")) == "ray.x is not supported by raycompat."
 

@@ -444,6 +444,11 @@ def test_no_known_name_says_why_that_may_be(variables):
         variables.set_weights({"w_1": W, "b_1": B})
 
 
+def test_a_list_of_arrays_is_refused(variables):
+    with pytest.raises(TypeError, match=r"of type list; expected a dictionary"):
+        variables.set_weights([W, B])
+
+
 def test_empty_weights_are_refused(variables):
     with pytest.raises(ValueError, match="empty"):
         variables.set_weights({})
