@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import mmap
-import os
 import threading
 import time
 import traceback
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from raycompat._caller.lease import Lease
     from raycompat._caller.session import Session
     from raycompat.object_ref import ObjectRef
-
-logger = logging.getLogger(__name__)
 
 #: Seconds that a thread waits for an actor's answer before it says that it waits: a task that does
 #: lends its CPU, which costs more than most calls take.
@@ -398,15 +394,3 @@ def _value_here(session: Session, entry: Entry) -> Any:
             values = _read_all(session, [entry])
             if values is not None:
                 return values[0]
-
-
-def log_failure(session: Session, entry: Entry) -> None:
-    """Tell of the error of a call that nobody can ask for any more, as Ray does.
-
-    Not of actors that died, nor of what was cancelled: somebody wanted that, or is told elsewhere.
-    """
-    if session.closed or "RAY_IGNORE_UNHANDLED_ERRORS" in os.environ:
-        return
-    error = error_of(entry)
-    if isinstance(error, exceptions.RayTaskError | exceptions.WorkerCrashedError):
-        logger.error("Unhandled error (suppress with 'RAY_IGNORE_UNHANDLED_ERRORS=1'): %s", error)

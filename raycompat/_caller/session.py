@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from distributed import Client
@@ -26,6 +27,7 @@ from raycompat import (
     _transfer,  # noqa: F401  (registers how values cross)
     exceptions,
 )
+from raycompat._caller import unhandled
 from raycompat._caller.calls import DirectCall, PendingCall
 from raycompat._caller.channel import Channel
 from raycompat._caller.home import Home
@@ -92,7 +94,9 @@ class Session:
         self._former_places: list[StorePlace] = []
         #: Set when that node leaves. For the event loop.
         self.home_left = asyncio.Event()
-        self.table = ObjectTable(self._release, self._remove_segment, self._report_failure)
+        self.table = ObjectTable(
+            self._release, self._remove_segment, partial(unhandled.tell_soon, self)
+        )
         self.calls: dict[str, PendingCall | DirectCall] = {}
         #: The ways to the actors that we have called, by their keys.
         self.channels: dict[str, Channel] = {}
@@ -410,14 +414,6 @@ class Session:
         self.home.place.remove(link.path)
 
     # --- how calls end --------------------------------------------------------------------------
-
-    def _report_failure(self, entry: Entry) -> None:
-        from raycompat._caller import resolve
-
-        if not self.closed:
-            with contextlib.suppress(RuntimeError):  # the program ends
-                # In a thread: to unpickle an error may take user code, which must not stop the loop.
-                self.callbacks.submit(resolve.log_failure, self, entry)
 
     def call_ended(self, call: PendingCall | DirectCall) -> None:
         """Let go of what a call has kept alive."""
