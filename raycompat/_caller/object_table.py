@@ -165,6 +165,7 @@ class ObjectTable:
             entry is None
             or entry.wanted
             or entry.own_segment
+            or entry.is_failed_call
             or bool(entry.holds)
             or (entry.state is State.PENDING and entry.channel is None and entry.origin is None)
             or len(self.dropped) > _MANY_DROPPED
@@ -222,7 +223,11 @@ class ObjectTable:
 
     def _report_unasked(self) -> None:
         while self._unasked:
-            self._report(self._unasked.popleft())
+            try:
+                entry = self._unasked.popleft()
+            except IndexError:  # another thread has told of it
+                return
+            self._report(entry)
 
     def fail(self, entry: Entry, error: bytes, victim: str | None = None) -> None:
         """Enter that a call of ours failed."""
