@@ -123,7 +123,6 @@ class Channel(Sender):
         for entry in call.dependencies:
             if entry.state is State.FAILED and call in self._queue:
                 self._queue.remove(call)
-                entry.is_asked_for = True
                 self._fail(call, entry.error or b"", victim=call.name)
 
     def _resolve(self, call: DirectCall) -> bool:

@@ -107,7 +107,6 @@ class LeasePool(Sender):
         here = self._session.setup.host
         for entry in call.dependencies:
             if entry.state is State.FAILED:
-                entry.is_asked_for = True
                 self._fail(call, entry.error or b"", victim=call.name)
                 return False
         if not all(is_near(entry, here) for entry in call.dependencies):

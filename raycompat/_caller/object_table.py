@@ -217,7 +217,7 @@ class ObjectTable:
                 self._remove(parent, released)
 
     def _note_unasked(self, entry: Entry) -> None:
-        if not entry.is_asked_for and not entry.escaped:
+        if entry.state is State.FAILED and not entry.is_asked_for and not entry.escaped:
             entry.is_asked_for = True  # once is enough
             self._unasked.append(entry)
 

@@ -14,7 +14,7 @@ from raycompat._caller.home import home_at
 from raycompat._caller.object_table import State
 from raycompat._protocol import failures
 from raycompat._protocol.ids import return_key
-from raycompat._protocol.values import from_wire
+from raycompat._protocol.values import ErrorValue, from_wire
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
@@ -77,9 +77,13 @@ class Reports:
         for index, entry in enumerate(call.returns):
             if error is not None:
                 session.table.fail(entry, error, victim)
+                continue
+            assert values is not None
+            value = from_wire(values[index])
+            if isinstance(value, ErrorValue):
+                session.table.fail(entry, value.error)
             else:
-                assert values is not None
-                session.settle(entry, from_wire(values[index]))
+                session.settle(entry, value)
         call.ref = None
         session.call_ended(call)
         session.wake()

@@ -381,6 +381,7 @@ def _when_settled(ref: ObjectRef[Any], callback: Callable[[Entry], None]) -> Non
     session = ref._session
     session.flush()
     entry = ref._entry
+    entry.is_asked_for = True
     if not session.table.when_settled(entry, callback):
         callback(entry)
 

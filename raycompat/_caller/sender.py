@@ -150,7 +150,7 @@ class Sender:
         if isinstance(value, InlineValue):
             session.table.settle(entry, value=value, holds=session.sharing.hold(value.refs))
         elif not isinstance(value, SegmentLink):
-            session.table.settle(entry, error=value.error)
+            session.table.fail(entry, value.error)
         elif value.host == session.setup.host:
             self._take_segment(entry, value)
         else:

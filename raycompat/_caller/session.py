@@ -379,7 +379,11 @@ class Session:
         logger.log(logging.ERROR if self.setup.is_driver else logging.DEBUG, "%s", text)
         self.closed = True
         self._tell_who_waits(failures.internal(text))
-        self.pump.cut()  # whoever waits may be reading there
+        for channel in list(self.channels.values()):
+            channel.close()  # whoever waits may be reading there
+        for lease in list(self.leases.values()):
+            if lease.road is not None:
+                lease.road.close()
 
     def _tell_who_waits(self, error: bytes) -> None:
         for call in list(self.calls.values()):

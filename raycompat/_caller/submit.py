@@ -112,6 +112,7 @@ class Arguments:
                 self.holds.append(value)
                 self.carries_references = True
             return Known(entry.value.block)
+        entry.is_asked_for = True  # by whoever asks for the call
         self.holds.append(value)
         self.dependencies.append(entry)
         return Slot(len(self.dependencies) - 1)
@@ -277,7 +278,6 @@ def call(
         error, victim = failed.error or b"", None if is_actor else spec["name"]
         if is_actor:
             error = failures.actor_not_built(error, key)
-        failed.is_asked_for = True
         _fail_at_once(session, error, victim, returns, stream)
         return refs
     spec["deps"] = arguments.publish()

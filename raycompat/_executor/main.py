@@ -270,7 +270,8 @@ class Executor:
         loaded = pickle.loads(code.result())
         if self.session.num_restored == references:
             self._loaded[function] = loaded
-            self._functions.pop(function, None)
+            if code is new:
+                del self._functions[function]
         # Otherwise it is made anew for each call, so that it keeps no object alive in between.
         return loaded
 

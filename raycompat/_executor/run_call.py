@@ -58,7 +58,8 @@ class Outcome:
         is_actor = call.payload.get("is_actor")
         failure = exceptions.ActorDiedError(described) if is_actor else described
         if is_actor:  # maybe nobody calls it, and hears of it there
-            print(f"Exception raised in creation task: {failure}", file=sys.stderr)
+            with contextlib.suppress(OSError, ValueError):  # it has closed its output
+                print(f"Exception raised in creation task: {failure}", file=sys.stderr)
         text = "".join(traceback.format_exception_only(error)).strip()
         return cls(
             error=exceptions.dumps_error(failure),

@@ -18,7 +18,7 @@ from typing import Any
 from raycompat._node import forkserver
 from raycompat._node.forkserver import MAX_PACKET_BYTES
 
-#: Forks that a forkserver is asked for at once: each has five descriptors open here.
+#: Forks that a forkserver is asked for at once: each has six descriptors open here.
 _MANY_FORKS = 16
 
 
@@ -146,12 +146,24 @@ class ForkserverClient:
         if operation == "ready":
             self._ready.set_result(rest[0])
         elif operation == "forked":
-            self._forks.pop(rest[0]).set_result(rest[1])
+            number, pid = rest
+            forked = self._waiting(number)
+            if forked is not None:
+                forked.set_result(pid)
+            else:
+                self.kill(pid)
         elif operation == "failed":
-            text = f"The node could not start a process: {rest[1]}"
-            self._forks.pop(rest[0]).set_exception(OSError(text))
+            number, why = rest
+            forked = self._waiting(number)
+            if forked is not None:
+                forked.set_exception(OSError(f"The node could not start a process: {why}"))
         else:
             self._on_exit(*rest)
+
+    def _waiting(self, number: int) -> asyncio.Future[int] | None:
+        """Return the future of a fork, unless nobody waits for it any more."""
+        forked = self._forks.get(number)
+        return None if forked is None or forked.done() else forked
 
     def _stop_listening(self) -> None:
         loop, descriptor = asyncio.get_running_loop(), self._control.fileno()
@@ -182,6 +194,8 @@ class ForkserverClient:
         RuntimeError
             When it has died.
         """
+        if self._death is not None:
+            raise self._death
         number = next(self._numbers)
         forked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._forks[number] = forked

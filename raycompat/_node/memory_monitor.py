@@ -1,7 +1,7 @@
-"""The memory of a node: when little is left, what waits for another use goes, then one executor a time.
+"""The memory of a node: when little is left, one executor is ended after the other.
 
 Sooner than the kernel or Dask's nanny would end the node with all that is on it. What was run by the
-executor is tried again, if it may be.
+executor is tried again, if it may be. Shared memory that waits to be used again goes first.
 """
 
 from __future__ import annotations
@@ -94,22 +94,20 @@ class MemoryMonitor:
     def _look(self) -> None:
         try:
             if self._victim is None or self._victim.executor.ended.done():  # its memory is free
-                self._victim, shortage = None, self._shortage()
-                if shortage and not self._spare():
-                    self._victim = choose(self._candidates())
+                shortage = self._shortage()
+                self._victim = choose(self._candidates()) if shortage else None
                 if self._victim is not None:
                     self._end(self._victim, shortage)
         finally:
             self.start()
 
     def _shortage(self) -> str:
-        """Return what is short, in words; empty when nothing is."""
-        machine = psutil.virtual_memory()
-        if machine.available < self._least_free * machine.total:
-            return (
-                f"Of the machine's {_gigabytes(machine.total)} of memory "
-                f"{_gigabytes(machine.available)} were left."
-            )
+        """Return what is short, in words; empty when nothing is, or is any more."""
+        of_machine = self._shortage_of_machine()
+        if of_machine and self._spare():
+            of_machine = self._shortage_of_machine()
+        if of_machine:
+            return of_machine
         pids = list(self._pids())
         if sum(map(_private_bytes_at_most, pids)) <= self._limit:
             return ""
@@ -117,6 +115,15 @@ class MemoryMonitor:
         if used <= self._limit:
             return ""
         return f"Its processes had {_gigabytes(used)}, and may have {_gigabytes(self._limit)}."
+
+    def _shortage_of_machine(self) -> str:
+        machine = psutil.virtual_memory()
+        if machine.available >= self._least_free * machine.total:
+            return ""
+        return (
+            f"Of the machine's {_gigabytes(machine.total)} of memory "
+            f"{_gigabytes(machine.available)} were left."
+        )
 
 
 def _private_bytes_at_most(pid: int) -> int:

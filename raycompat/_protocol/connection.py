@@ -470,16 +470,12 @@ class Pump:
                 del self._connections[descriptor]
                 self._epoll.unregister(descriptor)
 
-    def cut(self) -> None:
-        """End every connection, and take no more; whoever reads one is woken."""
+    def close(self) -> None:
+        """End the thread and every connection."""
         with self._lock:
             self._is_closing = True
         for connection, _ in list(self._connections.values()):
             connection.close()
-
-    def close(self) -> None:
-        """End the thread and every connection."""
-        self.cut()
         with self._lock:
             if self._thread is None or self._closed:
                 return

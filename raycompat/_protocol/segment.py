@@ -39,6 +39,9 @@ RECYCLED_BYTES = 1 << 20
 #: Ends the name of a store's folder of free segments; precedes the number of what is being shared.
 _FREE, _SHARED = "-free", "-for."
 
+#: Free segments of a store: whoever adds one, or takes one, looks at the names of all.
+_MANY_FREE = 500
+
 #: Free segments that a writer looks at: what somebody still maps may be many.
 _LOOKED_AT = 8
 
@@ -102,6 +105,7 @@ def write(directories: Iterable[str], store: str, block: Block) -> str:
     """
     full: OSError | None = None
     left = list(directories)
+    made_room = ""
     while left:
         directory = left[0]
         path = os.path.join(directory, f"{store}-{os.getpid()}-{_number()}")
@@ -112,7 +116,9 @@ def write(directories: Iterable[str], store: str, block: Block) -> str:
             if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             full = error
-            if not drop_free(directory, store):  # else once more
+            if made_room != directory and drop_free(directory, store):
+                made_room = directory  # and once more
+            else:
                 del left[0]
         else:
             return path
@@ -262,8 +268,11 @@ def _recycle(path: str, free_bytes: int) -> bool:
     directory, name = os.path.split(path)
     status = os.stat(path)
     size = status.st_size
+    if status.st_nlink > 1 or size < RECYCLED_BYTES:
+        return False
     free = os.path.join(directory, "-".join(name.split("-")[:2]) + _FREE)
-    if status.st_nlink > 1 or not RECYCLED_BYTES <= size <= free_bytes - _free_bytes(free):
+    sizes = _free_sizes(free)
+    if len(sizes) >= _MANY_FREE or sum(sizes) + size > free_bytes:
         return False
     try:
         os.rename(path, os.path.join(free, f"{size}-{os.getpid()}-{_number()}"))
@@ -272,11 +281,11 @@ def _recycle(path: str, free_bytes: int) -> bool:
     return True
 
 
-def _free_bytes(free: str) -> int:
+def _free_sizes(free: str) -> list[int]:
     try:
-        return sum(map(_size_of, os.listdir(free)))
+        return list(map(_size_of, os.listdir(free)))
     except FileNotFoundError:
-        return 0
+        return []
 
 
 def _size_of(name: str) -> int:
@@ -300,15 +309,18 @@ def drop_free(directory: str, store: str, older_than_s: float = 0.0) -> bool:
 def thin_free(directory: str, store: str, size: int, most: int) -> int:
     """Remove free segments until those that a writer of `size` bytes leaves have no more than `most`.
 
-    Those go first that would suit it least. Return how many bytes all that stay have.
+    Those go first that would suit it least. Return the bytes of all that stay.
     """
     free = os.path.join(directory, store + _FREE)
     names = _by_fitness(free, size)
     taken = names[:1] if size >= RECYCLED_BYTES else []
     left = names[len(taken) :]
-    while left and sum(map(_size_of, left)) > most:
-        _drop(Path(free, left.pop()))
-    return sum(map(_size_of, taken + left))
+    num_bytes = sum(map(_size_of, left))
+    while left and num_bytes > most:
+        name = left.pop()
+        num_bytes -= _size_of(name)
+        _drop(Path(free, name))
+    return num_bytes + sum(map(_size_of, taken))
 
 
 def drop_shared(directory: str, store: str, older_than_s: float) -> None:
@@ -430,5 +442,5 @@ class Gauge:
                     with contextlib.suppress(FileNotFoundError):  # removed meanwhile
                         status = item.stat()
                         used += status.st_size // max(1, status.st_nlink)
-        self._free = _free_bytes(os.path.join(self._directory, self._store + _FREE))
+        self._free = sum(_free_sizes(os.path.join(self._directory, self._store + _FREE)))
         self._used, self._written, self._looked = used, size, time.monotonic()

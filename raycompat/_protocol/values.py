@@ -129,7 +129,7 @@ class StorePlace:
     """Where the segments of one node go.
 
     Its name, the directories in order (shared memory first, then its disk), the host, and how many
-    bytes of shared memory it may have. Segments that wait to be used again have what is left of that.
+    bytes of shared memory it may have. Writers see to it that what waits to be used again leaves room.
     """
 
     store: str

@@ -320,6 +320,20 @@ def echo(value):
     return value
 
 @ray.remote
+def wait_and_fail(word):
+    time.sleep(0.5)
+    raise ValueError("oops " + word)
+
+@ray.remote
+def pair(one, two):
+    return one, two
+
+@ray.remote(num_returns=2)
+def one_of_two():
+    yield 1
+    raise ValueError("oops second")
+
+@ray.remote
 def call_and_forget():
     fail.remote("nested")
     time.sleep(2)
@@ -342,12 +356,12 @@ class Broken:
 def expect_error(function):
     try:
         function()
-    except ValueError:
+    except (ValueError, TimeoutError):
         return
     raise AssertionError("no error")
 
-async def wait_for(ref):
-    await ref
+async def wait_for(ref, seconds=None):
+    await asyncio.wait_for(ref, seconds)
 
 actor, broken = Actor.remote(), Broken.remote()
 fail.remote("dropped")
@@ -359,14 +373,18 @@ generator = items.remote()
 ray.get(call_and_forget.remote())
 del held, generator
 
+first, second = one_of_two.remote()
 got, awaited, sibling = fail.remote("got"), fail.remote("awaited"), fail.remote("sibling")
 waited, argument = fail.remote("waited"), fail.remote("argument")
+other, late = fail.remote("other"), wait_and_fail.remote("late")
 ray.wait([waited])
-ray.wait([sibling])
 expect_error(lambda: ray.get([got, sibling]))
 expect_error(lambda: asyncio.run(wait_for(awaited)))
-expect_error(lambda: ray.get(echo.remote(argument)))
-del got, awaited, sibling, waited, argument
+expect_error(lambda: asyncio.run(wait_for(late, 0.1)))
+expect_error(lambda: ray.get(pair.remote(argument, other)))
+ray.get(first)
+time.sleep(1)
+del got, awaited, sibling, waited, argument, other, late, first, second
 ended = fail.remote("ended")
 ray.wait([echo.remote(1)])
 time.sleep(2)
@@ -380,7 +398,9 @@ def forgetful(ray) -> Driver:
     return Driver(ray, start + UNHANDLED)
 
 
-@pytest.mark.parametrize("word", ["dropped", "method", "placed", "held", "nested", "streamed"])
+@pytest.mark.parametrize(
+    "word", ["dropped", "method", "placed", "held", "nested", "streamed", "second"]
+)
 def test_an_error_that_nobody_can_ask_for_is_told(forgetful, word):
     assert forgetful.stderr.count(f"ValueError: oops {word}") == 1
     assert "Unhandled error (suppress with 'RAY_IGNORE_UNHANDLED_ERRORS=1')" in forgetful.stderr
@@ -391,7 +411,9 @@ def test_an_error_that_a_call_inherits_is_told_of_that_call(forgetful):
     assert re.search(r"Unhandled error \(.*ray::echo\(\)", forgetful.stderr)
 
 
-@pytest.mark.parametrize("word", ["got", "sibling", "awaited", "waited", "argument", "ended"])
+@pytest.mark.parametrize(
+    "word", ["got", "sibling", "awaited", "waited", "argument", "other", "late", "ended"]
+)
 def test_an_error_that_is_asked_for_or_may_be_is_not_told(forgetful, word):
     assert f"oops {word}" not in forgetful.stderr
 

@@ -8,6 +8,8 @@ import pickle
 import socket
 import threading
 
+import pytest
+
 from raycompat._node import forkserver_client
 from raycompat._node.forkserver import MAX_PACKET_BYTES
 from raycompat._node.forkserver_client import ForkserverClient
@@ -81,3 +83,25 @@ def test_many_processes_may_be_ended_and_begun_at_once(monkeypatch):
 
     asyncio.run(run())
     assert exited == list(range(MANY))
+
+
+def test_a_process_that_nobody_waits_for_any_more_is_killed(monkeypatch):
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    server = Server(theirs)
+    monkeypatch.setattr(forkserver_client, "_start_forkserver", lambda _: (ours, server))
+
+    async def run() -> None:
+        over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        client = ForkserverClient(lambda pid, code: over.set_result(pid), lambda _: None)
+        client.start()
+        server.thread.start()
+        await client.wait_until_ready()
+        fork = asyncio.create_task(client.fork({}, []))
+        await asyncio.sleep(0)  # it asks
+        fork.cancel()
+        assert await over == 0
+        client.close()
+        with pytest.raises(RuntimeError, match="has died"):
+            await client.fork({}, [])
+
+    asyncio.run(run())

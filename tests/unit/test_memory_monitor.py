@@ -38,24 +38,30 @@ def test_a_setting_that_is_no_number_is_refused(monkeypatch, value):
         memory_monitor.MemoryMonitor(1, list, list, lambda *_: None, bool)
 
 
-def test_what_waits_to_be_used_again_goes_before_an_executor(monkeypatch):
+@pytest.mark.parametrize("is_enough", [True, False])
+def test_what_waits_to_be_used_again_goes_before_an_executor(monkeypatch, is_enough):
     machine = SimpleNamespace(total=100 << 30, available=1 << 30)
     monkeypatch.setattr(memory_monitor.psutil, "virtual_memory", lambda: machine)
-    spared, ended = iter([True, False]), []
+    ended = []
+
+    def spare():
+        if is_enough:
+            machine.available = 50 << 30
+        return True
+
     victim = Candidate(SimpleNamespace(ended=SimpleNamespace(done=lambda: False)), "task", True)
 
-    async def look_twice():
+    async def look():
         monitor = memory_monitor.MemoryMonitor(
             1 << 30,
             list,
             lambda: [victim],
             lambda candidate, why: ended.append((candidate, why)),
-            lambda: next(spared),
+            spare,
         )
-        monitor._look()
-        assert not ended
         monitor._look()
         monitor.stop()
 
-    asyncio.run(look_twice())
-    assert ended == [(victim, "Of the machine's 100.00 GiB of memory 1.00 GiB were left.")]
+    asyncio.run(look())
+    why = "Of the machine's 100.00 GiB of memory 1.00 GiB were left."
+    assert ended == ([] if is_enough else [(victim, why)])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raycompat._protocol import segment
@@ -328,6 +328,7 @@ def test_free_segments_make_room_for_what_is_written(tmp_path):
     assert free_segments(store) == []
 
 
+@settings(deadline=None)  # files
 @given(
     st.lists(st.integers(1 << 20, 20 << 20), max_size=8), st.integers(1, 20 << 20), st.integers(0)
 )

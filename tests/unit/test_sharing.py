@@ -44,6 +44,7 @@ def handing_over():
 def test_a_reference_is_handed_over_when_the_scheduler_has_heard_of_it(handing_over):
     session, thread = handing_over
     session.sharing.on_synced(0)
+    thread.join(0.05)
     assert thread.is_alive()
     session.sharing.on_synced(1)
     thread.join(TIMEOUT_S)
