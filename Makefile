@@ -6,6 +6,9 @@ PYTHON := $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	&& echo $$p && break; done)
 RUN := .venv/bin/python -m
 STAMP := .venv/.set-up
+# Two processes, each with a /dev/shm of its own (see tests/conftest.py), where that can be had.
+PROCESSES := $(shell unshare --mount --propagation slave true 2>/dev/null && echo 2 || echo 0)
+PYTEST := $(RUN) pytest -n $(PROCESSES) --dist loadfile
 CORE := $(addprefix tests/conformance/test_,remote_function.py nested.py errors.py cancel.py)
 
 SPHINX := $(RUN) sphinx -q -W --keep-going -n -c docs
@@ -38,8 +41,8 @@ run: setup  ## run the main job: two actors learn to read digits
 	.venv/bin/python tutorials/weights_on_digits.py
 
 test: setup lint  ## check the code and run all tests, those of the core without leases too
-	RAYCOMPAT_LEASES=0 $(RUN) pytest -q $(CORE)
-	$(RUN) pytest
+	RAYCOMPAT_LEASES=0 $(PYTEST) -q $(CORE)
+	$(PYTEST)
 
 test-fast: setup  ## run the tests that need no cluster
 	$(RUN) pytest tests/unit tests/compat

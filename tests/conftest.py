@@ -34,6 +34,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+#: How pytest-xdist starts a process that has a /dev/shm of its own: segments that are left over there
+#: are those of its own tests.
+_WITH_OWN_SHARED_MEMORY = (
+    "popen//python=unshare --mount --propagation slave"
+    f" sh -c 'mount -t tmpfs tmpfs /dev/shm && exec {sys.executable} \"$@\"' sh"
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "tx", None):
+        config.option.tx = [_WITH_OWN_SHARED_MEMORY for _ in config.option.tx]
+
+
 def pytest_unconfigure() -> None:
     shutil.rmtree(_TEMPORARY, ignore_errors=True)
 
