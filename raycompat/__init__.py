@@ -24,6 +24,9 @@ same steps 2 to 4, and the caller sends them its calls itself (`_caller.leases`,
 4. The answer comes back on the channel, to the thread that waits in `get` or to the pump.
 """
 
+import importlib
+from typing import Any
+
 import cloudpickle
 
 from raycompat import actor, exceptions, experimental, rllib, util
@@ -53,6 +56,17 @@ __version__ = version.VERSION
 
 #: What a process is, as Ray numbers it. There is no local mode (see `init`).
 SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = 0, 1, 2
+
+#: Modules that are imported when they are first used.
+_LAZY = ("air", "train")
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is not needed by all programs; see PEP 562."""
+    if name in _LAZY:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "LOCAL_MODE",

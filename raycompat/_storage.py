@@ -1,0 +1,428 @@
+"""Folders in which runs keep what must outlive them: on disks, and on what fsspec reaches.
+
+What is read here is whole. A file is written beside its place and renamed; so is a folder of files
+(`Folder.stage`, `Folder.commit`). A process that is killed half-way leaves only names that begin with
+`PARTIAL`, which no listing shows and the next run deletes. Object stores cannot rename: a file appears
+there at once when it is closed, and a folder counts once its marker `COMMITTED` is written, last.
+
+Train, Tune and RL share this module; it knows nothing of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import posixpath
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fsspec import AbstractFileSystem
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+
+#: What the names of unfinished files and folders begin with.
+PARTIAL = ".partial-"
+#: The last file of a folder on a file system that cannot rename.
+COMMITTED = ".committed"
+
+
+def default_path() -> str:
+    """Return where runs are kept when the program names no place: ``~/ray_results``."""
+    given = os.environ.get("RAY_AIR_LOCAL_CACHE_DIR") or "~/ray_results"
+    return Path(given).expanduser().as_posix()
+
+
+def resolve(path: str | os.PathLike[str], filesystem: Any = None) -> tuple[AbstractFileSystem, str]:
+    """Return the fsspec file system of a path or URI, and the path on it.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A local path, relative to the working folder or absolute, or a URI that fsspec knows. With
+        `filesystem`, a path on it.
+    filesystem : fsspec or pyarrow file system, optional
+        Where the path is.
+
+    Raises
+    ------
+    ValueError
+        When neither fsspec nor pyarrow knows the URI.
+    TypeError
+        When `filesystem` is not a file system.
+    """
+    text = os.fspath(path)
+    if filesystem is not None:
+        return as_fsspec(filesystem), text
+    if "://" not in text:
+        return LocalFileSystem(), Path(text).expanduser().absolute().as_posix()
+    try:
+        found, inside = url_to_fs(text)
+    except (ImportError, ValueError) as error:
+        return _resolve_by_pyarrow(text, error)
+    return found, inside
+
+
+def _resolve_by_pyarrow(uri: str, reason: Exception) -> tuple[AbstractFileSystem, str]:
+    """Try the file systems that pyarrow brings along, such as S3's, where fsspec lacks a package."""
+    try:
+        import pyarrow.fs
+
+        found, inside = pyarrow.fs.FileSystem.from_uri(uri)
+    except Exception as error:
+        raise ValueError(
+            f"{uri!r} is not a place to write files to: {reason}. Expected a local path, or a URI "
+            "whose file system is installed."
+        ) from error
+    return as_fsspec(found), inside
+
+
+def as_fsspec(filesystem: Any) -> AbstractFileSystem:
+    """Return a file system as one of fsspec's; those of pyarrow are wrapped."""
+    if isinstance(filesystem, AbstractFileSystem):
+        return filesystem
+    if type(filesystem).__module__.startswith("pyarrow."):
+        return _unwrapped(filesystem)
+    raise TypeError(
+        f"{filesystem!r} is not a file system: expected one of fsspec or of pyarrow.fs, for example "
+        "pyarrow.fs.S3FileSystem()."
+    )
+
+
+def _unwrapped(filesystem: Any) -> AbstractFileSystem:
+    import pyarrow.fs
+    from fsspec.implementations.arrow import ArrowFSWrapper
+
+    if isinstance(filesystem, pyarrow.fs.LocalFileSystem):
+        return LocalFileSystem()
+    handler = getattr(filesystem, "handler", None)
+    if isinstance(handler, pyarrow.fs.FSSpecHandler):
+        return handler.fs
+    return ArrowFSWrapper(filesystem)
+
+
+def as_pyarrow(filesystem: Any) -> Any:
+    """Return a file system as one of pyarrow's."""
+    import pyarrow.fs
+
+    if isinstance(filesystem, pyarrow.fs.FileSystem):
+        return filesystem
+    if isinstance(filesystem, LocalFileSystem):
+        return pyarrow.fs.LocalFileSystem()
+    wrapped = getattr(filesystem, "fs", None)
+    if isinstance(wrapped, pyarrow.fs.FileSystem):
+        return wrapped
+    return pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(filesystem))
+
+
+class Folder:
+    """A folder, local or remote.
+
+    Parameters
+    ----------
+    path : str or path-like
+        See `resolve`.
+    filesystem : fsspec or pyarrow file system, optional
+        Where the path is.
+
+    Notes
+    -----
+    Names that the methods take are relative to the folder and may contain ``/``.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], filesystem: Any = None) -> None:
+        self.filesystem, found = resolve(path, filesystem)
+        self.path = found.rstrip("/") or "/"
+
+    def __repr__(self) -> str:
+        return f"Folder({self.uri!r})"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the folder is on a disk of this host, where files can be renamed."""
+        return isinstance(self.filesystem, LocalFileSystem)
+
+    @property
+    def uri(self) -> str:
+        """The path, with the file system's protocol where it is not local."""
+        return self.path if self.is_local else str(self.filesystem.unstrip_protocol(self.path))
+
+    def at(self, name: str) -> str:
+        """Return the path of a file or folder in here."""
+        return posixpath.join(self.path, name) if name else self.path
+
+    def folder(self, name: str) -> Folder:
+        """Return a folder in here."""
+        return Folder(self.at(name), self.filesystem)
+
+    def create(self) -> Folder:
+        """Make the folder where it is missing."""
+        with _explained("create", self.path):
+            self.filesystem.makedirs(self.path, exist_ok=True)
+        return self
+
+    def delete_partial(self) -> None:
+        """Delete what was staged in here and never committed."""
+        for entry in self._entries():
+            if entry.startswith(PARTIAL):
+                self.delete(entry)
+
+    def exists(self, name: str = "") -> bool:
+        """Whether there is a file or a folder of that name, whole or not."""
+        return bool(self.filesystem.exists(self.at(name)))
+
+    def is_whole(self, name: str) -> bool:
+        """Whether a folder in here has been committed."""
+        if self.is_local:
+            return Path(self.at(name)).is_dir()
+        return bool(self.filesystem.exists(self.at(posixpath.join(name, COMMITTED))))
+
+    def names(self) -> list[str]:
+        """Return the names of what is in here, sorted; none when the folder is missing."""
+        return sorted(name for name in self._entries() if not name.startswith(PARTIAL))
+
+    def _entries(self) -> list[str]:
+        try:
+            self.filesystem.invalidate_cache(self.path)
+            found = self.filesystem.ls(self.path, detail=False)
+        except FileNotFoundError:
+            return []
+        return [posixpath.basename(path.rstrip("/")) for path in found]
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file."""
+        with self.filesystem.open(self.at(name), "rb") as file:
+            return bytes(file.read())
+
+    def write(self, name: str, content: bytes) -> None:
+        """Replace a file: a reader sees its old content or its new one, and a kill leaves one of them.
+
+        Raises
+        ------
+        OSError
+            When there is no room, or no right to write. The old content is there as before.
+        """
+        path = self.at(name)
+        with _explained("write", path):
+            if not self.is_local:
+                self.filesystem.makedirs(posixpath.dirname(path), exist_ok=True)
+                self.filesystem.pipe_file(path, content)
+                return
+            _replace_file(Path(path), content)
+
+    def read_state(self, name: str) -> Any:
+        """Return what `write_state` has written; None when there is none.
+
+        Raises
+        ------
+        ValueError
+            When the file is not JSON: somebody else has written it.
+        """
+        if not self.exists(name):
+            return None
+        try:
+            return json.loads(self.read(name))
+        except ValueError as error:
+            raise ValueError(f"{self.at(name)} is damaged: expected JSON, {error}.") from error
+
+    def write_state(self, name: str, state: Any) -> None:
+        """Replace a file of JSON; what is not JSON is written as text."""
+        self.write(name, json.dumps(state, indent=1, default=as_json).encode())
+
+    def append_line(self, name: str, line: str) -> None:
+        """Add a line to a file. Remote files are written again as a whole."""
+        path, data = self.at(name), line.encode() + b"\n"
+        with _explained("write", path):
+            if self.is_local:
+                os.makedirs(posixpath.dirname(path), exist_ok=True)
+                with open(path, "ab", buffering=0) as file:
+                    file.write(data)
+                return
+            before = self.read(name) if self.exists(name) else b""
+            self.filesystem.pipe_file(path, before + data)
+
+    def delete(self, name: str = "") -> None:
+        """Delete a file or a folder; a missing one is as good as deleted.
+
+        A folder loses its name first, so that what is deleted half-way is not taken for whole.
+        """
+        path = self.at(name)
+        with contextlib.suppress(FileNotFoundError):
+            if self.is_local and os.path.isdir(path) and not os.path.islink(path):
+                head, tail = os.path.split(path)
+                doomed = path if tail.startswith(PARTIAL) else f"{head}/{PARTIAL}{tail}-{_token()}"
+                os.replace(path, doomed)
+                shutil.rmtree(doomed)
+                return
+            self.filesystem.rm(path, recursive=True)
+
+    # --- folders of files -----------------------------------------------------------------------
+
+    def stage(self, name: str) -> Folder:
+        """Return where the files of the future folder `name` are written, by one process or several."""
+        if not self.is_local:
+            return self.folder(name)
+        head, tail = posixpath.split(name)
+        return self.folder(posixpath.join(head, PARTIAL + tail)).create()
+
+    def commit(self, name: str) -> Folder:
+        """Make what was staged the folder `name`, together with the other files of an older one.
+
+        Returns
+        -------
+        Folder
+            The folder.
+        """
+        if not self.is_local:
+            self.write(posixpath.join(name, COMMITTED), b"")
+            return self.folder(name)
+        staged, final = self.stage(name).path, self.at(name)
+        with _explained("write", final):
+            _sync_tree(staged)
+            if os.path.isdir(final):
+                # Together they become one new folder, which takes the place of the old one.
+                _copy_tree(final, staged, keep_existing=True)
+                self.delete(name)
+            os.replace(staged, final)
+            _sync_folder(posixpath.dirname(final))
+        return self.folder(name)
+
+    def upload(self, source: str | os.PathLike[str], name: str) -> Folder:
+        """Copy a local folder to `name`, as a whole."""
+        staged = self.stage(name)
+        if self.is_local:
+            staged.delete()  # what a process that was killed has left there
+        staged.create().receive(source)
+        return self.commit(name)
+
+    def receive(self, source: str | os.PathLike[str]) -> None:
+        """Copy the files of a local folder into this one.
+
+        Raises
+        ------
+        FileNotFoundError
+            When the folder to be copied is missing.
+        OSError
+            When there is no room for the files.
+        """
+        source = os.fspath(source)
+        if not os.path.isdir(source):
+            raise FileNotFoundError(errno.ENOENT, "There is no such folder to copy from", source)
+        with _explained("write", self.path):
+            if self.is_local:
+                _copy_tree(source, self.path)
+            else:
+                self.filesystem.put(f"{source.rstrip('/')}/", f"{self.path}/", recursive=True)
+
+    def download(self, target: str | os.PathLike[str]) -> None:
+        """Copy the files of this folder into a local one.
+
+        Raises
+        ------
+        FileNotFoundError
+            When this folder is missing.
+        """
+        if not self.exists():
+            raise FileNotFoundError(errno.ENOENT, "There is no such folder to copy from", self.uri)
+        with _explained("write", os.fspath(target)):
+            if self.is_local:
+                _copy_tree(self.path, os.fspath(target))
+                return
+            os.makedirs(target, exist_ok=True)
+            self.filesystem.get(f"{self.path}/", f"{os.fspath(target)}/", recursive=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(target, COMMITTED))
+
+
+def _token() -> str:
+    return uuid.uuid4().hex[:8]
+
+
+def as_json(value: Any) -> Any:
+    """Return a number of numpy's or TensorFlow's as Python's, and anything else as text."""
+    number = getattr(value, "item", None)
+    if callable(number) and getattr(value, "size", 1) == 1:
+        return number()
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return repr(value)
+
+
+@contextlib.contextmanager
+def _explained(verb: str, path: str) -> Iterator[None]:
+    """Say in errors of the disk what could not be done, and how much room there was."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise OSError(
+            error.errno,
+            f"Cannot {verb} {path}: the disk is full ({_free(path)}). Free some room, or keep fewer "
+            "checkpoints, for example with CheckpointConfig(num_to_keep=2)",
+        ) from error
+
+
+def _free(path: str) -> str:
+    for folder in (Path(path), *Path(path).parents):
+        if folder.exists():
+            return f"{shutil.disk_usage(folder).free:,} bytes free"
+    return "free room unknown"
+
+
+def _replace_file(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, beside = tempfile.mkstemp(prefix=PARTIAL, dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(beside, 0o644)
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside)
+        raise
+
+
+def _copy_tree(source: str, target: str, keep_existing: bool = False) -> None:
+    """Copy files below a folder, each beside its place and then renamed."""
+    for folder, _, files in os.walk(source):
+        below = os.path.join(target, os.path.relpath(folder, source))
+        os.makedirs(below, exist_ok=True)
+        for file in files:
+            place = os.path.join(below, file)
+            if keep_existing and os.path.exists(place):
+                continue
+            beside = os.path.join(below, f"{PARTIAL}{_token()}")
+            try:
+                shutil.copy2(os.path.join(folder, file), beside)
+                os.replace(beside, place)
+            except BaseException:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(beside)
+                raise
+
+
+def _sync_tree(path: str) -> None:
+    """Have the disk write files and folders before the rename that shows them."""
+    for folder, _, files in os.walk(path):
+        for file in files:
+            _sync_folder(os.path.join(folder, file))
+        _sync_folder(folder)
+
+
+def _sync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,5 @@
+"""Where Ray keeps the `Result` of a trial."""
+
+from raycompat.train._result import TrialResult as Result
+
+__all__ = ["Result"]

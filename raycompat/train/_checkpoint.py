@@ -1,0 +1,139 @@
+"""`Checkpoint`: a folder of files, on a disk or on what fsspec or pyarrow reach."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from raycompat import _storage
+
+_METADATA = ".metadata.json"
+
+
+class Checkpoint:
+    """A folder with what training is resumed from.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A local folder, or a URI; with `filesystem`, a path on it.
+    filesystem : pyarrow or fsspec file system, optional
+        Where the folder is. By default what the path says.
+
+    Attributes
+    ----------
+    path : str
+        The path on the file system, without protocol.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from raycompat.train import Checkpoint
+    >>> folder = tempfile.mkdtemp()
+    >>> with open(os.path.join(folder, "step"), "w") as file:
+    ...     print(3, file=file)
+    >>> with Checkpoint(folder).as_directory() as found:
+    ...     print(open(os.path.join(found, "step")).read().strip())
+    3
+
+    Notes
+    -----
+    Ray source: ``ray.train.Checkpoint``, 2.60.0. Differs: relative paths and file systems of fsspec are
+    accepted, too.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], filesystem: Any = None) -> None:
+        self._filesystem, self.path = _storage.resolve(path, filesystem)
+
+    @property
+    def filesystem(self) -> Any:
+        """The pyarrow file system that `path` is on."""
+        return _storage.as_pyarrow(self._filesystem)
+
+    @property
+    def _folder(self) -> _storage.Folder:
+        return _storage.Folder(self.path, self._filesystem)
+
+    def __repr__(self) -> str:
+        kind = "local" if self._folder.is_local else self.filesystem.type_name
+        return f"Checkpoint(filesystem={kind}, path={self.path})"
+
+    def __fspath__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} is not a path, its files may be on another host. Write `with "
+            "checkpoint.as_directory() as path:`, or checkpoint.to_directory()."
+        )
+
+    @classmethod
+    def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
+        """Return the checkpoint that a local folder is. Nothing is copied."""
+        return cls(path)
+
+    def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Copy the files to a local folder.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            The folder, which is made where it is missing. By default a new temporary one.
+
+        Returns
+        -------
+        str
+            The folder.
+
+        Raises
+        ------
+        FileNotFoundError
+            When the checkpoint's folder is missing.
+        """
+        if path is None:
+            path = tempfile.mkdtemp(prefix="checkpoint-")
+        target = os.path.normpath(os.path.expanduser(os.fspath(path)))
+        self._folder.download(target)
+        return target
+
+    @contextlib.contextmanager
+    def as_directory(self) -> Iterator[str]:
+        """Give a local folder with the files, to be read within the ``with`` block.
+
+        Yields
+        ------
+        str
+            The checkpoint's own folder if it is local; otherwise a copy, which the end of the block
+            deletes.
+        """
+        if self._folder.is_local:
+            yield self.path
+            return
+        with tempfile.TemporaryDirectory(prefix="checkpoint-") as copy:
+            yield self.to_directory(copy)
+
+    def get_metadata(self) -> dict[str, Any]:
+        """Return the metadata that the checkpoint was given; none: an empty dict."""
+        folder = self._folder
+        if not folder.exists(_METADATA):
+            return {}
+        found: dict[str, Any] = json.loads(folder.read(_METADATA))
+        return found
+
+    def set_metadata(self, metadata: dict[str, Any]) -> None:
+        """Replace the metadata.
+
+        Raises
+        ------
+        TypeError
+            When a value is not JSON.
+        """
+        self._folder.write(_METADATA, json.dumps(metadata).encode())
+
+    def update_metadata(self, metadata: dict[str, Any]) -> None:
+        """Add to the metadata; keys that are there already get new values."""
+        self.set_metadata({**self.get_metadata(), **metadata})
+
+
+Checkpoint.__module__ = "raycompat.train"

@@ -1,0 +1,130 @@
+"""The checkpoints of a run or a trial: which are kept, which is the latest, which are the best.
+
+Pure bookkeeping: no file is touched here.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from raycompat.train._checkpoint import Checkpoint
+from raycompat.train._result import lookup
+
+_log = logging.getLogger(__name__)
+
+
+class Retention(Protocol):
+    """Which checkpoints are kept: a `CheckpointConfig` of Train, Tune or the older one."""
+
+    num_to_keep: int | None
+    checkpoint_score_attribute: str | None
+    checkpoint_score_order: str | None
+
+
+@dataclass(eq=False)
+class Registered:
+    """A checkpoint with the metrics that were reported with it.
+
+    Attributes
+    ----------
+    checkpoint : Checkpoint
+        The checkpoint.
+    metrics : dict
+        Its metrics.
+    index : int
+        Number of the report that it came with.
+    status : str
+        What is known of it, as `ReportedCheckpointStatus` has it.
+    """
+
+    checkpoint: Checkpoint
+    metrics: dict[str, Any]
+    index: int
+    status: str = "COMMITTED"
+
+
+class CheckpointRegistry:
+    """Rank checkpoints, and say which ones to delete.
+
+    Parameters
+    ----------
+    config : Retention
+        How many are kept, and by which score.
+
+    Attributes
+    ----------
+    ranked : list of Registered
+        What is kept, worst first; without a score in the order of reports.
+    latest : Registered or None
+        What was registered last.
+    """
+
+    def __init__(self, config: Retention) -> None:
+        self._config = config
+        self.ranked: list[Registered] = []
+        self.latest: Registered | None = None
+
+    def register(self, entry: Registered, pinned: tuple[Registered, ...] = ()) -> list[Registered]:
+        """Add a checkpoint.
+
+        Parameters
+        ----------
+        entry : Registered
+            What is added.
+        pinned : tuple of Registered
+            What must be kept for now, whatever its score.
+
+        Returns
+        -------
+        list of Registered
+            What is not kept any more and is to be deleted. Never the latest.
+        """
+        self.latest = entry
+        self.ranked.append(entry)
+        return self.rank(pinned)
+
+    def rank(self, pinned: tuple[Registered, ...] = ()) -> list[Registered]:
+        """Sort again, after metrics have changed; see `register`."""
+        if self._config.checkpoint_score_attribute is not None:
+            self.ranked.sort(key=lambda entry: (self._score(entry.metrics), entry.index))
+        number = self._config.num_to_keep
+        if number is None:
+            return []
+        doomed = [
+            entry
+            for entry in self.ranked[:-number]
+            if entry is not self.latest and entry not in pinned
+        ]
+        self.ranked = [entry for entry in self.ranked if entry not in doomed]
+        return doomed
+
+    @property
+    def best(self) -> list[Registered]:
+        """The best checkpoints, best last, as many as are to be kept."""
+        return self.ranked[-(self._config.num_to_keep or 0) :]
+
+    def _score(self, metrics: Mapping[str, Any]) -> tuple[bool, float]:
+        """Return what checkpoints are sorted by; one without a score, or with NaN, comes first."""
+        name = str(self._config.checkpoint_score_attribute)
+        value = lookup(name, metrics)
+        if value is None:
+            _log.error(
+                "A checkpoint has no metric %r to be compared by (checkpoint_score_attribute); it "
+                "counts as the worst. Its metrics: %s",
+                name,
+                sorted(metrics),
+            )
+            return False, -math.inf
+        if not isinstance(value, numbers.Number) and not hasattr(value, "__float__"):
+            raise ValueError(
+                f"checkpoint_score_attribute={name!r}: the metric is {value!r}, expected a number."
+            )
+        score = float(value)
+        if math.isnan(score):
+            return False, -math.inf
+        return True, score if self._config.checkpoint_score_order == "max" else -score

@@ -1,0 +1,340 @@
+"""What a trainer is configured with."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from raycompat import _storage
+from raycompat.air import config as air
+from raycompat.air._shown import ShownAsTable
+from raycompat.air.config import DEPRECATED, check_retention
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.train._callback import RayTrainCallback
+
+
+def _given_up(what: str, instead: str) -> DeprecationWarning:
+    return DeprecationWarning(f"{what}: Ray has given this up. {instead}")
+
+
+@dataclass
+class ScalingConfig(air.ScalingConfig):
+    """Say how many workers train, and what each may use.
+
+    Parameters
+    ----------
+    trainer_resources : dict, optional
+        Refused: what starts the workers needs no resources.
+    num_workers : int, default 1
+        Number of workers, each a fresh process. 0: the function runs in the calling process.
+    use_gpu : bool, default False
+        Whether each worker gets a GPU.
+    resources_per_worker : dict, optional
+        Resources of each worker by name. By default one CPU, or with `use_gpu` one GPU.
+    placement_strategy : {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"}, default "PACK"
+        Strategy of the workers' placement group.
+    accelerator_type : str, optional
+        Type of accelerator that the workers' nodes must have.
+    label_selector : dict or list of dict, optional
+        Labels of nodes that a worker may run on; in a list one for each worker.
+    use_tpu, topology
+        Refused: there are no TPUs here.
+    elastic_resize_monitor_interval_s : float, default 60.0
+        Of no effect: the number of workers is fixed.
+
+    Raises
+    ------
+    ValueError
+        When a value is out of range, or resources contradict `use_gpu`.
+    UnsupportedRayFeatureError
+        For a range of workers, and for TPUs.
+
+    Notes
+    -----
+    Ray source: ``ray.train.ScalingConfig``, 2.60.0. Differs: a tuple of numbers of workers is refused.
+    """
+
+    num_workers: Any = 1
+    trainer_resources: dict[str, float] | None = None
+    label_selector: dict[str, str] | list[dict[str, str]] | None = None
+    use_tpu: bool = False
+    topology: str | None = None
+    elastic_resize_monitor_interval_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.trainer_resources is not None:
+            raise _given_up(
+                f"ScalingConfig(trainer_resources={self.trainer_resources!r})",
+                "What starts the workers needs no resources: leave it out.",
+            )
+        self._check_workers()
+        if self.elastic_resize_monitor_interval_s < 0:
+            raise ValueError(
+                f"elastic_resize_monitor_interval_s={self.elastic_resize_monitor_interval_s!r}: "
+                "expected 0 or more seconds."
+            )
+        self._check_tpus()
+        labels = self.label_selector
+        if isinstance(labels, list) and len(labels) != self.num_workers:
+            raise ValueError(
+                f"label_selector has {len(labels)} entries for {self.num_workers} workers: expected "
+                "one for each, or one dict for all."
+            )
+        super().__post_init__()
+
+    def _check_workers(self) -> None:
+        number = self.num_workers
+        if isinstance(number, tuple) and len(number) == 2:
+            raise UnsupportedRayFeatureError(
+                f"ScalingConfig(num_workers={number!r}): the number of workers is fixed here. Pass "
+                f"one of the two, such as num_workers={number[1]!r}."
+            )
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise ValueError(
+                f"num_workers={number!r}: expected an integer, for example num_workers=2."
+            )
+        if number < 0:
+            raise ValueError(f"num_workers={number!r}: expected 0 or more.")
+
+    def _check_tpus(self) -> None:
+        if self.use_gpu and self.use_tpu:
+            raise ValueError("use_gpu and use_tpu are both True: expected one of them at most.")
+        tpus = (self.resources_per_worker or {}).get("TPU", 0)
+        if tpus and not self.use_tpu:
+            raise ValueError(
+                f"resources_per_worker has TPU: {tpus}, but use_tpu is False. Leave TPU out."
+            )
+        if self.use_tpu or self.topology:
+            raise UnsupportedRayFeatureError(
+                "ScalingConfig(use_tpu, topology): nodes do not find TPUs here. Use CPUs or GPUs, or a "
+                "custom resource in resources_per_worker."
+            )
+
+    @property
+    def elasticity_enabled(self) -> bool:
+        """Whether the number of workers may change: no."""
+        return False
+
+    @property
+    def min_workers(self) -> int:
+        """The number of workers."""
+        return int(self.num_workers)
+
+    @property
+    def max_workers(self) -> int:
+        """The number of workers."""
+        return int(self.num_workers)
+
+    @property
+    def _trainer_resources_not_none(self) -> dict[str, float]:
+        return {}
+
+    @property
+    def num_tpus_per_worker(self) -> float:
+        """TPUs of each worker: 0."""
+        return self._resources_per_worker_not_none.get("TPU", 0)
+
+    def labels_of(self, rank: int) -> dict[str, str] | None:
+        """Return the labels that the node of a worker must have."""
+        labels = self.label_selector
+        return labels[rank] if isinstance(labels, list) else labels
+
+
+@dataclass
+class CheckpointConfig(ShownAsTable):
+    """Say which checkpoints of a run are kept.
+
+    Parameters
+    ----------
+    num_to_keep : int, optional
+        How many are kept, at least 1, and in any case the latest. By default all.
+    checkpoint_score_attribute : str, optional
+        The metric by which checkpoints are compared. By default the latest are kept.
+    checkpoint_score_order : {"max", "min"}, default "max"
+        Whether high or low values are better.
+    checkpoint_frequency, checkpoint_at_end
+        Refused: the training function says when there is a checkpoint.
+
+    Notes
+    -----
+    Ray source: ``ray.train.CheckpointConfig``, 2.60.0. No known difference.
+    """
+
+    num_to_keep: int | None = None
+    checkpoint_score_attribute: str | None = None
+    checkpoint_score_order: str | None = "max"
+    checkpoint_frequency: Any = DEPRECATED
+    checkpoint_at_end: Any = DEPRECATED
+
+    def __post_init__(self) -> None:
+        for name in ("checkpoint_frequency", "checkpoint_at_end"):
+            value = getattr(self, name)
+            if value != DEPRECATED:
+                raise _given_up(
+                    f"CheckpointConfig({name}={value!r})",
+                    "Call train.report(metrics, checkpoint=...) in the training function when a "
+                    "checkpoint is due.",
+                )
+        check_retention(self.num_to_keep, self.checkpoint_score_order)
+
+
+@dataclass
+class FailureConfig(air.FailureConfig):
+    """Say what happens when a worker fails.
+
+    Parameters
+    ----------
+    max_failures : int, default 0
+        How many failures are recovered from, from the last checkpoint. -1: any number.
+    fail_fast : bool or "raise"
+        Refused.
+    controller_failure_limit : int, default -1
+        How often the start of the workers may fail. -1: any number of times.
+    max_preemption_failures, relax_collectives_on_preemption, preemption_grace_s
+        Of no effect: a node that goes is a failure as any other.
+
+    Notes
+    -----
+    Ray source: ``ray.train.FailureConfig``, 2.60.0. Differs: nothing tells here that a node is going to
+    be taken away.
+    """
+
+    fail_fast: Any = DEPRECATED
+    controller_failure_limit: int = -1
+    max_preemption_failures: int = -1
+    relax_collectives_on_preemption: bool = False
+    preemption_grace_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.fail_fast != DEPRECATED:
+            raise _given_up(
+                f"FailureConfig(fail_fast={self.fail_fast!r})",
+                "Say with max_failures how many failures are recovered from.",
+            )
+
+
+@dataclass
+class LoggingConfig(ShownAsTable):
+    """Say how much Train logs.
+
+    Parameters
+    ----------
+    log_level : str, default "INFO"
+        Name of a level of `logging`.
+
+    Notes
+    -----
+    Ray source: ``ray.train.LoggingConfig``, 2.60.0. No known difference.
+    """
+
+    log_level: str = "INFO"
+
+    def __post_init__(self) -> None:
+        levels = logging.getLevelNamesMapping()
+        if not isinstance(self.log_level, str) or self.log_level.upper() not in levels:
+            raise ValueError(f"log_level={self.log_level!r}: expected one of {sorted(levels)}.")
+        self.log_level = self.log_level.upper()
+
+
+@dataclass
+class RunConfig(ShownAsTable):
+    """Say where a run keeps its checkpoints, and what happens meanwhile.
+
+    Parameters
+    ----------
+    name : str, optional
+        Name of the run's folder. A run that has the name of one that was there continues it, from its
+        last checkpoint. By default a name made of the time.
+    storage_path : str or path-like, optional
+        Where folders of runs are: a local path that all nodes see, or a URI that fsspec knows. By
+        default ``~/ray_results``.
+    storage_filesystem : pyarrow or fsspec file system, optional
+        The file system of `storage_path`.
+    failure_config : FailureConfig, optional
+        How many failures are recovered from.
+    checkpoint_config : CheckpointConfig, optional
+        Which checkpoints are kept.
+    callbacks : list of UserCallback, optional
+        What is called after reports and failures.
+    worker_runtime_env : dict, optional
+        Runtime environment of the workers.
+    logging_config : LoggingConfig, optional
+        How much Train logs.
+    verbose : int, optional
+        0: no line of progress. 1 or more: one for each report. Ray's older Train had it, too.
+    sync_config, stop, progress_reporter, log_to_file
+        Refused: they are Tune's.
+
+    Notes
+    -----
+    Ray source: ``ray.train.RunConfig``, 2.60.0. Differs: `verbose` is accepted.
+    """
+
+    name: str | None = None
+    storage_path: Any = None
+    storage_filesystem: Any = None
+    failure_config: FailureConfig | None = None
+    checkpoint_config: CheckpointConfig | None = None
+    callbacks: list[RayTrainCallback] | None = None
+    worker_runtime_env: dict[str, Any] | None = None
+    logging_config: LoggingConfig | None = None
+    sync_config: Any = DEPRECATED
+    verbose: Any = DEPRECATED
+    stop: Any = DEPRECATED
+    progress_reporter: Any = DEPRECATED
+    log_to_file: Any = DEPRECATED
+
+    def __post_init__(self) -> None:
+        if self.storage_path is None:
+            self.storage_path = _storage.default_path()
+        if isinstance(self.storage_path, Path):
+            self.storage_path = self.storage_path.as_posix()
+        self.failure_config = self.failure_config or FailureConfig()
+        self.checkpoint_config = self.checkpoint_config or CheckpointConfig()
+        self.logging_config = self.logging_config or LoggingConfig()
+        self._refuse_what_is_tunes()
+        if not self.name:
+            self.name = f"ray_train_run-{datetime.now():%Y-%m-%d_%H-%M-%S}"
+        self.callbacks = self.callbacks or []
+        self.worker_runtime_env = self.worker_runtime_env or {}
+        self._check_types()
+
+    def _refuse_what_is_tunes(self) -> None:
+        for name in ("sync_config", "stop", "progress_reporter", "log_to_file"):
+            value = getattr(self, name)
+            if value != DEPRECATED:
+                raise _given_up(
+                    f"RunConfig({name}={value!r})",
+                    "It is an option of Tune: pass it to tune.RunConfig, and train within a trial.",
+                )
+        if self.verbose != DEPRECATED and not isinstance(self.verbose, int):
+            raise ValueError(f"verbose={self.verbose!r}: expected 0, 1 or 2.")
+
+    def _check_types(self) -> None:
+        for callback in self.callbacks or []:
+            if not isinstance(callback, RayTrainCallback):
+                raise ValueError(
+                    f"callbacks: {callback!r} is not a train.UserCallback. Write a class that inherits "
+                    "from it; callbacks of Tune do not fit."
+                )
+        for given, expected in (
+            (self.checkpoint_config, CheckpointConfig),
+            (self.failure_config, FailureConfig),
+        ):
+            if not isinstance(given, expected):
+                raise ValueError(
+                    f"{given!r} is not a train.{expected.__name__}: import it from raycompat.train."
+                )
+
+    @cached_property
+    def storage_context(self) -> _storage.Folder:
+        """The folder of the run."""
+        return _storage.Folder(self.storage_path, self.storage_filesystem).folder(str(self.name))
+
+
+for _class in (ScalingConfig, CheckpointConfig, FailureConfig, LoggingConfig, RunConfig):
+    _class.__module__ = "raycompat.train"

@@ -1,0 +1,187 @@
+"""What a run has come to: `TrialResult`, as Tune has it too, and Train's `Result`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from raycompat import _storage
+from raycompat.train._checkpoint import Checkpoint
+
+
+def lookup(metric: str, metrics: Mapping[str, Any]) -> Any:
+    """Return a metric by its name, which for one in nested dicts is ``outer/inner``; None: missing."""
+    found: Any = metrics
+    if metric in metrics:
+        return metrics[metric]
+    for part in metric.split("/"):
+        if not isinstance(found, Mapping) or part not in found:
+            return None
+        found = found[part]
+    return found
+
+
+@dataclass(repr=False)
+class TrialResult:
+    """What a run or a trial has come to.
+
+    Parameters
+    ----------
+    metrics : dict, optional
+        The last metrics that were reported.
+    checkpoint : Checkpoint, optional
+        The last checkpoint.
+    error : Exception, optional
+        Why it failed.
+    path : str
+        Its folder, on `filesystem`.
+    metrics_dataframe : pandas.DataFrame, optional
+        Metrics of all reports, one row each.
+    best_checkpoints : list of (Checkpoint, dict), optional
+        The checkpoints that were kept, with their metrics, the best last.
+
+    Notes
+    -----
+    Ray source: ``ray.air.result.Result``, 2.60.0. No known difference.
+    """
+
+    metrics: dict[str, Any] | None
+    checkpoint: Checkpoint | None
+    error: Exception | None
+    path: str | None
+    metrics_dataframe: Any = None
+    best_checkpoints: list[tuple[Checkpoint, dict[str, Any]]] | None = None
+    _storage_filesystem: Any = None
+
+    _items_to_repr: ClassVar[list[str]] = ["error", "metrics", "path", "filesystem", "checkpoint"]
+
+    @property
+    def config(self) -> dict[str, Any] | None:
+        """The hyperparameters of the trial; None without metrics."""
+        return self.metrics.get("config") if self.metrics else None
+
+    @property
+    def filesystem(self) -> Any:
+        """The pyarrow file system of `path`."""
+        return _storage.as_pyarrow(self._storage_filesystem or _storage.resolve("/")[0])
+
+    def _shown(self) -> dict[str, Any]:
+        """Return what the repr shows, by name."""
+        shown = {name: getattr(self, name) for name in self._items_to_repr}
+        shown["filesystem"] = shown["filesystem"].type_name
+        if self.error is None:
+            del shown["error"]
+        else:
+            shown["error"] = type(self.error).__name__
+        return shown
+
+    def _repr(self, indent: int = 0) -> str:
+        space = " " * indent
+        lines = ",\n".join(f"{space}  {name}={value!r}" for name, value in self._shown().items())
+        return f"{space}{type(self).__name__}(\n{lines}\n{space})"
+
+    def __repr__(self) -> str:
+        return self._repr()
+
+    def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
+        """Return the checkpoint with the highest or lowest value of a metric.
+
+        Parameters
+        ----------
+        metric : str
+            Name of the metric; ``outer/inner`` for one in nested dicts.
+        mode : {"max", "min"}
+            Whether high or low values are better.
+
+        Raises
+        ------
+        RuntimeError
+            When there is no checkpoint, or none has the metric.
+        ValueError
+            When `mode` is another word.
+        """
+        if not self.best_checkpoints:
+            raise RuntimeError("The run has kept no checkpoint, so there is no best one.")
+        if mode not in ("max", "min"):
+            raise ValueError(f"mode={mode!r}: expected 'max' or 'min'.")
+        scored = [
+            (lookup(metric, metrics), checkpoint)
+            for checkpoint, metrics in self.best_checkpoints
+            if lookup(metric, metrics) is not None
+        ]
+        if not scored:
+            names = sorted({name for _, metrics in self.best_checkpoints for name in metrics})
+            raise RuntimeError(
+                f"No checkpoint has the metric {metric!r}. Metrics of the checkpoints: {names}."
+            )
+        choose = max if mode == "max" else min
+        return choose(scored, key=lambda pair: pair[0])[1]
+
+
+TrialResult.__name__ = TrialResult.__qualname__ = "Result"
+TrialResult.__module__ = "raycompat.air"
+
+
+@dataclass
+class Result(TrialResult):
+    """What `fit` returns.
+
+    Parameters
+    ----------
+    metrics : dict or None
+        What rank 0 reported with the last checkpoint; without checkpoints, what it reported last.
+    checkpoint : Checkpoint or None
+        The last checkpoint.
+    error : TrainingFailedError or None
+        Why the run failed.
+    path : str
+        The run's folder, on `filesystem`.
+    metrics_dataframe : pandas.DataFrame, optional
+        The metrics of `best_checkpoints`, one row each; without checkpoints, those of all reports.
+    best_checkpoints : list of (Checkpoint, dict), optional
+        The checkpoints that were kept, with their metrics; the best last, where there is a score.
+    return_value : object, optional
+        What the training function of rank 0 has returned.
+
+    Notes
+    -----
+    Ray source: ``ray.train.Result``, 2.60.0. Differs: without any checkpoint Ray has no metrics.
+    """
+
+    return_value: Any = None
+
+    @property
+    def config(self) -> dict[str, Any] | None:
+        """Refused: a run of Train has no hyperparameters of its own."""
+        raise DeprecationWarning(
+            "Result.config: Ray has given this up for Train; results of Tune have it. Keep what you "
+            "passed as train_loop_config."
+        )
+
+    @classmethod
+    def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> Result:
+        """Read the result of a run that this or another process has made.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The run's folder, a `Result.path`, or its URI.
+        storage_filesystem : pyarrow or fsspec file system, optional
+            Where the folder is.
+
+        Raises
+        ------
+        RuntimeError
+            When there is no such folder, or no run of Train has made it.
+        """
+        from raycompat.train._run_state import RunState
+
+        folder = _storage.Folder(path, storage_filesystem)
+        if not folder.exists():
+            raise RuntimeError(f"{folder.uri} does not exist: expected the folder of a run.")
+        return RunState.load(folder).as_result()
+
+
+Result.__module__ = "raycompat.train"

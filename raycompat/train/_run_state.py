@@ -1,0 +1,177 @@
+"""What a run's folder says of it: its checkpoints, and the metrics of each report.
+
+The state is replaced as a whole after each checkpoint, when its files are all there. So it never names
+a checkpoint that is not whole. Metrics are lines that are added to a second file.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from raycompat._storage import Folder, as_json
+from raycompat.train._checkpoint import Checkpoint
+from raycompat.train._checkpoint_registry import CheckpointRegistry, Registered, Retention
+from raycompat.train._configs import CheckpointConfig
+from raycompat.train._result import Result
+
+#: The name that Ray has for it.
+STATE_FILE = "checkpoint_manager_snapshot.json"
+#: A line of JSON for each report: what rank 0 has reported.
+METRICS_FILE = "metrics.jsonl"
+_VERSION = 1
+
+
+class RunState:
+    """The state of a run, in memory and in its folder.
+
+    Attributes
+    ----------
+    folder : Folder
+        The run's folder.
+    registry : CheckpointRegistry
+        Its checkpoints.
+    num_reports : int
+        How many reports there have been, over all tries.
+    rows : list of dict
+        The metrics of each report of rank 0.
+    """
+
+    def __init__(self, folder: Folder, config: Retention) -> None:
+        self.folder = folder
+        self.registry = CheckpointRegistry(config)
+        self.num_reports = 0
+        self.rows: list[dict[str, Any]] = []
+
+    @classmethod
+    def load(cls, folder: Folder, config: Retention | None = None) -> RunState:
+        """Read the state of a run that was there before.
+
+        Raises
+        ------
+        RuntimeError
+            When the folder has no state, or a damaged one, or lacks a checkpoint.
+        """
+        try:
+            saved = folder.read_state(STATE_FILE)
+        except ValueError as error:
+            raise RuntimeError(
+                f"{error} Use another name for the run, or delete its folder."
+            ) from error
+        if saved is None:
+            raise RuntimeError(
+                f"{folder.uri} has no {STATE_FILE}: no run of Train has made this folder."
+            )
+        state = cls(folder, config or CheckpointConfig())
+        state._fill(saved)
+        return state
+
+    def _fill(self, saved: Any) -> None:
+        try:
+            if saved["version"] != _VERSION:
+                raise KeyError(f"version {saved['version']}")
+            entries = [self._entry(item) for item in saved["checkpoints"]]
+        except (KeyError, TypeError) as error:
+            raise RuntimeError(
+                f"{self.folder.at(STATE_FILE)} was not written by this version of raycompat: {error}. "
+                "Use another name for the run, or delete its folder."
+            ) from error
+        self.rows = _read_rows(self.folder)
+        self.num_reports = max([len(self.rows), *(entry.index + 1 for entry in entries)])
+        self.registry.ranked = entries
+        self.registry.latest = max(entries, key=lambda entry: entry.index, default=None)
+
+    def _entry(self, item: dict[str, Any]) -> Registered:
+        name = item["name"]
+        if not self.folder.is_whole(name):
+            raise RuntimeError(
+                f"The state names the checkpoint {name!r}, which is not in {self.folder.uri}. Put "
+                "it back, use another name for the run, or delete its folder."
+            )
+        return Registered(self.checkpoint(name), item["metrics"], item["index"], item["status"])
+
+    def checkpoint(self, name: str) -> Checkpoint:
+        """Return the checkpoint of that name in the run's folder."""
+        return Checkpoint(self.folder.at(name), self.folder.filesystem)
+
+    def save(self) -> None:
+        """Write the state. Its checkpoints must be whole by now."""
+        entries = [
+            {
+                "name": entry.checkpoint.path.removeprefix(f"{self.folder.path}/"),
+                "metrics": entry.metrics,
+                "index": entry.index,
+                "status": entry.status,
+            }
+            for entry in self.registry.ranked
+        ]
+        self.folder.write_state(STATE_FILE, {"version": _VERSION, "checkpoints": entries})
+
+    def add_report(
+        self, metrics: dict[str, Any], checkpoint: Checkpoint | None
+    ) -> Registered | None:
+        """Take in what rank 0 has reported, and what all have saved; delete what is not kept any more.
+
+        Returns
+        -------
+        Registered or None
+            The checkpoint.
+        """
+        index = self.num_reports
+        self.num_reports += 1
+        self.rows.append(metrics)
+        self.folder.append_line(METRICS_FILE, json.dumps(metrics, default=as_json))
+        if checkpoint is None:
+            return None
+        entry = Registered(checkpoint, metrics, index)
+        self.keep(self.registry.register(entry, self.pending))
+        return entry
+
+    def keep(self, doomed: list[Registered]) -> None:
+        """Write the state without what is to be deleted, and delete it then."""
+        self.save()
+        for entry in doomed:
+            self.folder.delete(entry.checkpoint.path.removeprefix(f"{self.folder.path}/"))
+
+    @property
+    def pending(self) -> tuple[Registered, ...]:
+        """The checkpoints that are being validated."""
+        return tuple(
+            entry for entry in self.registry.ranked if entry.status == "PENDING_VALIDATION"
+        )
+
+    def as_result(self, error: Any = None, return_value: Any = None) -> Result:
+        """Return what `fit` returns."""
+        latest = self.registry.latest
+        best = [(entry.checkpoint, entry.metrics) for entry in self.registry.best]
+        rows = [metrics for _, metrics in best] or self.rows
+        metrics = self.rows[-1] if self.rows else None
+        return Result(
+            metrics=latest.metrics if latest else metrics,
+            checkpoint=latest.checkpoint if latest else None,
+            error=error,
+            path=self.folder.path,
+            metrics_dataframe=_frame(rows),
+            best_checkpoints=best,
+            _storage_filesystem=None if self.folder.is_local else self.folder.filesystem,
+            return_value=return_value,
+        )
+
+
+def _read_rows(folder: Folder) -> list[dict[str, Any]]:
+    """Return the metrics of earlier reports; a line that a killed process has cut short is none."""
+    if not folder.exists(METRICS_FILE):
+        return []
+    *lines, _ = folder.read(METRICS_FILE).split(b"\n")
+    return [json.loads(line) for line in lines if line.endswith(b"}")]
+
+
+def _frame(rows: list[dict[str, Any]]) -> Any:
+    """Return a table of metrics; None when there are none, or pandas is not installed."""
+    if not rows:
+        return None
+    try:
+        import pandas as pd
+    except ImportError:
+        return None
+    return pd.DataFrame(rows)

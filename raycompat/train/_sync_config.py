@@ -1,0 +1,36 @@
+"""`SyncConfig`, which Tune's runs take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raycompat.air._shown import ShownAsTable
+
+
+@dataclass
+class SyncConfig(ShownAsTable):
+    """Say how files of a run that are no checkpoints reach its storage.
+
+    Parameters
+    ----------
+    sync_period : int, default 300
+        Seconds between two copies.
+    sync_timeout : int, default 1800
+        Seconds that a copy may take.
+    sync_artifacts : bool, default False
+        Whether files that trials write into their working folder are copied.
+    sync_artifacts_on_checkpoint : bool, default True
+        Whether they are copied with each checkpoint, too.
+
+    Notes
+    -----
+    Ray source: ``ray.train.SyncConfig``, 2.60.0. No known difference.
+    """
+
+    sync_period: int = 300
+    sync_timeout: int = 1800
+    sync_artifacts: bool = False
+    sync_artifacts_on_checkpoint: bool = True
+
+
+SyncConfig.__module__ = "raycompat.train"
