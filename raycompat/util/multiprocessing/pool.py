@@ -1,0 +1,438 @@
+"""`Pool`: calls in chunks, over a fixed number of actors."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from raycompat import _api, _driver
+from raycompat.actor import ActorClass, kill
+from raycompat.object_ref import ObjectRef
+from raycompat.util.multiprocessing.pool_process import (
+    Outcome,
+    PoolProcess,
+    Shipped,
+    Style,
+    TimedOutcome,
+)
+from raycompat.util.multiprocessing.results import AsyncResult, IMapIterator
+
+logger = logging.getLogger(__name__)
+
+__all__ = ["Pool"]
+
+#: Chunks that a process has at once, at least: while it runs one, the next is on its way.
+_LEAST_AHEAD = 2
+
+#: And at most, which chunks get that take no time: their messages travel together then.
+_MOST_AHEAD = 64
+
+#: Seconds of work that a process has before it.
+_AHEAD_S = 0.01
+
+#: Chunks for each process into which `map` splits its items when it is not told, as Python does.
+_CHUNKS_PER_PROCESS = 4
+
+
+class _Chunk:
+    """One call of a process of the pool."""
+
+    __slots__ = ("accept", "function", "items", "style")
+
+    def __init__(
+        self, function: Shipped, style: Style, items: list[Any], accept: Callable[[Outcome], None]
+    ) -> None:
+        self.function, self.style, self.items, self.accept = function, style, items, accept
+
+
+class _Process:
+    """A process of the pool, and what it has to do."""
+
+    __slots__ = ("actor", "num_ahead", "num_running", "num_started")
+
+    def __init__(self, actor: Any) -> None:
+        self.actor = actor
+        self.num_running = 0
+        self.num_started = 0
+        #: How many chunks it may have at once.
+        self.num_ahead = _LEAST_AHEAD
+
+    def note_duration(self, seconds: float) -> None:
+        """Adapt to how long a chunk has taken."""
+        wanted = int(_AHEAD_S / max(seconds, _AHEAD_S / _MOST_AHEAD))
+        self.num_ahead = max(_LEAST_AHEAD, min(wanted, 2 * self.num_ahead))
+
+
+class Pool:
+    """Call functions in a fixed number of processes: Python's `multiprocessing.Pool` on a cluster.
+
+    Parameters
+    ----------
+    processes : int, optional
+        How many processes, 1 or more; by default the CPUs of the cluster.
+    initializer : callable, optional
+        Called with `initargs` in each process when it starts.
+    initargs : iterable, optional
+    maxtasksperchild : int, optional
+        How many chunks a process runs before a new one takes its place. By default it runs any
+        number.
+    context : object, optional
+        Ignored, with a warning: processes start as actors do.
+    ray_address : str, optional
+        The cluster to connect to if this process has no session; see `init`.
+    ray_remote_args : dict, optional
+        Options for the actors, as for `remote`. By default they use no CPU, and one that dies is
+        started again.
+
+    Raises
+    ------
+    ValueError
+        When `processes` is below 1, or above the CPUs of the cluster.
+    RayActorError
+        When the initializer fails.
+
+    Examples
+    --------
+    >>> from raycompat.util.multiprocessing import Pool
+    >>> with Pool(2) as pool:
+    ...     pool.map(abs, [-1, 2, -3])
+    [1, 2, 3]
+
+    Notes
+    -----
+    Ray source: ``ray.util.multiprocessing.Pool``, 2.60.0. Differs from Ray: the iterators of `imap`
+    raise a function's error, as Python's do, where Ray's return it; a process that is busy gets no
+    more chunks than one while others are free; a process that dies is replaced.
+    """
+
+    def __init__(
+        self,
+        processes: int | None = None,
+        initializer: Callable[..., Any] | None = None,
+        initargs: Iterable[Any] | None = None,
+        maxtasksperchild: int | None = None,
+        context: Any = None,
+        ray_address: str | None = None,
+        ray_remote_args: Mapping[str, Any] | None = None,
+    ) -> None:
+        if context is not None:
+            logger.warning("Pool(context=%r) has no effect: processes start as actors do.", context)
+        self._closed = False
+        self._maxtasksperchild = maxtasksperchild or 0
+        self._processes = _connect(processes, ray_address)
+        self._initializer, self._initargs = initializer, tuple(initargs or ())
+        options = {"num_cpus": 0, "max_restarts": -1, **(ray_remote_args or {})}
+        self._process_class: ActorClass[PoolProcess] = _api.remote(**options)(PoolProcess)
+        self._changed = threading.Condition()
+        self._waiting: deque[_Chunk] = deque()
+        self._num_unfinished = 0
+        self._ending: list[ObjectRef[Any]] = []
+        self._crew = [self._start_process() for _ in range(self._processes)]
+        _api.get([process.actor.ping.remote() for process in self._crew])
+
+    def _start_process(self) -> _Process:
+        return _Process(self._process_class.remote(self._initializer, self._initargs))
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def apply(
+        self,
+        func: Callable[..., Any],
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return ``func(*args, **kwargs)``, called in a process of the pool."""
+        return self.apply_async(func, args, kwargs).get()
+
+    def apply_async(
+        self,
+        func: Callable[..., Any],
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        callback: Callable[[Any], Any] | None = None,
+        error_callback: Callable[[BaseException], Any] | None = None,
+    ) -> AsyncResult:
+        """Start one call, and return its `AsyncResult`.
+
+        Parameters
+        ----------
+        func : callable
+        args, kwargs : optional
+        callback : callable, optional
+            Called with the result, in another thread of this process.
+        error_callback : callable, optional
+            Called with the function's error instead.
+        """
+        self._check_running()
+        result = AsyncResult(1, callback, error_callback, single=True)
+        item = (tuple(args or ()), dict(kwargs or {}))
+        self._submit(_ship(func), "call", [item], partial(result.accept, 0))
+        return result
+
+    def map(
+        self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int | None = None
+    ) -> list[Any]:
+        """Return ``[func(item) for item in iterable]``, called in the processes of the pool.
+
+        Parameters
+        ----------
+        func : callable
+        iterable : iterable
+            Read to its end before this returns.
+        chunksize : int, optional
+            Items that travel together, 1 or more; by default a quarter of each process's share.
+
+        Raises
+        ------
+        Exception
+            The first of the function's own errors.
+        """
+        values: list[Any] = self.map_async(func, iterable, chunksize).get()
+        return values
+
+    def map_async(
+        self,
+        func: Callable[[Any], Any],
+        iterable: Iterable[Any],
+        chunksize: int | None = None,
+        callback: Callable[[list[Any]], Any] | None = None,
+        error_callback: Callable[[BaseException], Any] | None = None,
+    ) -> AsyncResult:
+        """Start the calls of `map`, and return their `AsyncResult`; see `apply_async`."""
+        return self._start(func, "item", iterable, chunksize, callback, error_callback)
+
+    def starmap(
+        self,
+        func: Callable[..., Any],
+        iterable: Iterable[Sequence[Any]],
+        chunksize: int | None = None,
+    ) -> list[Any]:
+        """Return ``[func(*item) for item in iterable]``; see `map`."""
+        values: list[Any] = self.starmap_async(func, iterable, chunksize=chunksize).get()
+        return values
+
+    def starmap_async(
+        self,
+        func: Callable[..., Any],
+        iterable: Iterable[Sequence[Any]],
+        callback: Callable[[list[Any]], Any] | None = None,
+        error_callback: Callable[[BaseException], Any] | None = None,
+        *,
+        chunksize: int | None = None,
+    ) -> AsyncResult:
+        """Start the calls of `starmap`, and return their `AsyncResult`; see `apply_async`."""
+        return self._start(func, "star", iterable, chunksize, callback, error_callback)
+
+    def imap(
+        self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int | None = 1
+    ) -> IMapIterator:
+        """Return an iterator over the results of `map`, in order, which reads items as needed.
+
+        Parameters
+        ----------
+        func : callable
+        iterable : iterable
+            A chunk for each process is read at once, and another one when a chunk was returned.
+        chunksize : int, default 1
+        """
+        return self._iterate(func, iterable, chunksize, ordered=True)
+
+    def imap_unordered(
+        self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int | None = 1
+    ) -> IMapIterator:
+        """Return an iterator over the results of `map` as they come; see `imap`."""
+        return self._iterate(func, iterable, chunksize, ordered=False)
+
+    def _start(
+        self,
+        func: Callable[..., Any],
+        style: Style,
+        iterable: Iterable[Any],
+        chunksize: int | None,
+        callback: Callable[[list[Any]], Any] | None,
+        error_callback: Callable[[BaseException], Any] | None,
+    ) -> AsyncResult:
+        self._check_running()
+        items = list(iterable)
+        size = self._chunk_size(items) if chunksize is None else _checked(chunksize)
+        chunks = [items[start : start + size] for start in range(0, len(items), size)]
+        result = AsyncResult(len(chunks), callback, error_callback)
+        function = _ship(func)
+        for index, chunk in enumerate(chunks):
+            self._submit(function, style, chunk, partial(result.accept, index))
+        return result
+
+    def _iterate(
+        self,
+        func: Callable[[Any], Any],
+        iterable: Iterable[Any],
+        chunksize: int | None,
+        *,
+        ordered: bool,
+    ) -> IMapIterator:
+        self._check_running()
+        if chunksize is None:
+            chunksize = self._chunk_size(iterable) if isinstance(iterable, Sequence) else 1
+        return IMapIterator(self, _ship(func), iterable, _checked(chunksize), ordered=ordered)
+
+    def _chunk_size(self, items: Sequence[Any]) -> int:
+        return max(1, -(-len(items) // (self._processes * _CHUNKS_PER_PROCESS)))
+
+    # --- who runs what --------------------------------------------------------------------------
+
+    def _submit(
+        self, function: Shipped, style: Style, items: list[Any], accept: Callable[[Outcome], None]
+    ) -> None:
+        """Have a process run a chunk, as soon as one is free; `accept` is called with its outcome."""
+        with self._changed:
+            self._num_unfinished += 1
+            self._waiting.append(_Chunk(function, style, items, accept))
+            self._dispatch()
+
+    def _dispatch(self) -> None:
+        """Send the chunks that wait to the processes that have the least to do."""
+        while self._waiting and self._crew:
+            process = min(self._crew, key=lambda each: each.num_running)
+            if process.num_running >= process.num_ahead:
+                return
+            if process.num_started and process.num_started == self._maxtasksperchild:
+                self._end(process)
+                process = self._replace(process)
+            chunk = self._waiting.popleft()
+            process.num_running += 1
+            process.num_started += 1
+            ref = process.actor.run.remote(chunk.function, chunk.style, chunk.items)
+            ref.future().add_done_callback(partial(self._finish, process, chunk))
+
+    def _replace(self, process: _Process) -> _Process:
+        fresh = self._start_process()
+        self._crew[self._crew.index(process)] = fresh
+        return fresh
+
+    def _finish(self, process: _Process, chunk: _Chunk, future: Future[TimedOutcome]) -> None:
+        error = future.exception()
+        duration_s = 0.0
+        if error is None:
+            results, errors, duration_s = future.result()
+        else:  # the process has died, or the results cannot be pickled
+            results = [None] * len(chunk.items)
+            errors = dict.fromkeys(range(len(chunk.items)), error)
+        with self._changed:
+            process.num_running -= 1
+            process.note_duration(duration_s)
+            self._dispatch()
+        try:
+            chunk.accept((results, errors))
+        finally:
+            with self._changed:
+                self._num_unfinished -= 1
+                self._changed.notify_all()
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def _check_running(self) -> None:
+        if self._closed:
+            raise ValueError("Pool not running: it was closed. Make a new one.")
+
+    def close(self) -> None:
+        """Take no more calls; those that were started go on."""
+        self._closed = True
+
+    def terminate(self) -> None:
+        """Take no more calls, and end the processes at once; calls that run fail."""
+        self._closed = True
+        with self._changed:
+            crew, self._crew = self._crew, []
+            dropped, self._waiting = list(self._waiting), deque()
+        for process in crew:
+            kill(process.actor)
+        stopped = RuntimeError("The pool was terminated before this call was made.")
+        for chunk in dropped:
+            self._drop(chunk, stopped)
+
+    def _drop(self, chunk: _Chunk, error: BaseException) -> None:
+        chunk.accept(([None] * len(chunk.items), dict.fromkeys(range(len(chunk.items)), error)))
+        with self._changed:
+            self._num_unfinished -= 1
+            self._changed.notify_all()
+
+    def join(self) -> None:
+        """Wait until all calls of a closed pool have ended, and end its processes.
+
+        Raises
+        ------
+        ValueError
+            When the pool is neither closed nor terminated.
+        """
+        if not self._closed:
+            raise ValueError("Pool is still running: call close() or terminate() before join().")
+        with self._changed:
+            self._changed.wait_for(lambda: self._num_unfinished == 0)
+            crew, self._crew = self._crew, []
+        for process in crew:
+            self._end(process)
+        _api.wait(self._ending, num_returns=len(self._ending))
+        self._ending = []
+
+    def _end(self, process: _Process) -> None:
+        """Have a process end after what it has to do."""
+        self._ending.append(process.actor.__ray_terminate__.remote())
+
+    def __enter__(self) -> Pool:
+        self._check_running()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.terminate()
+
+    def __reduce__(self) -> Any:
+        raise NotImplementedError(
+            "A pool cannot be passed between processes or pickled: make one where it is used."
+        )
+
+
+def _ship(function: Callable[..., Any]) -> Shipped:
+    if isinstance(function, ObjectRef):
+        raise TypeError(f"A pool calls functions, not {function!r}: pass ray.get of it.")
+    return uuid.uuid4().hex, [_api.put(function)]
+
+
+def _checked(chunksize: int) -> int:
+    if chunksize < 1:
+        raise ValueError(f"chunksize={chunksize!r}: expected 1 or more items.")
+    return chunksize
+
+
+def _connect(processes: int | None, address: str | None) -> int:
+    """Have a session, and return the number of processes that the pool gets."""
+    if not _driver.is_initialized():
+        from raycompat._caller import addresses
+
+        wanted = address or os.environ.get("RAY_ADDRESS")
+        if wanted == "local" or (wanted is None and addresses.find(None) is None):
+            _driver.init("local", num_cpus=processes)
+        else:
+            _driver.init(address)
+    num_cpus = int(_api.cluster_resources().get("CPU", 0))
+    processes = num_cpus if processes is None else processes
+    if processes < 1:
+        raise ValueError(f"processes={processes!r}: a pool has 1 process or more (>0).")
+    if processes > num_cpus:
+        raise ValueError(
+            f"processes={processes!r}: the cluster has {num_cpus} CPUs, and a pool has no more "
+            "processes than that."
+        )
+    return processes

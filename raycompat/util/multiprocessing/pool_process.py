@@ -1,0 +1,68 @@
+"""What runs in a process of a `Pool`: the function, over a chunk of its arguments."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
+
+from raycompat import _api
+from raycompat.object_ref import ObjectRef
+
+#: How a chunk's items become arguments: ``f(item)``, ``f(*item)`` or ``f(*item[0], **item[1])``.
+Style: TypeAlias = Literal["item", "star", "call"]
+
+#: The results of a chunk, and the errors of its items by their positions in the chunk.
+Outcome: TypeAlias = "tuple[list[Any], dict[int, BaseException]]"
+
+#: The same, and the seconds that the chunk has taken.
+TimedOutcome: TypeAlias = "tuple[list[Any], dict[int, BaseException], float]"
+
+#: A function as it travels: an id, so that a process loads it once for many chunks, and a list of
+#: one reference, which is not resolved on the way.
+Shipped: TypeAlias = "tuple[str, list[ObjectRef[Any]]]"
+
+
+class PoolProcess:
+    """The actor class of a pool's processes."""
+
+    def __init__(self, initializer: Callable[..., Any] | None, initargs: Sequence[Any]) -> None:
+        self._function_id: str | None = None
+        self._function: Any = None
+        if initializer is not None:
+            initializer(*initargs)
+
+    def ping(self) -> None:
+        """Return when the initializer has run."""
+
+    def run(self, function: Shipped, style: Style, items: list[Any]) -> TimedOutcome:
+        """Call the function for each item; errors do not stop the rest of the chunk."""
+        start = time.perf_counter()
+        function_id, (ref,) = function
+        if function_id != self._function_id:
+            self._function = _api.get(ref)
+            self._function_id = function_id
+        call = _caller(self._function, style)
+        results: list[Any] = []
+        errors: dict[int, BaseException] = {}
+        for index, item in enumerate(items):
+            try:
+                results.append(call(item))
+            except Exception as error:
+                error.add_note(f"In a process of the pool:\n{_remote_text(error)}")
+                errors[index] = error
+                results.append(None)
+        return results, errors, time.perf_counter() - start
+
+
+def _caller(function: Callable[..., Any], style: Style) -> Callable[[Any], Any]:
+    if style == "item":
+        return function
+    if style == "star":
+        return lambda item: function(*item)
+    return lambda item: function(*item[0], **item[1])
+
+
+def _remote_text(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)).rstrip()
