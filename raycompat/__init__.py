@@ -27,9 +27,7 @@ same steps 2 to 4, and the caller sends them its calls itself (`_caller.leases`,
 import importlib
 from typing import Any
 
-import cloudpickle
-
-from raycompat import actor, exceptions, experimental, rllib, util
+from raycompat import actor, cloudpickle, exceptions, experimental, rllib, util
 from raycompat import runtime_env as runtime_env
 from raycompat._api import (
     available_resources,
@@ -45,7 +43,17 @@ from raycompat._api import (
 from raycompat._as_ray import install_as_ray
 from raycompat._driver import init, is_initialized, shutdown
 from raycompat._protocol import version
-from raycompat._protocol.ids import PlacementGroupID
+from raycompat._protocol.id_types import (
+    ActorClassID,
+    ActorID,
+    FunctionID,
+    JobID,
+    NodeID,
+    PlacementGroupID,
+    TaskID,
+    UniqueID,
+    WorkerID,
+)
 from raycompat.actor import get_actor, kill, method
 from raycompat.environment_variables import EnvironmentVariable, env
 from raycompat.object_ref import ObjectID, ObjectRef, ObjectRefGenerator
@@ -72,11 +80,19 @@ __all__ = [
     "LOCAL_MODE",
     "SCRIPT_MODE",
     "WORKER_MODE",
+    "ActorClassID",
+    "ActorID",
     "EnvironmentVariable",
+    "FunctionID",
+    "JobID",
+    "NodeID",
     "ObjectID",
     "ObjectRef",
     "ObjectRefGenerator",
     "PlacementGroupID",
+    "TaskID",
+    "UniqueID",
+    "WorkerID",
     "__version__",
     "actor",
     "available_resources",

@@ -167,6 +167,7 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
 
 def _check_session(ref: ObjectRef[Any], session: Any) -> None:
     if ref._session is not session:
+        ref._entry  # noqa: B018  (says so if there is no object)
         raise ValueError(
             f"{ref!r} is not from the current Ray session: its cluster is gone, and the value with it."
         )

@@ -30,7 +30,7 @@ from typing import (
 from raycompat import _driver, environment_variables, exceptions
 from raycompat._caller import placement, submit
 from raycompat._caller.calls import DirectCall
-from raycompat._protocol import ids
+from raycompat._protocol import id_types, ids
 from raycompat._protocol.actor_about import (
     About,
     Method,
@@ -417,11 +417,11 @@ class ActorHandle(Generic[T]):
         return session
 
     @property
-    def _actor_id(self) -> ids.ActorID:
-        return ids.ActorID(self._actor_ref._key.rpartition("-")[2])
+    def _actor_id(self) -> id_types.ActorID:
+        return id_types.ActorID.from_hex(self._actor_ref._key.rpartition("-")[2])
 
     @property
-    def _ray_actor_id(self) -> ids.ActorID:
+    def _ray_actor_id(self) -> id_types.ActorID:
         return self._actor_id
 
     if TYPE_CHECKING:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Generator, Iterator
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from raycompat._caller import session as _sessions
-from raycompat._protocol import ids
+from raycompat._protocol import id_types, ids
 from raycompat._protocol.serialization import report_ref
 from raycompat._protocol.values import InlineValue
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from raycompat._caller.session import Session
 
 T = TypeVar("T")
+
+#: The session of references that were made from an id, and stand for no object.
+_NO_SESSION = cast("Session", None)
 
 
 class ObjectRef(Generic[T]):
@@ -42,10 +46,39 @@ class ObjectRef(Generic[T]):
     _carried: bytes | None
 
     def __init__(self, id: bytes) -> None:
-        raise TypeError(
-            f"ObjectRef cannot be made from {id!r}: references come from .remote() and "
-            "raycompat.put(). To hand one to another process, pass or pickle the reference itself."
-        )
+        digits = id_types.checked_object_id(id).hex()
+        self._carried = None
+        session = _sessions.current()
+        known = session.table.find(digits) if session is not None else None
+        if session is None or known is None:
+            # Nobody keeps an object for an id alone: there is nothing to count, and nothing to get.
+            self._key, self._session = f"id-{digits}", _NO_SESSION
+            return
+        self._key, self._session = known, session
+        session.table.count_up(known)
+
+    @classmethod
+    def from_binary(cls, id: bytes) -> ObjectRef[Any]:
+        """Return the reference of this id, of 28 bytes.
+
+        It stands for the object if this process refers to it already; else there is none.
+        """
+        return cls(id)
+
+    @classmethod
+    def from_hex(cls, digits: str) -> ObjectRef[Any]:
+        """Return the reference of this id, of 56 hexadecimal digits; see `from_binary`."""
+        return cls(bytes.fromhex(digits))
+
+    @classmethod
+    def from_random(cls) -> ObjectRef[Any]:
+        """Return a reference to no object, with a new id."""
+        return cls(os.urandom(ids.OBJECT_ID_BYTES))
+
+    @classmethod
+    def nil(cls) -> ObjectRef[Any]:
+        """Return the reference to nothing."""
+        return cls(b"\xff" * ids.OBJECT_ID_BYTES)
 
     @classmethod
     def _from_key(cls, key: str, session: Session) -> ObjectRef[Any]:
@@ -115,6 +148,11 @@ class ObjectRef(Generic[T]):
     @property
     def _entry(self) -> Entry:
         """What this process knows of the object."""
+        if self._session is _NO_SESSION:
+            raise ValueError(
+                f"{self!r} was made from an id alone, and this process does not refer to that object. "
+                "Pass or pickle the reference itself."
+            )
         if self._carried is not None:
             self._unpack()
         return self._session.table.entries[self._key]
@@ -139,13 +177,13 @@ class ObjectRef(Generic[T]):
         """Return the object's id: 28 bytes."""
         return bytes.fromhex(self.hex())
 
-    def task_id(self) -> ids.TaskID:
+    def task_id(self) -> id_types.TaskID:
         """Return the id of the task that makes the object: 24 bytes."""
-        return ids.TaskID(ids.task_hex(self._key))
+        return id_types.TaskID.from_hex(ids.task_hex(self._key))
 
-    def job_id(self) -> ids.JobID:
+    def job_id(self) -> id_types.JobID:
         """Return the id of the job that this process works for: 4 bytes."""
-        return ids.JobID(self._session.setup.job)
+        return id_types.JobID.from_hex(self._session.setup.job)
 
     @staticmethod
     def size() -> int:
@@ -153,8 +191,12 @@ class ObjectRef(Generic[T]):
         return ids.OBJECT_ID_BYTES
 
     def is_nil(self) -> bool:
-        """Return False: raycompat makes no references to nothing."""
-        return False
+        """Return whether this is the reference to nothing."""
+        return self.hex() == "ff" * ids.OBJECT_ID_BYTES
+
+    def call_site(self) -> str:
+        """Return an empty text: where a reference was made is not recorded, as Ray's default is."""
+        return ""
 
     def __repr__(self) -> str:
         return f"ObjectRef({self.hex()})"
@@ -186,6 +228,8 @@ class ObjectRef(Generic[T]):
     def __reduce__(self) -> tuple[Any, ...]:
         from raycompat._caller import refs
 
+        if self._session is _NO_SESSION:
+            return ObjectRef, (self.binary(),)
         block = self._carried
         if block is not None:
             return _restore_small, (self._key, block)

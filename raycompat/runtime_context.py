@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _driver
 from raycompat._executor import context
-from raycompat._protocol import ids
+from raycompat._protocol import id_types, ids
 from raycompat.runtime_env import RuntimeEnv
 
 if TYPE_CHECKING:
@@ -45,16 +45,16 @@ class RuntimeContext:
         return self._session.setup.job
 
     @property
-    def job_id(self) -> ids.JobID:
+    def job_id(self) -> id_types.JobID:
         """The id of the driver's job; Ray's old way to say `get_job_id`."""
         _old_property("job_id")
-        return ids.JobID(self.get_job_id())
+        return id_types.JobID.from_hex(self.get_job_id())
 
     @property
-    def node_id(self) -> ids.NodeID:
+    def node_id(self) -> id_types.NodeID:
         """The id of this node; Ray's old way to say `get_node_id`."""
         _old_property("node_id")
-        return ids.NodeID(self.get_node_id())
+        return id_types.NodeID.from_hex(self.get_node_id())
 
     def get_node_id(self) -> str:
         """Return the id of this node: 56 hexadecimal digits."""
@@ -102,11 +102,13 @@ class RuntimeContext:
         return call.group.group if call is not None and call.group is not None else None
 
     @property
-    def current_placement_group_id(self) -> ids.PlacementGroupID:
+    def current_placement_group_id(self) -> id_types.PlacementGroupID:
         """The id of the placement group; Ray's old way to say `get_placement_group_id`."""
         warnings.warn("Use get_placement_group_id() instead", DeprecationWarning, stacklevel=2)
         group = self.get_placement_group_id()
-        return ids.PlacementGroupID(group) if group else ids.PlacementGroupID.nil()
+        return (
+            id_types.PlacementGroupID.from_hex(group) if group else id_types.PlacementGroupID.nil()
+        )
 
     @property
     def should_capture_child_tasks_in_placement_group(self) -> bool:

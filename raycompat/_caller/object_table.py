@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from raycompat._protocol import failures
+from raycompat._protocol import failures, ids
 from raycompat._protocol.values import InlineValue, SegmentLink
 
 if TYPE_CHECKING:
@@ -135,6 +135,11 @@ class ObjectTable:
         self._end = error
         for entry in list(self.entries.values()):
             self.settle(entry, error=error)
+
+    def find(self, digits: str) -> str | None:
+        """Return the key of the object whose id has these hexadecimal digits, if it is here."""
+        with self.lock:
+            return next((key for key in self.entries if ids.object_hex(key) == digits), None)
 
     def add(self, key: str, *, wanted: bool = False) -> Entry:
         """Make the entry of an object that is new to this process."""

@@ -378,9 +378,9 @@ class _Awaited:
 
 
 def _when_settled(ref: ObjectRef[Any], callback: Callable[[Entry], None]) -> None:
+    entry = ref._entry
     session = ref._session
     session.flush()
-    entry = ref._entry
     entry.is_asked_for = True
     if not session.table.when_settled(entry, callback):
         callback(entry)

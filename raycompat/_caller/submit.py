@@ -101,12 +101,12 @@ class Arguments:
             if not is_dask_value(value):
                 return value
             value = as_ref(self._session, value)
+        entry = value._entry
         if value._session is not self._session:
             raise ValueError(
                 f"{value!r} is not from the current Ray session: its cluster is gone. Put the value "
                 "anew."
             )
-        entry = value._entry
         if entry.state is State.READY and isinstance(entry.value, InlineValue):
             if entry.holds:
                 self.holds.append(value)

@@ -8,17 +8,36 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from raycompat.experimental import tf_utils
+    from raycompat.experimental import queue, tf_utils
+    from raycompat.experimental.locations import get_local_object_locations, get_object_locations
     from raycompat.experimental.tf_utils import TensorFlowVariables
+    from raycompat.util.actor_pool import ActorPool
 
-__all__ = ["TensorFlowVariables", "tf_utils"]
+__all__ = [
+    "ActorPool",
+    "TensorFlowVariables",
+    "get_local_object_locations",
+    "get_object_locations",
+    "queue",
+    "tf_utils",
+]
+
+#: The module of each name; a module's own name stands for itself.
+_MODULES = {
+    "ActorPool": "raycompat.util.actor_pool",
+    "TensorFlowVariables": "raycompat.experimental.tf_utils",
+    "get_local_object_locations": "raycompat.experimental.locations",
+    "get_object_locations": "raycompat.experimental.locations",
+    "queue": "raycompat.experimental.queue",
+    "tf_utils": "raycompat.experimental.tf_utils",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        # import_module binds the submodule's own name here; the class is bound below.
-        module = importlib.import_module("raycompat.experimental.tf_utils")
-        value = module if name == "tf_utils" else getattr(module, name)
+    if name in _MODULES:
+        # import_module binds a submodule's own name here; the others are bound below.
+        module = importlib.import_module(_MODULES[name])
+        value = module if module.__name__ == f"{__name__}.{name}" else getattr(module, name)
         globals()[name] = value
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,8 +3,10 @@
 from raycompat.util import scheduling_strategies as scheduling_strategies
 from raycompat.util._named_actors import list_named_actors
 from raycompat.util._node_address import get_node_ip_address
+from raycompat.util.actor_group import ActorGroup
 from raycompat.util.actor_pool import ActorPool
 from raycompat.util.check_serialize import inspect_serializability
+from raycompat.util.debug import disable_log_once_globally, enable_periodic_logging, log_once
 from raycompat.util.placement_group import (
     get_current_placement_group,
     get_placement_group,
@@ -13,15 +15,22 @@ from raycompat.util.placement_group import (
     remove_placement_group,
 )
 from raycompat.util.serialization import deregister_serializer, register_serializer
+from raycompat.util.task_results import as_completed, map_unordered
 
 __all__ = [
+    "ActorGroup",
     "ActorPool",
+    "as_completed",
     "deregister_serializer",
+    "disable_log_once_globally",
+    "enable_periodic_logging",
     "get_current_placement_group",
     "get_node_ip_address",
     "get_placement_group",
     "inspect_serializability",
     "list_named_actors",
+    "log_once",
+    "map_unordered",
     "placement_group",
     "placement_group_table",
     "register_serializer",

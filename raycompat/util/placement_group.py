@@ -9,7 +9,7 @@ from typing import Any
 from raycompat import _api, _driver
 from raycompat._caller import placement
 from raycompat._executor import context
-from raycompat._protocol import ids
+from raycompat._protocol import id_types, ids
 from raycompat._protocol.call_spec import GroupSpec
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import GroupHandle
@@ -39,7 +39,7 @@ class PlacementGroup(GroupHandle):
     """
 
     def __init__(
-        self, id: ids.PlacementGroupID, bundle_cache: list[dict[str, float]] | None = None
+        self, id: id_types.PlacementGroupID, bundle_cache: list[dict[str, float]] | None = None
     ) -> None:
         self.id = id
         self.bundle_cache = bundle_cache
@@ -47,7 +47,7 @@ class PlacementGroup(GroupHandle):
     @staticmethod
     def empty() -> PlacementGroup:
         """Return what stands for no group."""
-        return PlacementGroup(ids.PlacementGroupID.nil())
+        return PlacementGroup(id_types.PlacementGroupID.nil())
 
     @property
     def is_empty(self) -> bool:
@@ -194,7 +194,7 @@ def placement_group(
         )
     session.group_bundles[group] = sets
     amounts = [{each: float(amount) for each, amount in bundle.items()} for bundle in bundles]
-    return PlacementGroup(ids.PlacementGroupID(group), amounts)
+    return PlacementGroup(id_types.PlacementGroupID.from_hex(group), amounts)
 
 
 def _check_strategy(strategy: str | None, lifetime: str | None) -> None:
@@ -282,7 +282,7 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
     )
     if found is None:
         raise ValueError(f"Failed to look up placement group with name: {placement_group_name}")
-    return PlacementGroup(ids.PlacementGroupID(found))
+    return PlacementGroup(id_types.PlacementGroupID.from_hex(found))
 
 
 def placement_group_table(placement_group: PlacementGroup | None = None) -> dict[str, Any]:
@@ -343,4 +343,4 @@ def get_current_placement_group() -> PlacementGroup | None:
     call = context.current()
     if call is None or call.group is None:
         return None
-    return PlacementGroup(ids.PlacementGroupID(call.group.group))
+    return PlacementGroup(id_types.PlacementGroupID.from_hex(call.group.group))

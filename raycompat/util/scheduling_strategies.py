@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from raycompat._protocol import ids
+from raycompat._protocol import id_types, ids
 from raycompat._protocol.strategy import (
     ByLabels,
     GroupStrategy,
@@ -84,7 +84,7 @@ class NodeAffinitySchedulingStrategy(NodeStrategy):
 
     def __init__(
         self,
-        node_id: str | ids.NodeID,
+        node_id: str | id_types.NodeID,
         soft: bool,
         _spill_on_unavailable: bool = False,
         _fail_on_unavailable: bool = False,

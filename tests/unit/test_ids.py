@@ -49,12 +49,3 @@ def test_a_forked_process_makes_other_ids():
     assert os.read(read, 100).decode()[:32] != ids.new_task_id()[:32]
     os.close(read)
     os.close(write)
-
-
-def test_ids_compare_and_show_themselves():
-    one = ids.TaskID("00ff")
-    assert one == ids.TaskID("00ff")
-    assert one != ids.JobID("00ff")
-    assert len({one, ids.TaskID("00ff")}) == 1
-    assert one.binary() == b"\x00\xff"
-    assert repr(one) == "TaskID(00ff)"

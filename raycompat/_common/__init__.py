@@ -1,0 +1,1 @@
+"""What Ray keeps in ``ray._common`` and programs import from there."""

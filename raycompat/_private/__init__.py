@@ -1,0 +1,1 @@
+"""What Ray keeps in ``ray._private`` and programs import from there."""

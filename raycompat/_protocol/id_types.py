@@ -1,0 +1,181 @@
+"""Ids as programs see them: some bytes, of a length for each kind, shown in hexadecimal digits."""
+
+from __future__ import annotations
+
+import os
+from typing import ClassVar, Self
+
+from raycompat._protocol import ids
+
+
+class Id:
+    """An id: `size` bytes.
+
+    Parameters
+    ----------
+    id : bytes
+        As many as `size` says.
+
+    Raises
+    ------
+    TypeError
+        When it is not bytes.
+    ValueError
+        When it has another length.
+    """
+
+    __slots__ = ("_digits",)
+
+    #: How many bytes an id of this kind has.
+    _num_bytes: ClassVar[int]
+
+    def __init__(self, id: bytes) -> None:
+        self._digits = _checked(type(self).__name__, id, self._num_bytes).hex()
+
+    @classmethod
+    def size(cls) -> int:
+        """Return how many bytes an id has."""
+        return cls._num_bytes
+
+    @classmethod
+    def from_binary(cls, id: bytes) -> Self:
+        """Return the id of these bytes."""
+        return cls(id)
+
+    @classmethod
+    def from_hex(cls, digits: str) -> Self:
+        """Return the id of these hexadecimal digits."""
+        try:
+            return cls(bytes.fromhex(digits))
+        except ValueError as error:
+            raise ValueError(
+                f"{digits!r} is not the id of a {cls.__name__}: expected "
+                f"{2 * cls._num_bytes} hexadecimal digits."
+            ) from error
+
+    @classmethod
+    def nil(cls) -> Self:
+        """Return the id of nothing."""
+        return cls(b"\xff" * cls._num_bytes)
+
+    def is_nil(self) -> bool:
+        """Return whether this is the id of nothing."""
+        return self._digits == "ff" * self._num_bytes
+
+    def hex(self) -> str:
+        """Return the hexadecimal digits."""
+        return self._digits
+
+    def binary(self) -> bytes:
+        """Return the bytes."""
+        return bytes.fromhex(self._digits)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other._digits == self._digits
+
+    def __hash__(self) -> int:
+        return hash(self._digits)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._digits})"
+
+    def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
+        return type(self), (self.binary(),)
+
+
+class _RandomId(Id):
+    """An id that programs may make themselves."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_random(cls) -> Self:
+        """Return a new id."""
+        return cls(os.urandom(cls._num_bytes))
+
+
+class TaskID(Id):
+    """The id of a task, 24 bytes."""
+
+    __slots__ = ()
+    _num_bytes = ids.TASK_ID_BYTES
+
+
+class JobID(Id):
+    """The id of a driver's job, 4 bytes."""
+
+    __slots__ = ()
+    _num_bytes = ids.JOB_ID_BYTES
+
+    @classmethod
+    def from_int(cls, number: int) -> JobID:
+        """Return the id that Ray gives to the job of this number."""
+        return cls(number.to_bytes(cls._num_bytes, "little"))
+
+    def int(self) -> int:
+        """Return the number of which `from_int` makes this id."""
+        return int.from_bytes(self.binary(), "little")
+
+
+class ActorID(_RandomId):
+    """The id of an actor, 16 bytes."""
+
+    __slots__ = ()
+    _num_bytes = ids.ACTOR_ID_BYTES
+
+
+class PlacementGroupID(_RandomId):
+    """The id of a placement group, 18 bytes."""
+
+    __slots__ = ()
+    _num_bytes = ids.PLACEMENT_GROUP_ID_BYTES
+
+
+class UniqueID(_RandomId):
+    """An id of anything, 28 bytes."""
+
+    __slots__ = ()
+    _num_bytes = ids.NODE_ID_BYTES
+
+
+class NodeID(UniqueID):
+    """The id of a node, 28 bytes."""
+
+    __slots__ = ()
+
+
+class WorkerID(UniqueID):
+    """The id of a process that runs calls, 28 bytes."""
+
+    __slots__ = ()
+
+
+class FunctionID(UniqueID):
+    """The id of a remote function, 28 bytes."""
+
+    __slots__ = ()
+
+
+class ActorClassID(UniqueID):
+    """The id of an actor class, 28 bytes."""
+
+    __slots__ = ()
+
+
+def checked_object_id(id: bytes) -> bytes:
+    """Return the bytes of an object's id.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As those of `Id`.
+    """
+    return _checked("ObjectRef", id, ids.OBJECT_ID_BYTES)
+
+
+def _checked(name: str, id: bytes, length: int) -> bytes:
+    if not isinstance(id, bytes):
+        raise TypeError(f"{name}({id!r}): expected {length} bytes; for digits there is from_hex.")
+    if len(id) != length:
+        raise ValueError(f"{name} of {len(id)} bytes: ID string needs to have length {length}.")
+    return id

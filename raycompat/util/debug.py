@@ -1,0 +1,78 @@
+"""`log_once`: say something once in a process."""
+
+from __future__ import annotations
+
+import time
+
+__all__ = ["disable_log_once_globally", "enable_periodic_logging", "log_once", "reset_log_once"]
+
+#: Seconds without a new key after which `enable_periodic_logging` forgets what was said.
+_PERIOD_S = 60.0
+
+
+class _Said:
+    """What was said in this process, and how often it may be said again."""
+
+    def __init__(self) -> None:
+        self.keys: set[str] = set()
+        self.last = 0.0
+        self.disabled = False
+        self.periodic = False
+
+
+_said = _Said()
+
+
+def log_once(key: str) -> bool:
+    """Return whether this is the first time in this process that `key` is asked about.
+
+    Parameters
+    ----------
+    key : str
+        Names the place that wants to say something.
+
+    Examples
+    --------
+    >>> from raycompat.util.debug import log_once
+    >>> log_once("an example"), log_once("an example")
+    (True, False)
+
+    Notes
+    -----
+    Ray source: ``ray.util.log_once``, 2.60.0. No known difference.
+    """
+    if _said.disabled:
+        return False
+    now = time.monotonic()
+    if key in _said.keys:
+        if _said.periodic and now - _said.last > _PERIOD_S:
+            _said.keys.clear()
+            _said.last = now
+        return False
+    _said.keys.add(key)
+    _said.last = now
+    return True
+
+
+def disable_log_once_globally() -> None:
+    """Have `log_once` return False in this process from now on."""
+    _said.disabled = True
+
+
+def enable_periodic_logging() -> None:
+    """Have `log_once` forget what was said when nothing new was said for a minute."""
+    _said.periodic = True
+
+
+def reset_log_once(key: str | None = None) -> None:
+    """Have `log_once` forget a key, or all of them.
+
+    Parameters
+    ----------
+    key : str, optional
+        By default all.
+    """
+    if key is None:
+        _said.keys.clear()
+    else:
+        _said.keys.discard(key)
