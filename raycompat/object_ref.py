@@ -58,17 +58,17 @@ class ObjectRef(Generic[T]):
         session.table.count_up(known)
 
     @classmethod
-    def from_binary(cls, id: bytes) -> ObjectRef[Any]:
+    def from_binary(cls, id_bytes: bytes) -> ObjectRef[Any]:
         """Return the reference of this id, of 28 bytes.
 
         It stands for the object if this process refers to it already; else there is none.
         """
-        return cls(id)
+        return cls(id_bytes)
 
     @classmethod
-    def from_hex(cls, digits: str) -> ObjectRef[Any]:
+    def from_hex(cls, hex_id: str) -> ObjectRef[Any]:
         """Return the reference of this id, of 56 hexadecimal digits; see `from_binary`."""
-        return cls(bytes.fromhex(digits))
+        return cls(bytes.fromhex(hex_id))
 
     @classmethod
     def from_random(cls) -> ObjectRef[Any]:

@@ -3,7 +3,6 @@
 from raycompat.util import scheduling_strategies as scheduling_strategies
 from raycompat.util._named_actors import list_named_actors
 from raycompat.util._node_address import get_node_ip_address
-from raycompat.util.actor_group import ActorGroup
 from raycompat.util.actor_pool import ActorPool
 from raycompat.util.check_serialize import inspect_serializability
 from raycompat.util.debug import disable_log_once_globally, enable_periodic_logging, log_once
@@ -18,7 +17,6 @@ from raycompat.util.serialization import deregister_serializer, register_seriali
 from raycompat.util.task_results import as_completed, map_unordered
 
 __all__ = [
-    "ActorGroup",
     "ActorPool",
     "as_completed",
     "deregister_serializer",

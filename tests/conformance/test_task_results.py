@@ -129,6 +129,10 @@ def test_log_once(ray):
     assert ray.util.log_once("conformance b")
 
 
+def group_class(ray):
+    return importlib.import_module(f"{ray.__name__}.util.actor_group").ActorGroup
+
+
 @pytest.fixture
 def group(ray, cluster):
     class Member:
@@ -144,7 +148,7 @@ def group(ray, cluster):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        group = ray.util.ActorGroup(Member, 2, 0, init_args=(3,), init_kwargs={"by": 2})
+        group = group_class(ray)(Member, 2, 0, init_args=(3,), init_kwargs={"by": 2})
     yield group
     group.shutdown(0)
 
@@ -186,7 +190,7 @@ def test_a_group_that_was_shut_down(group):
 def test_a_group_refuses(ray, options):
     with warnings.catch_warnings(), pytest.raises(ValueError):
         warnings.simplefilter("ignore")
-        ray.util.ActorGroup(object, **options)
+        group_class(ray)(object, **options)
 
 
 def test_the_location_of_a_large_object(ray):
