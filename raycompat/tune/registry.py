@@ -1,0 +1,106 @@
+"""Names of trainables and environments, so that experiments can be written as text."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+from raycompat.tune.error import TuneError
+from raycompat.tune.trainable.function_trainable import wrap_function
+from raycompat.tune.trainable.trainable import Trainable
+
+_trainables: dict[str, type[Trainable]] = {}
+_environments: dict[str, Callable[..., Any]] = {}
+
+
+def register_trainable(name: str, trainable: Callable[..., Any] | type, warn: bool = True) -> None:
+    """Give a trainable a name, by which experiments can run it.
+
+    Parameters
+    ----------
+    name : str
+    trainable : callable or subclass of Trainable
+        A function of the config, or of config and reporter; or a class.
+    warn : bool, default True
+        Has no effect.
+
+    Raises
+    ------
+    TypeError
+        When it is neither.
+
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> tune.register_trainable("square", lambda config: {"score": config["x"] ** 2})
+
+    Notes
+    -----
+    Ray source: ``ray.tune.register_trainable``, 2.60.0. No known difference.
+    """
+    _trainables[name] = trainable_class(trainable, name)
+
+
+def trainable_class(trainable: Any, name: str | None = None) -> type[Trainable]:
+    """Return the class that trains: the class itself, or one around the function."""
+    if isinstance(trainable, type):
+        if issubclass(trainable, Trainable):
+            return trainable
+        if not is_trainable_like(trainable):
+            raise TypeError(f"{trainable!r}: expected a function or a subclass of tune.Trainable.")
+        return trainable
+    if not callable(trainable):
+        raise TypeError(f"{trainable!r}: expected a function or a subclass of tune.Trainable.")
+    return wrap_function(trainable, name)
+
+
+def is_trainable_like(cls: type) -> bool:
+    """Say whether a class can do what Trainable does without being a subclass, as algorithms of RL."""
+    return all(callable(getattr(cls, name, None)) for name in ("train", "save", "restore", "stop"))
+
+
+def get_trainable_cls(name: str) -> type[Trainable]:
+    """Return the trainable of a name.
+
+    Raises
+    ------
+    TuneError
+        When there is none.
+    """
+    if name not in _trainables:
+        near = difflib.get_close_matches(name, _trainables) or sorted(_trainables)
+        hint = f"The names are {near}." if near else "No name is registered."
+        raise TuneError(
+            f"Unknown trainable {name!r}. {hint} Register it with tune.register_trainable({name!r}, f), or "
+            "pass the function or class itself."
+        )
+    return _trainables[name]
+
+
+def register_env(name: str, env_creator: Callable[..., Any]) -> None:
+    """Give an environment of reinforcement learning a name.
+
+    Parameters
+    ----------
+    name : str
+    env_creator : callable
+        Returns the environment for a config.
+
+    Raises
+    ------
+    TypeError
+        When it cannot be called.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.register_env``, 2.60.0. No known difference.
+    """
+    if not callable(env_creator):
+        raise TypeError(f"env_creator={env_creator!r}: expected a function of the environment's config.")
+    _environments[name] = env_creator
+
+
+def get_env_creator(name: str) -> Callable[..., Any] | None:
+    """Return what makes the environment of a name; None when there is none."""
+    return _environments.get(name)

@@ -1,0 +1,111 @@
+"""Schedulers of trials: which go on, pause or stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.tune.schedulers.async_hyperband import ASHAScheduler, AsyncHyperBandScheduler
+from raycompat.tune.schedulers.hyperband import HyperBandScheduler
+from raycompat.tune.schedulers.median_stopping_rule import MedianStoppingRule
+from raycompat.tune.schedulers.pbt import PopulationBasedTraining
+from raycompat.tune.schedulers.pbt_replay import PopulationBasedTrainingReplay
+from raycompat.tune.schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
+from raycompat.tune.search import with_known_arguments
+
+__all__ = [
+    "ASHAScheduler",
+    "AsyncHyperBandScheduler",
+    "FIFOScheduler",
+    "HyperBandForBOHB",
+    "HyperBandScheduler",
+    "MedianStoppingRule",
+    "PopulationBasedTraining",
+    "PopulationBasedTrainingReplay",
+    "ResourceChangingScheduler",
+    "TrialScheduler",
+    "create_scheduler",
+]
+
+
+class HyperBandForBOHB(HyperBandScheduler):
+    """Refused: BOHB needs the searcher TuneBOHB, whose libraries are not maintained.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.schedulers.HyperBandForBOHB``, 2.60.0. Raises `UnsupportedRayFeatureError`.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _refuse(
+            "HyperBandForBOHB",
+            "the libraries of its searcher TuneBOHB, hpbandster and ConfigSpace, are not maintained",
+            "use HyperBandScheduler or ASHAScheduler with OptunaSearch",
+        )
+
+
+class ResourceChangingScheduler(TrialScheduler):
+    """Refused: trials keep the resources that they started with.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.schedulers.ResourceChangingScheduler``, 2.60.0. Raises
+    `UnsupportedRayFeatureError`.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _refuse(
+            "ResourceChangingScheduler",
+            "trials keep the resources that they started with",
+            "use tune.with_resources(trainable, function of the config)",
+        )
+
+
+def _refuse(feature: str, reason: str, alternative: str) -> NoReturn:
+    raise UnsupportedRayFeatureError(feature, reason, alternative)
+
+
+def _pb2() -> NoReturn:
+    _refuse("PB2", "it needs GPy, which is not maintained", "use PopulationBasedTraining")
+
+
+SCHEDULERS: dict[str, Callable[..., TrialScheduler]] = {
+    "fifo": FIFOScheduler,
+    "async_hyperband": AsyncHyperBandScheduler,
+    "asynchyperband": AsyncHyperBandScheduler,
+    "median_stopping_rule": MedianStoppingRule,
+    "medianstopping": MedianStoppingRule,
+    "hyperband": HyperBandScheduler,
+    "hb_bohb": HyperBandForBOHB,
+    "pbt": PopulationBasedTraining,
+    "pbt_replay": PopulationBasedTrainingReplay,
+    "pb2": _pb2,
+    "resource_changing": ResourceChangingScheduler,
+}
+
+
+def create_scheduler(scheduler: str, **kwargs: Any) -> TrialScheduler:
+    """Make a scheduler by its name.
+
+    Parameters
+    ----------
+    scheduler : str
+        Such as "fifo", "async_hyperband", "hyperband", "median_stopping_rule", "pbt".
+    **kwargs
+        Arguments of the scheduler; those that it lacks are left out.
+
+    Raises
+    ------
+    ValueError
+        When there is no scheduler of that name.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.create_scheduler``, 2.60.0. No known difference.
+    """
+    name = scheduler.lower()
+    if name not in SCHEDULERS:
+        raise ValueError(f"scheduler={scheduler!r}: expected one of {sorted(SCHEDULERS)}.")
+    made: TrialScheduler = with_known_arguments(SCHEDULERS[name], kwargs)
+    return made

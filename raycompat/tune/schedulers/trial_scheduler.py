@@ -1,0 +1,198 @@
+"""`TrialScheduler`: decides after each result whether a trial goes on, pauses or stops."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any, Protocol
+
+import cloudpickle
+
+from raycompat.tune.result import DEFAULT_METRIC
+
+if TYPE_CHECKING:
+    from raycompat.tune.experiment.trial import Trial
+
+Result = dict[str, Any]
+
+
+class Controller(Protocol):
+    """What a scheduler can ask of the runner of trials."""
+
+    search_alg: Any
+
+    def get_trials(self) -> list[Trial]:
+        """Return all trials of the experiment."""
+        ...
+
+    def get_live_trials(self) -> Any:
+        """Return the trials that have not ended."""
+        ...
+
+    def stop_trial(self, trial: Trial) -> None:
+        """End a trial."""
+        ...
+
+    def pause_trial(self, trial: Trial, should_checkpoint: bool = True) -> None:
+        """Give a trial's resources to others."""
+        ...
+
+    def schedule_trial_save(self, trial: Trial, result: Result | None = None) -> Any:
+        """Have a trial make a checkpoint; the answer's ``resolve()`` waits for it."""
+        ...
+
+
+class TrialScheduler:
+    """Decide how trials go on. Users write their own as subclasses.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.schedulers.TrialScheduler``, 2.60.0. No known difference.
+    """
+
+    #: What `on_trial_result` returns: train on; give up the resources; end; do nothing.
+    CONTINUE = "CONTINUE"
+    PAUSE = "PAUSE"
+    STOP = "STOP"
+    NOOP = "NOOP"
+
+    _metric: str | None = None
+
+    @property
+    def metric(self) -> str | None:
+        """The metric that decides."""
+        return self._metric
+
+    def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
+        """Take metric and mode of the experiment.
+
+        Returns
+        -------
+        bool
+            False when the scheduler has its own already.
+        """
+        if self._metric and metric:
+            return False
+        self._metric = metric or self._metric or DEFAULT_METRIC
+        return True
+
+    def on_trial_add(self, tune_controller: Controller, trial: Trial) -> None:
+        """Take note of a new trial."""
+        raise NotImplementedError
+
+    def on_trial_error(self, tune_controller: Controller, trial: Trial) -> None:
+        """Take note that a running trial has failed for good."""
+        raise NotImplementedError
+
+    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Result) -> str:
+        """Return what a running trial does next."""
+        raise NotImplementedError
+
+    def on_trial_complete(self, tune_controller: Controller, trial: Trial, result: Result) -> None:
+        """Take note that a running trial has ended."""
+        raise NotImplementedError
+
+    def on_trial_remove(self, tune_controller: Controller, trial: Trial) -> None:
+        """Take note that a trial was ended that did not run."""
+        raise NotImplementedError
+
+    def choose_trial_to_run(self, tune_controller: Controller) -> Trial | None:
+        """Return the pending or paused trial that runs next; None when none shall."""
+        raise NotImplementedError
+
+    def debug_string(self) -> str:
+        """Return a line or more for the progress report."""
+        raise NotImplementedError
+
+    def save(self, checkpoint_path: str) -> None:
+        """Write the scheduler's state to a file."""
+        with open(checkpoint_path, "wb") as file:
+            cloudpickle.dump(self.__dict__, file)
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Go on from a file of `save`, which must come from a trusted source: it is unpickled."""
+        with open(checkpoint_path, "rb") as file:
+            self.__dict__.update(pickle.load(file))
+
+
+class FIFOScheduler(TrialScheduler):
+    """Run trials in their order, each to its end.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.schedulers.FIFOScheduler``, 2.60.0. No known difference.
+    """
+
+    def on_trial_add(self, tune_controller: Controller, trial: Trial) -> None:
+        """Do nothing."""
+
+    def on_trial_error(self, tune_controller: Controller, trial: Trial) -> None:
+        """Do nothing."""
+
+    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Result) -> str:
+        return TrialScheduler.CONTINUE
+
+    def on_trial_complete(self, tune_controller: Controller, trial: Trial, result: Result) -> None:
+        """Do nothing."""
+
+    def on_trial_remove(self, tune_controller: Controller, trial: Trial) -> None:
+        """Do nothing."""
+
+    def choose_trial_to_run(self, tune_controller: Controller) -> Trial | None:
+        """Return the first pending trial, or the first paused one."""
+        paused = None
+        for trial in tune_controller.get_live_trials():
+            if trial.status == "PENDING":
+                return trial
+            if trial.status == "PAUSED" and paused is None:
+                paused = trial
+        return paused
+
+    def debug_string(self) -> str:
+        return "FIFO: trials run in order, each to its end"
+
+
+class ScoredScheduler(FIFOScheduler):
+    """A scheduler that compares scores: it needs a metric and a mode.
+
+    Parameters
+    ----------
+    metric : str, optional
+    mode : {"min", "max"}, optional
+    """
+
+    def __init__(self, metric: str | None, mode: str | None) -> None:
+        check_mode(mode)
+        self._metric, self._mode = metric, mode
+
+    def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
+        if (self._metric and metric) or (self._mode and mode):
+            return False
+        check_mode(mode)
+        self._metric, self._mode = metric or self._metric, mode or self._mode
+        if self._metric is None and self._mode:
+            self._metric = DEFAULT_METRIC
+        return True
+
+    def score(self, result: Result) -> float:
+        """Return the metric; more is better, whatever the mode."""
+        value: float = result[self._metric]  # type: ignore[index]
+        return value if self._mode == "max" else -value
+
+    def on_trial_add(self, tune_controller: Controller, trial: Trial) -> None:
+        """Check that there are a metric and a mode."""
+        if not self._metric or not self._mode:
+            raise ValueError(
+                f"{type(self).__name__} has metric={self._metric!r} and mode={self._mode!r}: pass both to "
+                "it, or to TuneConfig."
+            )
+
+
+def check_mode(mode: str | None) -> None:
+    """Raise when a mode is neither "min" nor "max"."""
+    if mode is not None and mode not in ("min", "max"):
+        # An AssertionError, too: Ray raises one.
+        raise InvalidModeError(f"mode={mode!r}: expected 'min' or 'max'.")
+
+
+class InvalidModeError(ValueError, AssertionError):
+    """A mode that is neither "min" nor "max"."""

@@ -1,0 +1,86 @@
+"""Search spaces, and what suggests configs of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.tune.search.basic_variant import BasicVariantGenerator
+from raycompat.tune.search.concurrency_limiter import ConcurrencyLimiter
+from raycompat.tune.search.repeater import Repeater
+from raycompat.tune.search.search_algorithm import SearchAlgorithm
+from raycompat.tune.search.search_generator import SearchGenerator
+from raycompat.tune.search.searcher import Searcher
+from raycompat.tune.search.variant_generator import grid_search
+
+__all__ = [
+    "BasicVariantGenerator",
+    "ConcurrencyLimiter",
+    "Repeater",
+    "SearchAlgorithm",
+    "SearchGenerator",
+    "Searcher",
+    "create_searcher",
+    "grid_search",
+]
+
+
+def _optuna() -> Any:
+    from raycompat.tune.search.optuna import OptunaSearch
+
+    return OptunaSearch
+
+
+def _hyperopt() -> Any:
+    from raycompat.tune.search.hyperopt import HyperOptSearch
+
+    return HyperOptSearch
+
+
+SEARCHERS: dict[str, Callable[[], Any]] = {
+    "random": lambda: BasicVariantGenerator,
+    "variant_generator": lambda: BasicVariantGenerator,
+    "hyperopt": _hyperopt,
+    "optuna": _optuna,
+}
+
+#: Searchers of Ray's that wrap libraries which raycompat does not.
+REFUSED = ("ax", "bayesopt", "bohb", "hebo", "nevergrad", "zoopt")
+
+
+def create_searcher(search_alg: str, **kwargs: Any) -> Any:
+    """Make a searcher by its name.
+
+    Parameters
+    ----------
+    search_alg : {"random", "variant_generator", "optuna", "hyperopt"}
+    **kwargs
+        Arguments of the searcher; those that it lacks are left out.
+
+    Raises
+    ------
+    ValueError
+        When there is no searcher of that name.
+    UnsupportedRayFeatureError
+        When raycompat does not wrap the library.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.create_searcher``, 2.60.0. Differs from Ray: Optuna and HyperOpt alone.
+    """
+    name = search_alg.lower()
+    if name in REFUSED:
+        raise UnsupportedRayFeatureError(
+            f"create_searcher({search_alg!r})", "raycompat wraps Optuna and HyperOpt", "use 'optuna'"
+        )
+    if name not in SEARCHERS:
+        raise ValueError(f"search_alg={search_alg!r}: expected one of {sorted(SEARCHERS)}.")
+    return with_known_arguments(SEARCHERS[name](), kwargs)
+
+
+def with_known_arguments(cls: Any, kwargs: dict[str, Any]) -> Any:
+    """Call a class with those of the arguments that it takes."""
+    known = inspect.signature(cls).parameters
+    return cls(**{name: value for name, value in kwargs.items() if name in known})

@@ -1,0 +1,5 @@
+"""Optuna's samplers as searchers."""
+
+from raycompat.tune.search.optuna.optuna_search import OptunaSearch
+
+__all__ = ["OptunaSearch"]

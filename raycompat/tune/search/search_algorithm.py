@@ -1,0 +1,73 @@
+"""What the runner asks for trials: `SearchAlgorithm`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from raycompat.tune.experiment.experiment import Experiment
+    from raycompat.tune.experiment.trial import Trial
+
+
+class SearchAlgorithm:
+    """Makes the trials of experiments, one when asked.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.search.SearchAlgorithm``, 2.60.0. State is one picklable dict
+    (`get_state`, `set_state`) that the experiment's folder keeps.
+    """
+
+    _finished = False
+
+    @property
+    def metric(self) -> str | None:
+        return None
+
+    @property
+    def total_samples(self) -> int:
+        """How many trials there will be at most; 0 when unknown."""
+        return 0
+
+    def set_search_properties(
+        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+    ) -> bool:
+        """Take metric, mode and search space of the experiment; False refuses them."""
+        return True
+
+    def add_configurations(self, experiments: Any) -> None:
+        """Take the experiments whose trials are to be made."""
+        raise NotImplementedError
+
+    def next_trial(self) -> Trial | None:
+        """Return the next trial, or None when there is none now."""
+        raise NotImplementedError
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """Take note of a trial's result."""
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Take note of a trial's end."""
+
+    def is_finished(self) -> bool:
+        """Say whether every trial has been made."""
+        return self._finished
+
+    def set_finished(self) -> None:
+        self._finished = True
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what `set_state` needs to go on in another process."""
+        return {}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on where `get_state` was called."""
+
+
+def experiment_list(experiments: Any) -> list[Experiment]:
+    """Return experiments as a list: from one, a list, or a dict of names and specs of 2018."""
+    from raycompat.tune.experiment.experiment import convert_to_experiment_list
+
+    return convert_to_experiment_list(experiments)

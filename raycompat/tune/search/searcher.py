@@ -1,0 +1,189 @@
+"""`Searcher`: suggests configs, and learns from their results. Users write their own as subclasses."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import cloudpickle
+
+from raycompat.tune.search.variant_generator import parse_spec_vars
+
+#: A metric, or several for more than one objective.
+Names = str | list[str] | None
+
+
+class Searcher:
+    """Suggest configs one by one, and learn from what the trials report.
+
+    Subclasses write `suggest` and `on_trial_complete`; `save` and `restore` when their state is not all
+    in picklable attributes.
+
+    Parameters
+    ----------
+    metric : str or list of str, optional
+        The metric to optimize; several are several objectives.
+    mode : {"min", "max"} or list, optional
+        Its direction; a list has one for each metric.
+
+    Raises
+    ------
+    ValueError
+        When a mode is neither "min" nor "max", or the lists differ in length.
+
+    Examples
+    --------
+    >>> from raycompat.tune.search import Searcher
+    >>> class Countdown(Searcher):
+    ...     left = 3
+    ...     def suggest(self, trial_id):
+    ...         self.left -= 1
+    ...         return {"x": self.left} if self.left >= 0 else Searcher.FINISHED
+    ...     def on_trial_complete(self, trial_id, result=None, error=False):
+    ...         pass
+
+    Notes
+    -----
+    Ray source: ``ray.tune.search.Searcher``, 2.60.0. Differs from Ray: a wrong mode is a ValueError.
+    """
+
+    #: What `suggest` returns when there will be no more configs.
+    FINISHED = "FINISHED"
+
+    def __init__(self, metric: Names = None, mode: Names = None) -> None:
+        self._metric: Any = metric
+        self._mode: Any = mode
+        if metric and mode:
+            _check_objectives(metric, mode)
+
+    @property
+    def metric(self) -> Any:
+        """The metric, or the list of metrics."""
+        return self._metric
+
+    @property
+    def mode(self) -> Any:
+        """The mode, or the list of modes."""
+        return self._mode
+
+    def set_search_properties(
+        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+    ) -> bool:
+        """Take metric, mode and search space of the experiment.
+
+        Returns
+        -------
+        bool
+            False when the searcher has a space of its own.
+        """
+        return False
+
+    def set_max_concurrency(self, max_concurrent: int) -> bool:
+        """Limit the number of unfinished suggestions; True when the searcher itself does so."""
+        return False
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """Return a config; `FINISHED` when there are no more, None when there is none now."""
+        raise NotImplementedError
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """Take note of a result; it may lack the metric, or be NaN."""
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Take note of a trial's end; `result` is its last, None when it has none."""
+        raise NotImplementedError
+
+    def add_evaluated_point(
+        self,
+        parameters: dict[str, Any],
+        value: float,
+        error: bool = False,
+        pruned: bool = False,
+        intermediate_values: list[float] | None = None,
+    ) -> None:
+        """Learn from a point that was evaluated elsewhere; not every searcher can."""
+        raise NotImplementedError(f"{type(self).__name__} cannot learn from points of elsewhere.")
+
+    def add_evaluated_trials(self, trials_or_analysis: Any, metric: str) -> None:
+        """Learn from the trials of an experiment that has run.
+
+        Parameters
+        ----------
+        trials_or_analysis : Trial, list of Trial, or ExperimentAnalysis
+        metric : str
+            Which of their metrics is the value.
+        """
+        trials = getattr(trials_or_analysis, "trials", trials_or_analysis)
+        for trial in trials if isinstance(trials, list | tuple) else [trials]:
+            if metric in trial.last_result:
+                self.add_evaluated_point(
+                    trial.config, trial.last_result[metric], error=trial.status == "ERROR"
+                )
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the state as a dict; by default every attribute."""
+        return self.__dict__.copy()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from a state of `get_state`."""
+        self.__dict__.update(state)
+
+    def save(self, checkpoint_path: str) -> None:
+        """Write the state to a file."""
+        with open(checkpoint_path, "wb") as file:
+            cloudpickle.dump(self.get_state(), file)
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Go on from a file of `save`, which must come from a trusted source: it is unpickled."""
+        with open(checkpoint_path, "rb") as file:
+            self.set_state(pickle.load(file))
+
+    def on_pause(self, trial_id: str) -> None:
+        """Take note that a trial was paused."""
+
+    def on_unpause(self, trial_id: str) -> None:
+        """Take note that a trial goes on."""
+
+
+def _check_objectives(metric: Any, mode: Any) -> None:
+    metrics, modes = ([metric], [mode]) if isinstance(metric, str) else (metric, mode)
+    if isinstance(metric, str) != isinstance(mode, str) or len(metrics) != len(modes):
+        raise ValueError(
+            f"metric={metric!r}, mode={mode!r}: expected one of each, or lists of the same length."
+        )
+    for each in modes:
+        if each not in ("min", "max", "obs") or (each == "obs" and isinstance(mode, str)):
+            raise ValueError(f"mode={each!r}: expected 'min' or 'max'.")
+
+
+def has_search_space(config: dict[str, Any]) -> bool:
+    """Say whether there is anything to draw or to enumerate."""
+    _, domains, grids = parse_spec_vars(config)
+    return bool(domains or grids)
+
+
+def refuse_grid(grids: list[Any], library: str) -> None:
+    """Raise when a space for a library's searcher has a grid."""
+    if grids:
+        from raycompat.tune.search.variant_generator import path_name
+
+        names = [path_name(path) for path, _ in grids]
+        raise ValueError(
+            f"{library} draws its points itself, so {names} cannot be grids: use tune.choice(...)."
+        )
+
+
+def require_space(searcher: Any, space: Any) -> None:
+    """Raise when a searcher is asked for a point without a space, metric or mode."""
+    name = type(searcher).__name__
+    if not space:
+        raise RuntimeError(
+            f"{name} has no search space: pass space= to it, or param_space= to the Tuner."
+        )
+    if not searcher.metric or not searcher.mode:
+        raise RuntimeError(
+            f"{name} has metric={searcher.metric!r} and mode={searcher.mode!r}: pass both to it, or to "
+            "TuneConfig."
+        )

@@ -1,0 +1,190 @@
+"""`Stopper`, and those that look at counts and clocks."""
+
+from __future__ import annotations
+
+import abc
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from raycompat.tune.trainable.nested import flatten_dict
+
+Result = dict[str, Any]
+
+logger = logging.getLogger(__name__)
+
+
+class Stopper(abc.ABC):
+    """Say when a trial ends, and when all do. Users write their own as subclasses.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.Stopper``, 2.60.0. No known difference.
+    """
+
+    @abc.abstractmethod
+    def __call__(self, trial_id: str, result: Result) -> bool:
+        """Say whether the trial ends after this result."""
+
+    @abc.abstractmethod
+    def stop_all(self) -> bool:
+        """Say whether the experiment ends."""
+
+
+class CombinedStopper(Stopper):
+    """Stop when one of several stoppers does.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.stopper.CombinedStopper``, 2.60.0. Differs from Ray: every stopper sees every
+    result, also when one before it stops the trial.
+    """
+
+    def __init__(self, *stoppers: Stopper) -> None:
+        self._stoppers = stoppers
+
+    def __call__(self, trial_id: str, result: Result) -> bool:
+        return any([stopper(trial_id, result) for stopper in self._stoppers])
+
+    def stop_all(self) -> bool:
+        return any(stopper.stop_all() for stopper in self._stoppers)
+
+
+class NoopStopper(Stopper):
+    """Never stop.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.stopper.NoopStopper``, 2.60.0. No known difference.
+    """
+
+    def __call__(self, trial_id: str, result: Result) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return False
+
+
+class FunctionStopper(NoopStopper):
+    """Stop a trial when a function of its id and result says so.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.stopper.FunctionStopper``, 2.60.0. No known difference.
+    """
+
+    def __init__(self, function: Callable[[str, Result], bool]) -> None:
+        self._function = function
+
+    def __call__(self, trial_id: str, result: Result) -> bool:
+        return self._function(trial_id, result)
+
+
+class DictStopper(NoopStopper):
+    """Stop a trial when one of its values reaches a bound.
+
+    Parameters
+    ----------
+    bounds : dict
+        Bounds by name; nested values are ``"a/b"`` or nested dicts.
+    """
+
+    def __init__(self, bounds: Mapping[str, Any]) -> None:
+        self.bounds = flatten_dict(bounds)
+        self._warned = False
+
+    def __call__(self, trial_id: str, result: Result) -> bool:
+        flat = result if all(name in result for name in self.bounds) else flatten_dict(result)
+        missing = [name for name in self.bounds if name not in flat]
+        if missing and not self._warned:
+            self._warned = True
+            logger.warning(
+                "stop=%r names %s, which a result lacks; it has %s. A trial that never reports it is not "
+                "stopped by it.",
+                dict(self.bounds),
+                missing,
+                sorted(flat),
+            )
+        return any(name in flat and flat[name] >= bound for name, bound in self.bounds.items())
+
+
+class MaximumIterationStopper(NoopStopper):
+    """Stop a trial after a number of results.
+
+    Parameters
+    ----------
+    max_iter : int
+
+    Notes
+    -----
+    Ray source: ``ray.tune.stopper.MaximumIterationStopper``, 2.60.0. No known difference.
+    """
+
+    def __init__(self, max_iter: int) -> None:
+        self._max_iter = max_iter
+        self._counts: defaultdict[str, int] = defaultdict(int)
+
+    def __call__(self, trial_id: str, result: Result) -> bool:
+        self._counts[trial_id] += 1
+        return self._counts[trial_id] >= self._max_iter
+
+
+class TimeoutStopper(NoopStopper):
+    """Stop everything after a time, counted from the first check.
+
+    Parameters
+    ----------
+    timeout : float or datetime.timedelta
+        Seconds.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.stopper.TimeoutStopper``, 2.60.0. A restored experiment has what was left.
+    """
+
+    def __init__(self, timeout: float | timedelta) -> None:
+        if isinstance(timeout, timedelta):
+            timeout = timeout.total_seconds()
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+            raise ValueError(f"timeout={timeout!r}: expected seconds, or a datetime.timedelta.")
+        self._left_s = float(timeout)
+        self._last_check: float | None = None
+
+    def stop_all(self) -> bool:
+        now = time.monotonic()
+        if self._last_check is not None:
+            self._left_s -= now - self._last_check
+        self._last_check = now
+        return self._left_s <= 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_last_check": None}
+
+
+def stopper_of(stop: Any) -> Stopper:
+    """Return the stopper that the argument `stop` of an experiment means.
+
+    Raises
+    ------
+    ValueError
+        When it is neither a dict, a function of trial id and result, a Stopper, nor a list of Stoppers.
+    """
+    if stop is None:
+        return NoopStopper()
+    if isinstance(stop, Stopper):
+        return stop
+    if isinstance(stop, Mapping):
+        return DictStopper(stop)
+    if isinstance(stop, list | tuple) and all(isinstance(each, Stopper) for each in stop):
+        return CombinedStopper(*stop)
+    if callable(stop) and not isinstance(stop, type):
+        if hasattr(stop, "stop_all"):
+            raise ValueError(f"stop={stop!r} has stop_all: make its class a subclass of tune.Stopper.")
+        return FunctionStopper(stop)
+    raise ValueError(
+        f"stop={stop!r}: expected a dict such as {{'training_iteration': 10}}, a function of trial id and "
+        "result, or an instance of tune.Stopper."
+    )

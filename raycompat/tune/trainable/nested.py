@@ -1,0 +1,53 @@
+"""Nested dicts and their flat form: ``{"a": {"b": 1}}`` and ``{"a/b": 1}``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def flatten_dict(nested: Mapping[Any, Any], delimiter: str = "/") -> dict[str, Any]:
+    """Return one level, the keys joined by the delimiter; empty dicts stay."""
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        if isinstance(value, Mapping) and value:
+            for inner, each in flatten_dict(value, delimiter).items():
+                flat[f"{key}{delimiter}{inner}"] = each
+        else:
+            flat[key] = value
+    return flat
+
+
+def unflatten_dict(flat: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
+    """Return the nested form of what `flatten_dict` returned."""
+    nested: dict[str, Any] = {}
+    for name, value in flat.items():
+        *parents, key = str(name).split(delimiter)
+        inner = nested
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        inner[key] = value
+    return nested
+
+
+def merge_dicts(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of the first with the second's values, level by level."""
+    merged = dict(first)
+    for key, value in second.items():
+        inner = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(inner, Mapping):
+            merged[key] = merge_dicts(inner, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def nested_paths(nested: Mapping[Any, Any]) -> dict[tuple[Any, ...], Any]:
+    """Return each leaf of a nested dict by its path."""
+    paths: dict[tuple[Any, ...], Any] = {}
+    for key, value in nested.items():
+        if isinstance(value, Mapping):
+            paths.update({(key, *inner): leaf for inner, leaf in nested_paths(value).items()})
+        else:
+            paths[(key,)] = value
+    return paths

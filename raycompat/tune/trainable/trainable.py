@@ -1,0 +1,396 @@
+"""`Trainable`: a class that trains step by step, and can be saved, restored and reset."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import pickle
+import platform
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+
+from raycompat.tune import result as keys
+from raycompat.tune.trainable.place import TrialPlace
+
+if TYPE_CHECKING:
+    from raycompat.train import Checkpoint
+    from raycompat.tune.execution.placement_groups import PlacementGroupFactory
+
+#: A checkpoint that `save_checkpoint` returned as a dict.
+DICT_FILE = "dict_checkpoint.pkl"
+#: Iterations, times and totals of a checkpoint, and what `save_checkpoint` returned.
+METADATA_FILE = ".tune_metadata"
+
+
+@dataclass
+class TrainingResult:
+    """A checkpoint, and the result that it belongs to."""
+
+    checkpoint: Checkpoint | None
+    metrics: dict[str, Any]
+
+
+class Trainable:
+    """Train step by step. Subclasses write `setup`, `step`, `save_checkpoint` and `load_checkpoint`.
+
+    The names of 2018 work, too: ``_setup``, ``_train``, ``_save``, ``_restore``, ``_stop``.
+
+    Parameters
+    ----------
+    config : dict, optional
+        The hyperparameters, in ``self.config``.
+
+    Attributes
+    ----------
+    config : dict
+    logdir : str
+        The trial's local folder; trials run there.
+    iteration : int
+        How many steps were made, those before a restore included.
+
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> class Countdown(tune.Trainable):
+    ...     def setup(self, config):
+    ...         self.left = config["start"]
+    ...     def step(self):
+    ...         self.left -= 1
+    ...         return {"left": self.left, "done": self.left == 0}
+    ...     def save_checkpoint(self, checkpoint_dir):
+    ...         return {"left": self.left}
+    ...     def load_checkpoint(self, checkpoint):
+    ...         self.left = checkpoint["left"]
+
+    Notes
+    -----
+    Ray source: ``ray.tune.Trainable``, 2.60.0; the old names are of Ray before 0.8.6.
+    """
+
+    def __init__(self, config: dict[str, Any] | None = None, storage: Any = None) -> None:
+        self.config = config or {}
+        self._place: TrialPlace | None = storage
+        self._logdir = self._place.logdir if self._place else None
+        self._iteration = 0
+        self._time_total = 0.0
+        self._timesteps_total: int | None = None
+        self._episodes_total: int | None = None
+        self._begin_counting()
+        self._last_result: dict[str, Any] = {}
+        self.setup(copy.deepcopy(self.config))
+
+    def _begin_counting(self) -> None:
+        """Count from 0 what results say of the time since the last restore."""
+        self._time_since_restore = 0.0
+        self._timesteps_since_restore = 0
+        self._iterations_since_restore = 0
+
+    # What subclasses write.
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Prepare training; called once, before the first step."""
+        if hasattr(self, "_setup"):
+            self._setup(config)
+
+    def step(self) -> dict[str, Any]:
+        """Train for a while, and return a result."""
+        if hasattr(self, "_train"):
+            found: dict[str, Any] = self._train()
+            return found
+        raise NotImplementedError(f"{type(self).__name__} has no method step().")
+
+    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any] | str | None:
+        """Write the state into the folder, or return it as a dict."""
+        if hasattr(self, "_save"):
+            found: dict[str, Any] | str | None = self._save(checkpoint_dir)
+            return found
+        raise NotImplementedError(
+            f"{type(self).__name__} has no method save_checkpoint(): pausing, retrying and restoring need "
+            "it."
+        )
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Take the state from the dict, or from the folder."""
+        if not hasattr(self, "_restore"):
+            raise NotImplementedError(f"{type(self).__name__} has no method load_checkpoint().")
+        self._restore(checkpoint)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Become another trial, with other hyperparameters; False when that cannot be done."""
+        return False
+
+    def cleanup(self) -> None:
+        """Release what `setup` has taken; called once, at the end."""
+        if hasattr(self, "_stop"):
+            self._stop()
+
+    def log_result(self, result: dict[str, Any]) -> None:
+        """Look at each result before it is reported."""
+
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory | None:
+        """Return the resources of a trial with this config; None is one CPU."""
+        return None
+
+    @classmethod
+    def resource_help(cls, config: dict[str, Any]) -> str:
+        """Return a hint on the resources, for errors."""
+        return ""
+
+    # What the runner calls; users may, too.
+
+    def train(self) -> dict[str, Any]:
+        """Make one step, and return its result with times and counts filled in.
+
+        Raises
+        ------
+        TypeError
+            When the step returns something else than a dict.
+        """
+        start = time.time()
+        result = self.step()
+        if not isinstance(result, dict):
+            raise TypeError(f"step() returned {result!r}: expected a dict of results.")
+        if keys.RESULT_DUPLICATE in result:
+            return result
+        return self._filled(result, time.time() - start)
+
+    def _filled(self, result: dict[str, Any], duration_s: float) -> dict[str, Any]:
+        """Return the result with what is counted here."""
+        result = dict(result)
+        this_iter: float = result.get(keys.TIME_THIS_ITER_S) or duration_s
+        self._iteration += 1
+        self._iterations_since_restore += 1
+        self._time_total += this_iter
+        self._time_since_restore += this_iter
+        result.setdefault(keys.DONE, False)
+        timesteps = result.get(keys.TIMESTEPS_THIS_ITER)
+        if timesteps is not None:
+            self._timesteps_total = (self._timesteps_total or 0) + timesteps
+            self._timesteps_since_restore += timesteps
+        episodes = result.get(keys.EPISODES_THIS_ITER)
+        if episodes is not None:
+            self._episodes_total = (self._episodes_total or 0) + episodes
+        if self._timesteps_total is not None:
+            result.setdefault(keys.TIMESTEPS_TOTAL, self._timesteps_total)
+        if self._episodes_total is not None:
+            result.setdefault(keys.EPISODES_TOTAL, self._episodes_total)
+        result.setdefault(keys.TRAINING_ITERATION, self._iteration)
+        now = datetime.now()
+        result.update(
+            {
+                keys.TRIAL_ID: self.trial_id,
+                keys.DATE: now.strftime("%Y-%m-%d_%H-%M-%S"),
+                keys.TIMESTAMP: result.get(keys.TIMESTAMP) or int(now.timestamp()),
+                keys.TIME_THIS_ITER_S: this_iter,
+                keys.TIME_TOTAL_S: self._time_total,
+                keys.PID: os.getpid(),
+                keys.HOSTNAME: platform.node(),
+                keys.NODE_IP: self._place.node_ip if self._place else "127.0.0.1",
+                "config": self.config,
+                "time_since_restore": self._time_since_restore,
+                "iterations_since_restore": self._iterations_since_restore,
+            }
+        )
+        if self._timesteps_since_restore:
+            result["timesteps_since_restore"] = self._timesteps_since_restore
+        self.log_result(result)
+        self._last_result = result
+        return result
+
+    def train_buffered(self, buffer_time_s: float, max_buffer_length: int = 1000) -> list[Any]:
+        """Make steps for a time, or until training is done, and return their results."""
+        results: list[dict[str, Any]] = []
+        end = time.monotonic() + buffer_time_s
+        while not results or time.monotonic() < end:
+            results.append(self.train())
+            ends = (keys.DONE, keys.SHOULD_CHECKPOINT, keys.RESULT_DUPLICATE)
+            if any(results[-1].get(key) for key in ends) or len(results) >= max_buffer_length:
+                break
+        return results
+
+    def save(self, checkpoint_dir: str | None = None) -> TrainingResult:
+        """Save the state as a checkpoint.
+
+        Parameters
+        ----------
+        checkpoint_dir : str, optional
+            The folder. By default the trial's next, such as ``checkpoint_000000``; outside of a trial a
+            temporary one.
+
+        Returns
+        -------
+        TrainingResult
+            With the attributes `checkpoint` and `metrics`.
+        """
+        from raycompat.train import Checkpoint
+
+        if checkpoint_dir is None and self._place is not None:
+            with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
+                self._write_checkpoint(folder)
+                checkpoint = self._place.keep_checkpoint(Checkpoint.from_directory(folder))
+            self._last_result[keys.CHECKPOINT_DIR_NAME] = os.path.basename(checkpoint.path)
+        else:
+            folder = checkpoint_dir or tempfile.mkdtemp(prefix="checkpoint-")
+            os.makedirs(folder, exist_ok=True)
+            self._write_checkpoint(folder)
+            checkpoint = Checkpoint.from_directory(folder)
+        return TrainingResult(checkpoint, dict(self._last_result))
+
+    def _write_checkpoint(self, folder: str) -> None:
+        saved = self.save_checkpoint(folder)
+        kind: str | None = None
+        if isinstance(saved, dict):
+            kind = "dict"
+            with open(os.path.join(folder, DICT_FILE), "wb") as file:
+                cloudpickle.dump(saved, file)
+        elif isinstance(saved, str):
+            kind = self._path_in(folder, saved)
+        elif saved is not None:
+            raise TypeError(f"save_checkpoint() returned {saved!r}: expected a dict, a path or None.")
+        metadata = {**self.get_state(), "saved": kind}
+        Path(folder, METADATA_FILE).write_bytes(cloudpickle.dumps(metadata))
+
+    def _path_in(self, folder: str, saved: str) -> str:
+        """Return a path of ``_save`` relative to the folder; today's `save_checkpoint` has to return it."""
+        inside = os.path.relpath(saved, folder)
+        old_form = hasattr(self, "_save") and not inside.startswith("..")
+        if inside != "." and not old_form:
+            raise ValueError(
+                f"save_checkpoint({folder!r}) returned {saved!r}: expected None, a dict, or the folder."
+            )
+        return inside
+
+    def restore(self, checkpoint: Any) -> None:
+        """Go on from a checkpoint.
+
+        Parameters
+        ----------
+        checkpoint : Checkpoint, TrainingResult or str
+            What `save` returned, or its folder.
+        """
+        from raycompat.train import Checkpoint
+
+        if isinstance(checkpoint, TrainingResult):
+            checkpoint = checkpoint.checkpoint
+        if not isinstance(checkpoint, Checkpoint):
+            checkpoint = Checkpoint.from_directory(os.fspath(checkpoint))
+        with checkpoint.as_directory() as folder:
+            metadata = self._read_metadata(folder)
+            saved = metadata.pop("saved", None)
+            if saved == "dict":
+                with open(os.path.join(folder, DICT_FILE), "rb") as file:
+                    self.load_checkpoint(pickle.load(file))
+            else:
+                self.load_checkpoint(os.path.normpath(os.path.join(folder, saved or ".")))
+        self._set_state(metadata)
+
+    def _read_metadata(self, folder: str) -> dict[str, Any]:
+        path = Path(folder, METADATA_FILE)
+        if not path.exists():
+            return {}
+        found: dict[str, Any] = pickle.loads(path.read_bytes())
+        return found
+
+    def _set_state(self, metadata: dict[str, Any]) -> None:
+        self._iteration = metadata.get("iteration", 0)
+        self._time_total = metadata.get("time_total", 0.0)
+        self._timesteps_total = metadata.get("timesteps_total")
+        self._episodes_total = metadata.get("episodes_total")
+        self._last_result = metadata.get("last_result") or {}
+        self._begin_counting()
+
+    def get_state(self) -> dict[str, Any]:
+        """Return counts and times, which a checkpoint has."""
+        return {
+            "iteration": self._iteration,
+            "timesteps_total": self._timesteps_total,
+            "time_total": self._time_total,
+            "episodes_total": self._episodes_total,
+            "last_result": self._last_result,
+        }
+
+    def reset(self, new_config: dict[str, Any], storage: Any = None) -> bool:
+        """Become another trial in the same process; False when `reset_config` says so."""
+        if storage is not None:
+            self._place, self._logdir = storage, storage.logdir
+        if not self.reset_config(new_config):
+            return False
+        self.config = new_config
+        self._set_state({})
+        return True
+
+    def stop(self) -> None:
+        """End training, and release what it has taken."""
+        self.cleanup()
+
+    def export_model(self, export_formats: Any, export_dir: str | None = None) -> dict[str, str]:
+        """Write the model in formats; subclasses write ``_export_model(formats, folder)``."""
+        formats = [export_formats] if isinstance(export_formats, str) else list(export_formats)
+        if not hasattr(self, "_export_model"):
+            raise NotImplementedError(f"{type(self).__name__} has no method _export_model().")
+        found: dict[str, str] = self._export_model(formats, export_dir or self.logdir)
+        return found
+
+    # What a trainable knows of itself.
+
+    @property
+    def logdir(self) -> str:
+        """The trial's local folder; outside of a trial a temporary one."""
+        if self._logdir is None:
+            self._logdir = tempfile.mkdtemp(prefix="trainable-")
+        return self._logdir
+
+    @property
+    def iteration(self) -> int:
+        """How many steps were made, those before a restore included."""
+        return self._iteration
+
+    @property
+    def training_iteration(self) -> int:
+        """The same as `iteration`."""
+        return self._iteration
+
+    @property
+    def trial_id(self) -> str:
+        """The trial's id; "default" outside of a trial."""
+        return self._place.trial_id if self._place else "default"
+
+    @property
+    def trial_name(self) -> str:
+        """The trial's name; "default" outside of a trial."""
+        return self._place.trial_name if self._place else "default"
+
+    @property
+    def trial_resources(self) -> PlacementGroupFactory | None:
+        """What the trial asked for; None outside of a trial."""
+        return self._place.resources if self._place else None
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the hyperparameters."""
+        return self.config
+
+
+def delete_folder(path: str) -> None:
+    """Delete a local folder; a missing one is as good."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def as_json_line(value: Any) -> str:
+    """Return one line of JSON; what JSON lacks is written as text."""
+    return json.dumps(value, default=_as_json)
+
+
+def _as_json(value: Any) -> Any:
+    number = getattr(value, "item", None)
+    if callable(number) and getattr(value, "size", 1) == 1:
+        return number()
+    return value.tolist() if hasattr(value, "tolist") else repr(value)
