@@ -297,7 +297,7 @@ class PopulationBasedTraining(ScoredScheduler):
         state = self._states[trial]
         state.checkpoint = None
         if trial in upper:
-            if trial.status == "PAUSED":
+            if trial.status == "PAUSED" and not trial.is_saving:
                 state.checkpoint = trial.checkpoint
             else:
                 state.checkpoint = tune_controller.schedule_trial_save(trial, result=state.result)

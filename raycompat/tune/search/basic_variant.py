@@ -157,9 +157,12 @@ class BasicVariantGenerator(SearchAlgorithm):
             position = dict(position)
             self._random = position.pop("random")
             self._resume_at = position
+            self._num_made = position["number"] + position["variant"]
 
     def skip_made(self, num_made: int) -> None:
         """Go past trials that the experiment has but the state does not know yet."""
+        if num_made <= self._num_made:
+            return
         if self._trials is None:
             self._trials = self._make_trials()
         while self._num_made < num_made and next(self._trials, None) is not None:

@@ -82,8 +82,9 @@ class Repeater(Searcher):
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
         group = self._groups.pop(trial_id, None)
-        if group is None:
-            raise KeyError(f"The trial {trial_id!r} was not suggested here.")
+        if group is None:  # suggested before a restore, after the last snapshot
+            logger.warning("The trial %r was not suggested here; its score is left out.", trial_id)
+            return
         group.scores[trial_id] = (result or {}).get(self.searcher.metric, np.nan)
         scores = list(group.scores.values())
         if len(scores) == self.repeat and None not in scores:

@@ -143,13 +143,13 @@ class OptunaSearch(Searcher):
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         several = isinstance(self.metric, list)  # Optuna takes no results between of several
-        if not several and trial_id not in self._completed and self.metric in result:
+        if not several and trial_id in self._trials and self.metric in result:
             self._trials[trial_id].report(result[self.metric], result[TRAINING_ITERATION])
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        if trial_id in self._completed:
+        if trial_id in self._completed or trial_id not in self._trials:
             return
         optuna = require("optuna", "OptunaSearch")
         states = optuna.trial.TrialState

@@ -1,0 +1,253 @@
+"""`ExperimentAnalysis`: the best trial, its config and checkpoint, and tables of all results."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+from raycompat._storage import Folder
+from raycompat.tune.error import TuneError
+from raycompat.tune.execution.experiment_state import JOURNAL, load_trials
+from raycompat.tune.result import EXPR_RESULT_FILE, TRAINING_ITERATION
+from raycompat.tune.search.extras import require
+from raycompat.tune.trainable.nested import flatten_dict
+
+if TYPE_CHECKING:
+    from raycompat.train import Checkpoint
+    from raycompat.tune.experiment.trial import Trial
+
+#: How `scope` names the numbers of `Trial.metric_analysis`.
+SCOPES = ("last", "avg", "last-5-avg", "last-10-avg", "all")
+
+
+class ExperimentAnalysis:
+    """Look at the results of an experiment.
+
+    Parameters
+    ----------
+    experiment_checkpoint_path : str
+        The experiment's folder, or a file in it.
+    storage_filesystem : optional
+        Its file system.
+    trials : list of Trial, optional
+        By default those of the folder.
+    default_metric, default_mode : str, optional
+        For the methods that are given none.
+
+    Raises
+    ------
+    TuneError
+        When the folder is not that of an experiment.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.ExperimentAnalysis``, 2.60.0. Experiments of Ray itself cannot be read.
+    """
+
+    def __init__(
+        self,
+        experiment_checkpoint_path: str | os.PathLike[str],
+        *,
+        storage_filesystem: Any = None,
+        trials: list[Trial] | None = None,
+        default_metric: str | None = None,
+        default_mode: str | None = None,
+    ) -> None:
+        path = os.fspath(experiment_checkpoint_path)
+        if os.path.basename(path) == JOURNAL:
+            path = os.path.dirname(path)
+        self._folder = Folder(path, storage_filesystem)
+        self.trials: list[Trial] = load_trials(self._folder) if trials is None else trials
+        if default_mode is not None and default_mode not in ("min", "max"):
+            raise ValueError(f"default_mode={default_mode!r}: expected 'min' or 'max'.")
+        self.default_metric, self.default_mode = default_metric, default_mode
+        self._dataframes: dict[str, Any] = {}
+
+    @property
+    def experiment_path(self) -> str:
+        """The path of the experiment's folder."""
+        return self._folder.path
+
+    @property
+    def trial_dataframes(self) -> dict[str, Any]:
+        """All results of each trial, by its id."""
+        return {trial.trial_id: self.dataframe_of(trial) for trial in self.trials}
+
+    def dataframe_of(self, trial: Trial) -> Any:
+        """Return the results of a trial, one a row; read once."""
+        if trial.trial_id not in self._dataframes:
+            self._dataframes[trial.trial_id] = self._read_dataframe(trial)
+        return self._dataframes[trial.trial_id]
+
+    def _read_dataframe(self, trial: Trial) -> Any:
+        pandas = require("pandas", "ExperimentAnalysis")
+        if not trial.folder.exists(EXPR_RESULT_FILE):
+            return pandas.DataFrame()
+        lines = io.BytesIO(trial.folder.read(EXPR_RESULT_FILE))
+        rows = [flatten_dict(json.loads(line)) for line in lines if line.endswith(b"\n")]
+        return pandas.json_normalize(rows, sep="/") if rows else pandas.DataFrame()
+
+    def _metric_and_mode(self, metric: str | None, mode: str | None) -> tuple[str, str]:
+        metric, mode = metric or self.default_metric, mode or self.default_mode
+        if not metric or not mode:
+            raise ValueError(
+                f"metric={metric!r}, mode={mode!r}: pass both here, or to TuneConfig or tune.run."
+            )
+        if mode not in ("min", "max"):
+            raise ValueError(f"mode={mode!r}: expected 'min' or 'max'.")
+        return metric, mode
+
+    def get_best_trial(
+        self,
+        metric: str | None = None,
+        mode: str | None = None,
+        scope: str = "last",
+        filter_nan_and_inf: bool = True,
+    ) -> Trial | None:
+        """Return the trial with the best score; None when none has one.
+
+        Parameters
+        ----------
+        metric, mode : str, optional
+            By default those of the experiment.
+        scope : {"last", "all", "avg", "last-5-avg", "last-10-avg"}, default "last"
+            Which of a trial's scores counts; "all" is its best.
+        filter_nan_and_inf : bool, default True
+            Whether scores that are not finite are left out.
+
+        Raises
+        ------
+        ValueError
+            When there is no metric or mode, or the scope is unknown.
+        """
+        metric, mode = self._metric_and_mode(metric, mode)
+        if scope not in SCOPES:
+            raise ValueError(f"scope={scope!r}: expected one of {SCOPES}.")
+        field = mode if scope == "all" else scope
+        scored = [
+            (trial.metric_analysis[metric][field], trial)
+            for trial in self.trials
+            if metric in trial.metric_analysis
+        ]
+        if filter_nan_and_inf:
+            scored = [entry for entry in scored if math.isfinite(entry[0])]
+        pick = max if mode == "max" else min
+        return pick(scored, key=lambda entry: entry[0])[1] if scored else None
+
+    def get_best_config(
+        self, metric: str | None = None, mode: str | None = None, scope: str = "last"
+    ) -> dict[str, Any] | None:
+        """Return the config of the best trial; None when there is none."""
+        best = self.get_best_trial(metric, mode, scope)
+        return None if best is None else best.config
+
+    def get_best_checkpoint(
+        self, trial: Trial, metric: str | None = None, mode: str | None = None
+    ) -> Checkpoint | None:
+        """Return the checkpoint of a trial whose result is the best; None when it has none."""
+        metric, mode = self._metric_and_mode(metric, mode)
+        scored = [
+            (flatten_dict(entry.metrics)[metric], entry.checkpoint)
+            for entry in trial.checkpoints.ranked
+            if metric in flatten_dict(entry.metrics)
+        ]
+        pick = max if mode == "max" else min
+        return pick(scored, key=lambda entry: entry[0])[1] if scored else None
+
+    def get_last_checkpoint(
+        self, trial: Trial | None = None, metric: str = TRAINING_ITERATION, mode: str = "max"
+    ) -> Checkpoint | None:
+        """Return the last checkpoint of a trial; by default of the one that trained longest."""
+        trial = trial or self.get_best_trial(metric, mode)
+        return None if trial is None else trial.checkpoint
+
+    def _best(self) -> Trial:
+        best = self.get_best_trial()
+        if best is None:
+            raise TuneError(f"No trial has reported a finite {self.default_metric!r}.")
+        return best
+
+    @property
+    def best_trial(self) -> Trial:
+        """The best trial, by the experiment's metric and mode."""
+        return self._best()
+
+    @property
+    def best_config(self) -> dict[str, Any]:
+        """The config of the best trial."""
+        return self._best().config
+
+    @property
+    def best_result(self) -> dict[str, Any]:
+        """The last result of the best trial."""
+        return self._best().last_result
+
+    @property
+    def best_checkpoint(self) -> Checkpoint | None:
+        """The best checkpoint of the best trial."""
+        return self.get_best_checkpoint(self._best())
+
+    @property
+    def best_dataframe(self) -> Any:
+        """All results of the best trial."""
+        return self.dataframe_of(self._best())
+
+    @property
+    def best_result_df(self) -> Any:
+        """The last result of the best trial, as a table of one row."""
+        return require("pandas", "ExperimentAnalysis").DataFrame.from_records(
+            [flatten_dict(self.best_result)], index="trial_id"
+        )
+
+    @property
+    def results(self) -> dict[str, dict[str, Any]]:
+        """The last result of each trial, by its id."""
+        return {trial.trial_id: trial.last_result for trial in self.trials}
+
+    @property
+    def results_df(self) -> Any:
+        """The last results of all trials, one a row."""
+        rows = [flatten_dict({"trial_id": k, **result}) for k, result in self.results.items()]
+        return require("pandas", "ExperimentAnalysis").DataFrame.from_records(rows, index="trial_id")
+
+    def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
+        """Return the config of each trial, by its id; with `prefix` the names begin with ``config/``."""
+        return {
+            trial.trial_id: {f"config/{k}": v for k, v in trial.config.items()}
+            if prefix
+            else trial.config
+            for trial in self.trials
+        }
+
+    def dataframe(self, metric: str | None = None, mode: str | None = None) -> Any:
+        """Return one result of each trial, with its config and folder.
+
+        Parameters
+        ----------
+        metric, mode : str, optional
+            The result with the best value; by default the last.
+        """
+        if (metric is None) != (mode is None) or mode not in (None, "min", "max"):
+            raise ValueError(f"metric={metric!r}, mode={mode!r}: expected both, mode 'min' or 'max'.")
+        pandas = require("pandas", "ExperimentAnalysis")
+        rows = [self._chosen_row(trial, metric, mode) for trial in self.trials]
+        return pandas.DataFrame.from_records([row for row in rows if row])
+
+    def _chosen_row(self, trial: Trial, metric: str | None, mode: str | None) -> dict[str, Any]:
+        result = trial.last_result
+        if metric is not None:
+            rows = self.dataframe_of(trial)
+            if metric not in rows:
+                return {}
+            values = rows[metric]
+            result = rows.iloc[values.idxmax() if mode == "max" else values.idxmin()].to_dict()
+        if not result:
+            return {}
+        row = {name: v for name, v in flatten_dict(result).items() if not name.startswith("config/")}
+        row.update({f"config/{name}": v for name, v in flatten_dict(trial.config).items()})
+        row["logdir"] = trial.path
+        row.pop("config", None)
+        return row

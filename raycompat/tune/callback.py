@@ -1,0 +1,115 @@
+"""`Callback`: what is called as an experiment goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from raycompat.tune.experiment.trial import Trial
+
+
+class Callback:
+    """Methods that the runner calls. Users write their own as subclasses.
+
+    Each gets ``iteration``, the runner's step, and ``trials``, all trials; most get ``trial``.
+
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> class Shout(tune.Callback):
+    ...     def on_trial_complete(self, iteration, trials, trial, **info):
+    ...         print(f"{trial} is done")
+
+    Notes
+    -----
+    Ray source: ``ray.tune.Callback``, 2.60.0. No known difference.
+    """
+
+    def setup(
+        self,
+        stop: Any = None,
+        num_samples: int | None = None,
+        total_num_samples: int | None = None,
+        **info: Any,
+    ) -> None:
+        """Prepare; called once, before everything else."""
+
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Called when the runner's step begins."""
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Called when the runner's step ends."""
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Called when a trial begins to run, or goes on."""
+
+    def on_trial_restore(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Called when a trial goes on from a checkpoint."""
+
+    def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Called when a trial has made a checkpoint."""
+
+    def on_trial_result(
+        self,
+        iteration: int,
+        trials: list[Trial],
+        trial: Trial,
+        result: dict[str, Any],
+        **info: Any,
+    ) -> None:
+        """Called with each result."""
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Called when a trial has ended."""
+
+    def on_trial_recover(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Called when a trial has failed and is tried again."""
+
+    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Called when a trial has failed for good."""
+
+    def on_checkpoint(
+        self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Any, **info: Any
+    ) -> None:
+        """Called with each checkpoint."""
+
+    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+        """Called once, after everything else."""
+
+    def get_state(self) -> dict[str, Any] | None:
+        """Return what `set_state` needs after a restore; None is nothing."""
+        return None
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on where `get_state` was called."""
+
+
+class CallbackList:
+    """Several callbacks as one.
+
+    Parameters
+    ----------
+    callbacks : list of Callback
+    """
+
+    def __init__(self, callbacks: list[Any]) -> None:
+        self.callbacks = callbacks
+
+    def __call__(self, method: str, **info: Any) -> None:
+        """Call a method of each."""
+        for callback in self.callbacks:
+            getattr(callback, method)(**info)
+
+    def get_state(self) -> list[dict[str, Any] | None]:
+        return [callback.get_state() for callback in self.callbacks]
+
+    def set_state(self, states: list[dict[str, Any] | None]) -> None:
+        for callback, state in zip(self.callbacks, states, strict=False):
+            if state is not None:
+                callback.set_state(state)

@@ -1,0 +1,114 @@
+"""The process of a trial: `TrialActor` holds the trainable, and does what the runner asks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import Any
+
+from raycompat.tune.trainable.place import TrialPlace
+from raycompat.tune.trainable.trainable import Trainable, TrainingResult
+
+
+class TrialActor:
+    """Holds one trainable after the other; an actor of its own.
+
+    Notes
+    -----
+    Made without arguments, so that an error of the trainable's ``setup`` arrives as the user's own error,
+    not as that of a dead actor.
+    """
+
+    def __init__(self) -> None:
+        self._trainable: Any = None
+        self._output: contextlib.ExitStack | None = None
+
+    def begin(
+        self,
+        trainable_cls: type[Trainable],
+        config: dict[str, Any],
+        place: TrialPlace,
+        checkpoint: TrainingResult | None,
+    ) -> int:
+        """Set the trainable up, from the checkpoint where there is one; return the process's id."""
+        self._enter(place)
+        if self._trainable is not None:
+            raise RuntimeError("The actor has a trainable already; reset it.")
+        self._trainable = _construct(trainable_cls, config, place)
+        if checkpoint is not None:
+            self._restore(checkpoint)
+        return os.getpid()
+
+    def become(
+        self, config: dict[str, Any], place: TrialPlace, checkpoint: TrainingResult | None
+    ) -> bool:
+        """Be another trial; False when the trainable cannot be reset."""
+        self._enter(place)
+        if not self._trainable.reset(config, storage=place):
+            return False
+        if checkpoint is not None:
+            self._restore(checkpoint)
+        return True
+
+    def _restore(self, checkpoint: TrainingResult) -> None:
+        from raycompat.tune.trainable.function_trainable import FunctionTrainable
+
+        is_function = isinstance(self._trainable, FunctionTrainable)
+        self._trainable.restore(checkpoint if is_function else checkpoint.checkpoint)
+
+    def _enter(self, place: TrialPlace) -> None:
+        """Go to the trial's folder, and print into its files where that was asked for."""
+        if os.environ.get("RAY_CHDIR_TO_TRIAL_DIR", "1") != "0":
+            os.chdir(place.logdir)
+        if self._output is not None:
+            self._output.close()
+        self._output = contextlib.ExitStack()
+        for name, redirect in zip(
+            place.log_to_file,
+            (contextlib.redirect_stdout, contextlib.redirect_stderr),
+            strict=True,
+        ):
+            if name is not None:
+                file = self._output.enter_context(
+                    open(os.path.join(place.logdir, name), "a", buffering=1)
+                )
+                self._output.enter_context(redirect(file))
+
+    def train(self) -> tuple[dict[str, Any], TrainingResult | None]:
+        """Return the next result, and the checkpoint that came with it."""
+        from raycompat.tune.trainable.function_trainable import FunctionTrainable
+
+        result = self._trainable.train()
+        session = getattr(self._trainable, "_session", None)
+        has_checkpoint = isinstance(self._trainable, FunctionTrainable) and session is not None
+        if has_checkpoint and session.has_new_checkpoint:
+            session.has_new_checkpoint = False
+            return result, self._trainable.save()
+        return result, None
+
+    def save(self) -> TrainingResult:
+        """Return a new checkpoint; of a function, the one that it reported last."""
+        made = self._trainable.save()
+        if isinstance(made, TrainingResult):
+            return made
+        from raycompat.train import Checkpoint
+
+        return TrainingResult(Checkpoint.from_directory(str(made)), {})
+
+    def stop(self) -> None:
+        """End the trainable: its ``cleanup`` runs, or the ``finally`` of its function."""
+        trainable, self._trainable = self._trainable, None
+        if trainable is not None:
+            trainable.stop()
+        sys.stdout.flush()
+        if self._output is not None:
+            self._output.close()
+            self._output = None
+
+
+def _construct(cls: Any, config: dict[str, Any], place: TrialPlace) -> Any:
+    """Make the trainable; classes that are not of Tune take only a config."""
+    if issubclass(cls, Trainable):
+        return cls(config, storage=place)
+    return cls(config=config)

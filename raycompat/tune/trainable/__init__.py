@@ -1,0 +1,6 @@
+"""What trains: classes and functions."""
+
+from raycompat.tune.trainable.function_trainable import FunctionTrainable, wrap_function
+from raycompat.tune.trainable.trainable import Trainable
+
+__all__ = ["FunctionTrainable", "Trainable", "wrap_function"]

@@ -1,0 +1,142 @@
+"""`with_parameters` and `with_resources`: what a trainable is given beside its config."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import raycompat as ray
+from raycompat.tune.execution.placement_groups import (
+    PlacementGroupFactory,
+    resource_dict_to_pg_factory,
+)
+from raycompat.tune.trainable.trainable import Trainable
+
+
+def _check_trainable(trainable: Any, what: str) -> None:
+    is_class = isinstance(trainable, type)
+    if not callable(trainable) or (is_class and not issubclass(trainable, Trainable)):
+        raise ValueError(
+            f"tune.{what}({trainable!r}, ...): expected a function or a subclass of tune.Trainable."
+        )
+
+
+def with_parameters(trainable: Any, **kwargs: Any) -> Any:
+    """Give a trainable large values, each stored once for all trials.
+
+    Parameters
+    ----------
+    trainable : callable or subclass of Trainable
+        A function is called with the values as keywords; so is ``setup`` of a class.
+    **kwargs
+        The values.
+
+    Raises
+    ------
+    ValueError
+        When it is not a trainable.
+
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> def train(config, data):
+    ...     tune.report({"score": sum(data) * config["x"]})
+    >>> trainable = tune.with_parameters(train, data=list(range(1000)))
+
+    Notes
+    -----
+    Ray source: ``ray.tune.with_parameters``, 2.60.0. No known difference.
+    """
+    _check_trainable(trainable, "with_parameters")
+    values = _StoredValues(kwargs)
+    name = getattr(trainable, "__name__", "tune_with_parameters")
+    if isinstance(trainable, type):
+
+        class WithParameters(trainable):  # type: ignore[misc]
+            def setup(self, config: dict[str, Any]) -> None:
+                super().setup(config, **values.get())
+
+        WithParameters.__name__ = WithParameters.__qualname__ = name
+        return WithParameters
+
+    def call(config: dict[str, Any]) -> Any:
+        return trainable(config, **values.get())
+
+    call.__name__ = name
+    if hasattr(trainable, "_resources"):
+        call._resources = trainable._resources  # type: ignore[attr-defined]
+    return call
+
+
+class _StoredValues:
+    """Values that go into the object store when they are first sent to a trial."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._values: dict[str, Any] | None = values
+        self._refs: dict[str, Any] = {}
+        self._session: Any = None
+
+    def get(self) -> dict[str, Any]:
+        if self._values is None:
+            refs = list(self._refs.values())
+            self._values = dict(zip(self._refs, ray.get(refs), strict=True))
+        return self._values
+
+    def __getstate__(self) -> dict[str, Any]:
+        if not ray.is_initialized():  # pickled for another reason than for a trial
+            return {"_values": self._values, "_refs": {}, "_session": None}
+        session = ray.get_runtime_context().get_job_id()
+        if not self._refs or self._session != session:
+            self._refs = {name: ray.put(value) for name, value in (self._values or {}).items()}
+            self._session = session
+        return {"_values": None, "_refs": self._refs, "_session": session}
+
+
+def with_resources(
+    trainable: Any,
+    resources: dict[str, Any] | PlacementGroupFactory | Callable[[dict[str, Any]], Any],
+) -> Any:
+    """Say which resources each trial has.
+
+    Parameters
+    ----------
+    trainable : callable or subclass of Trainable
+    resources : dict, PlacementGroupFactory or callable
+        Such as ``{"cpu": 2, "gpu": 0.5}``; bundles for a trial with workers; or a function of the config
+        that returns one of these.
+
+    Raises
+    ------
+    ValueError
+        When it is not a trainable, or not resources.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.with_resources``, 2.60.0. Differs from Ray: the function itself is not changed.
+    """
+    _check_trainable(trainable, "with_resources")
+    if isinstance(resources, dict):
+        resources = resource_dict_to_pg_factory(resources)
+    elif not (isinstance(resources, PlacementGroupFactory) or callable(resources)):
+        raise ValueError(
+            f"tune.with_resources(..., {resources!r}): expected a dict such as {{'cpu': 2}}, a "
+            "PlacementGroupFactory, or a function of the config."
+        )
+    if isinstance(trainable, type):
+
+        class WithResources(trainable):  # type: ignore[misc]
+            @classmethod
+            def default_resource_request(cls, config: dict[str, Any]) -> Any:
+                is_factory = isinstance(resources, PlacementGroupFactory)
+                return resources if is_factory else resources(config)  # type: ignore[operator]
+
+        WithResources.__name__ = WithResources.__qualname__ = trainable.__name__
+        return WithResources
+
+    @functools.wraps(trainable)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return trainable(*args, **kwargs)
+
+    call._resources = resources  # type: ignore[attr-defined]
+    return call

@@ -1,0 +1,207 @@
+"""What a training function calls: `report`, `get_checkpoint`, `get_context`."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from raycompat.tune.result import CHECKPOINT_DIR_NAME, RESULT_DUPLICATE, SHOULD_CHECKPOINT
+from raycompat.tune.trainable.place import TrialPlace
+
+if TYPE_CHECKING:
+    from raycompat.train import Checkpoint
+    from raycompat.tune.execution.placement_groups import PlacementGroupFactory
+
+#: What ends a training function whose trial has been stopped; its ``finally`` blocks run.
+class TrialStopped(SystemExit):
+    """The trial was stopped while its function waited in `report`."""
+
+
+class FunctionSession:
+    """A training function in a thread that moves only while the trial trains.
+
+    `report` waits until the runner asks for the next result. So a trial does nothing between its report
+    and the decision on it.
+
+    Parameters
+    ----------
+    function : callable
+        Called without arguments; what it returns is the last result.
+    place : TrialPlace or None
+        Where checkpoints go.
+    checkpoint : Checkpoint or None
+        What `get_checkpoint` returns at first.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[], Any],
+        place: TrialPlace | None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        self.place = place
+        self.checkpoint = checkpoint
+        #: Whether the last report came with a checkpoint.
+        self.has_new_checkpoint = False
+        self._function = function
+        self._results: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._may_go_on = threading.Semaphore(0)
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="train", daemon=True)
+
+    def _run(self) -> None:
+        self._may_go_on.acquire()
+        if self._stopped:
+            return
+        try:
+            self._function()
+            self._results.put(("result", {RESULT_DUPLICATE: True}))
+        except TrialStopped:
+            return
+        except BaseException as error:  # raised again in the caller of `next_result`
+            self._results.put(("error", error))
+
+    def next_result(self) -> dict[str, Any]:
+        """Let the function go on until it reports; raise what it raised."""
+        if not self._thread.is_alive():
+            self._thread.start()
+        self._may_go_on.release()
+        kind, value = self._results.get()
+        if kind == "error":
+            raise value
+        found: dict[str, Any] = value
+        return found
+
+    def report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None) -> None:
+        """Hand a result to the runner, and wait until training shall go on."""
+        if threading.current_thread() is not self._thread:
+            raise RuntimeError("Call tune.report from the thread that runs the training function.")
+        result = dict(metrics)
+        self.has_new_checkpoint = checkpoint is not None
+        if checkpoint is not None:
+            assert self.place is not None
+            self.checkpoint = self.place.keep_checkpoint(checkpoint)
+            result[CHECKPOINT_DIR_NAME] = os.path.basename(self.checkpoint.path)
+            result[SHOULD_CHECKPOINT] = True
+        self._results.put(("result", result))
+        self._may_go_on.acquire()
+        if self._stopped:
+            raise TrialStopped
+
+    def stop(self, timeout_s: float) -> bool:
+        """End the function where it waits; say whether its thread has ended."""
+        self._stopped = True
+        self._may_go_on.release()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+
+_session: FunctionSession | None = None
+
+
+def set_session(session: FunctionSession | None) -> None:
+    """Say whose reports this process makes."""
+    global _session
+    _session = session
+
+
+def _current(what: str) -> FunctionSession:
+    if _session is None:
+        raise RuntimeError(
+            f"tune.{what} works in the function of a trial, and no trial runs in this process: pass the "
+            "function to tune.Tuner(...)."
+        )
+    return _session
+
+
+def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> None:
+    """Report a result, and with it a checkpoint, from the function of a trial.
+
+    Parameters
+    ----------
+    metrics : dict
+        Values by name.
+    checkpoint : Checkpoint, optional
+        Its folder is copied into the trial's; a retried or resumed trial begins with it.
+
+    Raises
+    ------
+    RuntimeError
+        When no trial runs in this process.
+    TypeError
+        When `metrics` is not a dict.
+
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> def train(config):
+    ...     for step in range(3):
+    ...         tune.report({"score": config["x"] * step})
+
+    Notes
+    -----
+    Ray source: ``ray.tune.report``, 2.60.0. Differs from Ray: outside of a trial it raises.
+    """
+    session = _current("report")
+    if not isinstance(metrics, dict):
+        raise TypeError(f"tune.report({metrics!r}): expected a dict, such as {{'score': 1.0}}.")
+    session.report(metrics, checkpoint)
+
+
+def get_checkpoint() -> Checkpoint | None:
+    """Return the checkpoint that the trial goes on from; None when it begins.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.get_checkpoint``, 2.60.0. No known difference.
+    """
+    return _current("get_checkpoint").checkpoint
+
+
+class TuneContext:
+    """What the function of a trial can ask of its trial.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.TuneContext``, 2.60.0. No known difference.
+    """
+
+    def __init__(self, place: TrialPlace) -> None:
+        self._place = place
+
+    def get_experiment_name(self) -> str:
+        """Return the name of the experiment's folder."""
+        return self._place.experiment_name
+
+    def get_trial_name(self) -> str:
+        """Return the trial's name."""
+        return self._place.trial_name
+
+    def get_trial_id(self) -> str:
+        """Return the trial's id."""
+        return self._place.trial_id
+
+    def get_trial_resources(self) -> PlacementGroupFactory:
+        """Return what the trial asked for."""
+        resources: PlacementGroupFactory = self._place.resources
+        return resources
+
+    def get_trial_dir(self) -> str:
+        """Return the trial's folder in the storage."""
+        return self._place.folder.path
+
+
+def get_context() -> TuneContext:
+    """Return what is known of the trial.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.get_context``, 2.60.0. Differs from Ray: outside of a trial it raises.
+    """
+    place = _current("get_context").place
+    assert place is not None
+    return TuneContext(place)

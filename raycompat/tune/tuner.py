@@ -1,0 +1,239 @@
+"""`Tuner`: an experiment as an object, which can be restored."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from dataclasses import fields
+from typing import Any
+
+import cloudpickle
+
+from raycompat._storage import Folder
+from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
+from raycompat.tune.config import ResumeConfig, RunConfig, TuneConfig
+from raycompat.tune.error import TuneError
+from raycompat.tune.execution.experiment_state import JOURNAL, TUNER
+from raycompat.tune.execution.run import RunSettings, run_experiments_to_end
+from raycompat.tune.experiment.experiment import Experiment, register_if_needed
+from raycompat.tune.result_grid import ResultGrid
+from raycompat.tune.trainable.identifiers import date_str
+
+
+class Tuner:
+    """Search for hyperparameters.
+
+    Parameters
+    ----------
+    trainable : callable, subclass of Trainable, or str
+        A function of the config; a class; a registered name.
+    param_space : dict, optional
+        The search space.
+    tune_config : TuneConfig, optional
+        How it is searched.
+    run_config : RunConfig, optional
+        Where results go, and when trials stop.
+
+    Raises
+    ------
+    TuneError, ValueError, TypeError
+        When an argument is not valid.
+
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> def train(config):
+    ...     tune.report({"score": -((config["x"] - 3) ** 2)})
+    >>> tuner = tune.Tuner(
+    ...     train,
+    ...     param_space={"x": tune.grid_search([1, 2, 3])},
+    ...     tune_config=tune.TuneConfig(metric="score", mode="max"),
+    ... )
+
+    Then ``tuner.fit().get_best_result().config`` is ``{"x": 3}``.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.Tuner``, 2.60.0. No known difference.
+    """
+
+    def __init__(
+        self,
+        trainable: Any = None,
+        *,
+        param_space: dict[str, Any] | None = None,
+        tune_config: TuneConfig | None = None,
+        run_config: RunConfig | None = None,
+    ) -> None:
+        if trainable is None:
+            raise TuneError("Tuner(None): expected a function of the config, or a class that trains.")
+        _check("tune_config", tune_config, TuneConfig)
+        self._trainable = trainable
+        self._param_space = param_space or {}
+        self._tune_config = tune_config or TuneConfig()
+        self._run_config = run_config or RunConfig()
+        self._resume_config: ResumeConfig | None = None
+        self._results: ResultGrid | None = None
+        if not isinstance(self._param_space, dict):
+            raise ValueError(f"param_space={param_space!r}: expected a dict.")
+        register_if_needed(trainable)
+
+    @classmethod
+    def restore(
+        cls,
+        path: str | os.PathLike[str],
+        trainable: Any,
+        resume_unfinished: bool = True,
+        resume_errored: bool = False,
+        restart_errored: bool = False,
+        param_space: dict[str, Any] | None = None,
+        storage_filesystem: Any = None,
+        _resume_config: ResumeConfig | None = None,
+    ) -> Tuner:
+        """Return a Tuner that goes on with an experiment, whether it was killed or has ended.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The experiment's folder; it may have been moved. Its files are unpickled: it must come from a
+            trusted source.
+        trainable : callable, subclass of Trainable, or str
+            The same as before.
+        resume_unfinished : bool, default True
+            Go on with trials that have not ended, from their last checkpoints.
+        resume_errored, restart_errored : bool, default False
+            Run failed trials again, from their last checkpoints or from the beginning.
+        param_space : dict, optional
+            The same as before, with new references in it.
+        storage_filesystem : optional
+            The file system of `path`.
+
+        Raises
+        ------
+        TuneError
+            When `path` is not the folder of an experiment.
+
+        Notes
+        -----
+        Ray source: ``ray.tune.Tuner.restore``, 2.60.0. Every trial that had ended stays as it was.
+        """
+        folder = Folder(path, storage_filesystem)
+        if not folder.exists(TUNER):
+            raise TuneError(
+                f"{folder.path} is not the folder of a Tuner: expected the file {TUNER} in it. Pass the path "
+                "that ResultGrid.experiment_path has."
+            )
+        saved = pickle.loads(folder.read(TUNER))
+        run_config = saved["run_config"]
+        run_config.storage_path, run_config.name = os.path.split(folder.path)
+        run_config.storage_filesystem = folder.filesystem
+        tuner = cls(
+            trainable,
+            param_space=saved["param_space"] if param_space is None else param_space,
+            tune_config=saved["tune_config"],
+            run_config=run_config,
+        )
+        types = ResumeConfig.ResumeType
+        errored = types.RESUME if resume_errored else types.SKIP
+        tuner._resume_config = _resume_config or ResumeConfig(
+            unfinished=types.RESUME if resume_unfinished else types.SKIP,
+            errored=types.RESTART if restart_errored and not resume_errored else errored,
+        )
+        return tuner
+
+    @classmethod
+    def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
+        """Say whether `path` is the folder of a Tuner that has begun."""
+        return Folder(path, storage_filesystem).exists(TUNER)
+
+    def fit(self) -> ResultGrid:
+        """Run the trials to their end, and return their results.
+
+        Errors of trials are in the results; others are raised.
+
+        Raises
+        ------
+        ValueError
+            When a result lacks the metric.
+        """
+        tuned, run_config = self._tune_config, self._run_config
+        if not run_config.name:
+            run_config.name = f"{register_if_needed(self._trainable)}_{date_str()}"
+        experiment = Experiment(
+            run_config.name,
+            self._trainable,
+            stop=run_config.stop,
+            time_budget_s=tuned.time_budget_s,
+            config=self._param_space,
+            num_samples=tuned.num_samples,
+            storage_path=run_config.storage_path,
+            storage_filesystem=run_config.storage_filesystem,
+            checkpoint_config=run_config.checkpoint_config,
+            trial_name_creator=tuned.trial_name_creator,
+            trial_dirname_creator=tuned.trial_dirname_creator,
+            log_to_file=run_config.log_to_file,
+            max_failures=run_config.failure_config.max_failures,
+        )
+        self._save(experiment.folder)
+        analysis = run_experiments_to_end(
+            [experiment],
+            RunSettings(
+                metric=tuned.metric,
+                mode=tuned.mode,
+                search_alg=tuned.search_alg,
+                scheduler=tuned.scheduler,
+                verbose=run_config.verbose,
+                progress_reporter=run_config.progress_reporter,
+                fail_fast=run_config.failure_config.fail_fast,
+                resume_config=self._resume_config,
+                reuse_actors=tuned.reuse_actors,
+                raise_on_failed_trial=False,
+                callbacks=list(run_config.callbacks or []),
+                max_concurrent_trials=tuned.max_concurrent_trials,
+            ),
+        )
+        self._results = ResultGrid(analysis)
+        return self._results
+
+    def _save(self, folder: Folder) -> None:
+        """Write down what `restore` needs; searchers and schedulers as they are before the first trial."""
+        if self._resume_config is not None:
+            return
+        plain = {f.name: getattr(self._run_config, f.name) for f in fields(self._run_config)}
+        plain["progress_reporter"] = None
+        saved = {
+            "param_space": self._param_space,
+            "tune_config": self._tune_config,
+            "run_config": type(self._run_config)(**plain),
+        }
+        folder.create().write(TUNER, cloudpickle.dumps(saved))
+
+    def get_results(self) -> ResultGrid:
+        """Return the results of `fit`, or of an experiment that was restored.
+
+        Raises
+        ------
+        RuntimeError
+            When nothing was run yet.
+        """
+        if self._results is not None:
+            return self._results
+        if self._resume_config is None:
+            raise RuntimeError("There are no results yet: call fit() first.")
+        run_config = self._run_config
+        folder = Folder(run_config.storage_path, run_config.storage_filesystem).folder(
+            str(run_config.name)
+        )
+        return ResultGrid(
+            ExperimentAnalysis(
+                folder.at(JOURNAL),
+                storage_filesystem=folder.filesystem,
+                default_metric=self._tune_config.metric,
+                default_mode=self._tune_config.mode,
+            )
+        )
+
+
+def _check(name: str, value: Any, expected: type) -> None:
+    if value is not None and not isinstance(value, expected):
+        raise TypeError(f"{name}={value!r}: expected an instance of tune.{expected.__name__}.")
