@@ -66,7 +66,7 @@ __version__ = version.VERSION
 SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = 0, 1, 2
 
 #: Modules that are imported when they are first used.
-_LAZY = ("air", "train")
+_LAZY = ("air", "train", "tune")
 
 
 def __getattr__(name: str) -> Any:
