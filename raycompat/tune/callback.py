@@ -35,21 +35,23 @@ class Callback:
         """Prepare; called once, before everything else."""
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Called when the runner's step begins."""
+        """Take note that the runner's step begins."""
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Called when the runner's step ends."""
+        """Take note that the runner's step ends."""
 
-    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Called when a trial begins to run, or goes on."""
+    def on_trial_start(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Take note that a trial begins, or goes on."""
 
     def on_trial_restore(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Called when a trial goes on from a checkpoint."""
+        """Take note that a trial goes on from a checkpoint."""
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Called when a trial has made a checkpoint."""
+        """Take note that a trial has made a checkpoint."""
 
     def on_trial_result(
         self,
@@ -59,28 +61,30 @@ class Callback:
         result: dict[str, Any],
         **info: Any,
     ) -> None:
-        """Called with each result."""
+        """Look at a result."""
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Called when a trial has ended."""
+        """Take note that a trial has ended."""
 
     def on_trial_recover(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Called when a trial has failed and is tried again."""
+        """Take note that a trial has failed and is tried again."""
 
-    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Called when a trial has failed for good."""
+    def on_trial_error(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Take note that a trial has failed for good."""
 
     def on_checkpoint(
         self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Any, **info: Any
     ) -> None:
-        """Called with each checkpoint."""
+        """Look at a checkpoint."""
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
-        """Called once, after everything else."""
+        """Finish; called once, after everything else."""
 
     def get_state(self) -> dict[str, Any] | None:
         """Return what `set_state` needs after a restore; None is nothing."""

@@ -20,7 +20,8 @@ class CheckpointConfig(air.CheckpointConfig):
 
     Notes
     -----
-    Ray source: ``ray.tune.CheckpointConfig``, 2.60.0. Parameters as in `raycompat.air.CheckpointConfig`.
+    Ray source: ``ray.tune.CheckpointConfig``, 2.60.0. Parameters as in
+    `raycompat.air.CheckpointConfig`.
     """
 
 

@@ -219,9 +219,11 @@ class TuneReporterBase(ProgressReporter):
             missing = float("inf")
             return sorted(
                 trials,
-                key=lambda t: sign * t.metric_analysis[self._metric]["last"]
-                if self._metric in t.metric_analysis
-                else missing,
+                key=lambda t: (
+                    sign * t.metric_analysis[self._metric]["last"]
+                    if self._metric in t.metric_analysis
+                    else missing
+                ),
             )
         return sorted(trials, key=lambda t: STATUS_ORDER.index(t.status))
 
@@ -241,7 +243,7 @@ class TuneReporterBase(ProgressReporter):
             name
             for name, value in flat.items()
             if isinstance(value, Number)
-            and not isinstance(value, bool)
+            and name not in ("done",)
             and name not in columns
             and name not in AUTO_RESULT_KEYS
         ]
@@ -311,7 +313,7 @@ class CLIReporter(TuneReporterBase):
         if errors:
             error_table = tables.Table("Trial name", "# failures", "error file", box=box.ASCII)
             for row in errors:
-                error_table.add_row(*[text(cell, overflow="fold") for cell in row])
+                error_table.add_row(*(text(cell, overflow="fold") for cell in row))
             parts.append(error_table)
         return console.Group(*parts)
 
@@ -362,13 +364,16 @@ class JupyterNotebookReporter(TuneReporterBase):
         lines = [f"<p>{escape(line)}</p>" for line in self.title_lines(trials, *sys_info)]
         lines.append("<table>")
         lines.append("<tr>" + "".join(f"<th>{escape(title)}</th>" for title in titles) + "</tr>")
-        for row in rows:
-            lines.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>")
+        lines += [
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+        ]
         lines.append("</table>")
         if num_hidden:
             lines.append(f"<p>... {num_hidden} more trials</p>")
-        for name, count, file in self.error_rows(trials):
-            lines.append(f"<p>{escape(name)}: {count} failures, {escape(file)}</p>")
+        lines += [
+            f"<p>{escape(name)}: {count} failures, {escape(file)}</p>"
+            for name, count, file in self.error_rows(trials)
+        ]
         return "\n".join(lines)
 
 

@@ -49,7 +49,8 @@ def trainable_class(trainable: Any, name: str | None = None) -> type[Trainable]:
             return trainable
         if not is_trainable_like(trainable):
             raise TypeError(f"{trainable!r}: expected a function or a subclass of tune.Trainable.")
-        return trainable
+        found: Any = trainable
+        return found  # type: ignore[no-any-return]
     if not callable(trainable):
         raise TypeError(f"{trainable!r}: expected a function or a subclass of tune.Trainable.")
     return wrap_function(trainable, name)
@@ -72,7 +73,8 @@ def get_trainable_cls(name: str) -> type[Trainable]:
         near = difflib.get_close_matches(name, _trainables) or sorted(_trainables)
         hint = f"The names are {near}." if near else "No name is registered."
         raise TuneError(
-            f"Unknown trainable {name!r}. {hint} Register it with tune.register_trainable({name!r}, f), or "
+            f"Unknown trainable {name!r}. {hint} Register it with "
+            f"tune.register_trainable({name!r}, f), or "
             "pass the function or class itself."
         )
     return _trainables[name]
@@ -97,7 +99,9 @@ def register_env(name: str, env_creator: Callable[..., Any]) -> None:
     Ray source: ``ray.tune.register_env``, 2.60.0. No known difference.
     """
     if not callable(env_creator):
-        raise TypeError(f"env_creator={env_creator!r}: expected a function of the environment's config.")
+        raise TypeError(
+            f"env_creator={env_creator!r}: expected a function of the environment's config."
+        )
     _environments[name] = env_creator
 
 

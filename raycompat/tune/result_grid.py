@@ -25,7 +25,7 @@ class Result(TrialResult):
     _trial: Any = None
     _dataframe: Any = None
 
-    @property  # type: ignore[override]
+    @property
     def metrics_dataframe(self) -> Any:
         """All results of the trial, one a row."""
         if self._dataframe is None and self._analysis is not None:
@@ -148,7 +148,8 @@ class ResultGrid:
             name = metric or analysis.default_metric
             known = sorted({k for t in analysis.trials for k in t.metric_analysis})
             raise RuntimeError(
-                f"No trial has a finite {name!r}. The trials reported {known}. To take NaN and infinite "
+                f"No trial has a finite {name!r}. The trials reported {known}. To take NaN and "
+                "infinite "
                 "values as scores, pass filter_nan_and_inf=False."
             )
         return self._results[analysis.trials.index(best)]

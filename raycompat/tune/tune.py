@@ -85,8 +85,8 @@ def run(
     max_concurrent_trials : int, optional
         How many trials run at a time.
     keep_checkpoints_num, checkpoint_score_attr, checkpoint_freq, checkpoint_at_end : optional
-        Names of earlier Rays for parts of `checkpoint_config`; a score that begins with ``min-`` is best
-        when low.
+        Names of earlier Rays for parts of `checkpoint_config`; a score that begins with ``min-``
+        is best when low.
     name, stop, time_budget_s, config, resources_per_trial, num_samples : optional
         As in `Experiment`; so are `storage_path`, `storage_filesystem`, `checkpoint_config`,
         `log_to_file`, `trial_name_creator`, `trial_dirname_creator`, `max_failures`, `restore` and
@@ -105,9 +105,15 @@ def run(
     Ctrl-C returns what there is; `resume` goes on.
     """
     if export_formats:
-        refuse("export_formats", "Trials export nothing by themselves", "call Trainable.export_model")
+        refuse(
+            "export_formats", "Trials export nothing by themselves", "call Trainable.export_model"
+        )
     checkpoint_config = _with_old_names(
-        checkpoint_config, keep_checkpoints_num, checkpoint_score_attr, checkpoint_freq, checkpoint_at_end
+        checkpoint_config,
+        keep_checkpoints_num,
+        checkpoint_score_attr,
+        checkpoint_freq,
+        checkpoint_at_end,
     )
     if isinstance(run_or_experiment, Experiment | list):
         experiments = convert_to_experiment_list(run_or_experiment)
@@ -162,7 +168,9 @@ def _with_old_names(
     if num_to_keep is None and score is None and not frequency and not at_end:
         return config
     if config is not None:
-        raise ValueError("checkpoint_config and its old names say the same: leave the old ones out.")
+        raise ValueError(
+            "checkpoint_config and its old names say the same: leave the old ones out."
+        )
     lowest = score is not None and score.startswith("min-")
     return CheckpointConfig(
         num_to_keep=num_to_keep,

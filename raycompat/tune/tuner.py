@@ -66,7 +66,9 @@ class Tuner:
         run_config: RunConfig | None = None,
     ) -> None:
         if trainable is None:
-            raise TuneError("Tuner(None): expected a function of the config, or a class that trains.")
+            raise TuneError(
+                "Tuner(None): expected a function of the config, or a class that trains."
+            )
         _check("tune_config", tune_config, TuneConfig)
         self._trainable = trainable
         self._param_space = param_space or {}
@@ -95,8 +97,8 @@ class Tuner:
         Parameters
         ----------
         path : str or path-like
-            The experiment's folder; it may have been moved. Its files are unpickled: it must come from a
-            trusted source.
+            The experiment's folder; it may have been moved. Its files are unpickled: it must come
+            from a trusted source.
         trainable : callable, subclass of Trainable, or str
             The same as before.
         resume_unfinished : bool, default True
@@ -120,7 +122,8 @@ class Tuner:
         folder = Folder(path, storage_filesystem)
         if not folder.exists(TUNER):
             raise TuneError(
-                f"{folder.path} is not the folder of a Tuner: expected the file {TUNER} in it. Pass the path "
+                f"{folder.path} is not the folder of a Tuner: expected the file {TUNER} in it. "
+                "Pass the path "
                 "that ResultGrid.experiment_path has."
             )
         saved = pickle.loads(folder.read(TUNER))
@@ -196,7 +199,9 @@ class Tuner:
         return self._results
 
     def _save(self, folder: Folder) -> None:
-        """Write down what `restore` needs; searchers and schedulers as they are before the first trial."""
+        """Write down what `restore` needs; searchers and schedulers as they are before the first
+        trial.
+        """
         if self._resume_config is not None:
             return
         plain = {f.name: getattr(self._run_config, f.name) for f in fields(self._run_config)}

@@ -211,10 +211,14 @@ class ExperimentAnalysis:
     def results_df(self) -> Any:
         """The last results of all trials, one a row."""
         rows = [flatten_dict({"trial_id": k, **result}) for k, result in self.results.items()]
-        return require("pandas", "ExperimentAnalysis").DataFrame.from_records(rows, index="trial_id")
+        return require("pandas", "ExperimentAnalysis").DataFrame.from_records(
+            rows, index="trial_id"
+        )
 
     def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
-        """Return the config of each trial, by its id; with `prefix` the names begin with ``config/``."""
+        """Return the config of each trial, by its id; with `prefix` the names begin with
+        ``config/``.
+        """
         return {
             trial.trial_id: {f"config/{k}": v for k, v in trial.config.items()}
             if prefix
@@ -231,7 +235,9 @@ class ExperimentAnalysis:
             The result with the best value; by default the last.
         """
         if (metric is None) != (mode is None) or mode not in (None, "min", "max"):
-            raise ValueError(f"metric={metric!r}, mode={mode!r}: expected both, mode 'min' or 'max'.")
+            raise ValueError(
+                f"metric={metric!r}, mode={mode!r}: expected both, mode 'min' or 'max'."
+            )
         pandas = require("pandas", "ExperimentAnalysis")
         rows = [self._chosen_row(trial, metric, mode) for trial in self.trials]
         return pandas.DataFrame.from_records([row for row in rows if row])
@@ -246,7 +252,9 @@ class ExperimentAnalysis:
             result = rows.iloc[values.idxmax() if mode == "max" else values.idxmin()].to_dict()
         if not result:
             return {}
-        row = {name: v for name, v in flatten_dict(result).items() if not name.startswith("config/")}
+        row = {
+            name: v for name, v in flatten_dict(result).items() if not name.startswith("config/")
+        }
         row.update({f"config/{name}": v for name, v in flatten_dict(trial.config).items()})
         row["logdir"] = trial.path
         row.pop("config", None)

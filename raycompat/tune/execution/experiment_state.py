@@ -1,10 +1,11 @@
 """The experiment's state in its folder, from which it goes on after its driver was killed.
 
-Two files. ``experiment_state.jsonl`` is a journal: a line for each trial that was made, and one for each
-change of it. A line is written before the change counts, so a kill at any moment loses no finished trial;
-a last line without an end is left out. ``experiment_state.pkl`` holds the searcher, the stoppers and the
-callbacks; it is replaced as a whole, so often that it takes at most a twentieth of the time. Schedulers
-begin again with the trials that are left, as in Ray. Trials that the journal has and the searcher's state does not know are counted on restoring.
+Two files. ``experiment_state.jsonl`` is a journal: a line for each trial that was made, and one
+for each change of it. A line is written before the change counts, so a kill at any moment loses no
+finished trial; a last line without an end is left out. ``experiment_state.pkl`` holds the
+searcher, the stoppers and the callbacks; it is replaced as a whole, so often that it takes at most
+a twentieth of the time. Schedulers begin again with the trials that are left, as in Ray. Trials
+that the journal has and the searcher's state does not know are counted on restoring.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ class ExperimentState:
             "_continue_from",
             "_next_checkpoint",
         )
-        self._append(_line(trial.trial_id, {"changes": {name: getattr(trial, name) for name in names}}))
+        self._append(
+            _line(trial.trial_id, {"changes": {name: getattr(trial, name) for name in names}})
+        )
 
     def _append(self, line: str) -> None:
         if not self._folder.is_local:

@@ -27,15 +27,17 @@ class PlacementGroupFactory:
 
     Notes
     -----
-    Ray source: ``ray.tune.PlacementGroupFactory``, 2.60.0. A trial with one bundle is an actor with these
-    resources; no placement group is made.
+    Ray source: ``ray.tune.PlacementGroupFactory``, 2.60.0. A trial with one bundle is an actor
+    with these resources; no placement group is made.
     """
 
     def __init__(
         self, bundles: list[dict[str, float]], strategy: str = "PACK", *args: Any, **kwargs: Any
     ) -> None:
         if not bundles:
-            raise ValueError("PlacementGroupFactory([]): expected at least one bundle, such as [{'CPU': 1}].")
+            raise ValueError(
+                "PlacementGroupFactory([]): expected at least one bundle, such as [{'CPU': 1}]."
+            )
         self._head_bundle_is_empty = not any(bundles[0].values())
         self._bundles = [
             {name: float(amount) for name, amount in bundle.items() if amount}
@@ -71,7 +73,7 @@ class PlacementGroupFactory:
         """The resources of all bundles together."""
         total: Counter[str] = Counter()
         for bundle in self._bundles:
-            total.update(bundle)  # type: ignore[arg-type]
+            total.update(bundle)
         return dict(total)
 
     def to_placement_group(self) -> PlacementGroup:

@@ -65,7 +65,11 @@ def restored_trials(folder: Folder, config: ResumeConfig) -> list[Trial]:
 
 
 def restore_search(
-    folder: Folder, search_alg: Any, callbacks: Any, experiments: list[Experiment], trials: list[Trial]
+    folder: Folder,
+    search_alg: Any,
+    callbacks: Any,
+    experiments: list[Experiment],
+    trials: list[Trial],
 ) -> None:
     """Give the searcher, the stoppers and the callbacks the state that they had."""
     snapshot = load_snapshot(folder)

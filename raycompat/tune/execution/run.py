@@ -1,4 +1,6 @@
-"""Running experiments to their end: what `tune.run`, `run_experiments` and `Tuner.fit` have in common."""
+"""Running experiments to their end: what `tune.run`, `run_experiments` and `Tuner.fit` have in
+common.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,8 @@ def _run(
         except KeyboardInterrupt:
             interrupted = True
             logger.warning(
-                "Interrupted: the trials' processes end, and the results so far are kept in %s. Go on with "
+                "Interrupted: the trials' processes end, and the results so far are kept in %s. "
+                "Go on with "
                 "Tuner.restore(%r, trainable=...). Interrupt again to leave at once.",
                 experiments[0].path,
                 experiments[0].path,
@@ -174,7 +177,8 @@ def make_search_alg(settings: RunSettings, experiments: list[Experiment]) -> Sea
     )
     if not took and has_search_space(config):
         raise ValueError(
-            f"{type(given).__name__} has a search space of its own, or cannot take one, and the experiment "
+            f"{type(given).__name__} has a search space of its own, or cannot take one, and the "
+            "experiment "
             "has one, too: pass the space to one of them, and metric and mode with it."
         )
     search_alg.add_configurations(experiments)

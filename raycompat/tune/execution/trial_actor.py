@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from raycompat.tune.trainable.place import TrialPlace
@@ -16,8 +17,8 @@ class TrialActor:
 
     Notes
     -----
-    Made without arguments, so that an error of the trainable's ``setup`` arrives as the user's own error,
-    not as that of a dead actor.
+    Made without arguments, so that an error of the trainable's ``setup`` arrives as the user's own
+    error, not as that of a dead actor.
     """
 
     def __init__(self) -> None:
@@ -70,9 +71,8 @@ class TrialActor:
             strict=True,
         ):
             if name is not None:
-                file = self._output.enter_context(
-                    open(os.path.join(place.logdir, name), "a", buffering=1)
-                )
+                path = Path(place.logdir, name)
+                file = self._output.enter_context(path.open("a", buffering=1))
                 self._output.enter_context(redirect(file))
 
     def train(self) -> tuple[dict[str, Any], TrainingResult | None]:
@@ -80,11 +80,9 @@ class TrialActor:
         from raycompat.tune.trainable.function_trainable import FunctionTrainable
 
         result = self._trainable.train()
-        session = getattr(self._trainable, "_session", None)
-        has_checkpoint = isinstance(self._trainable, FunctionTrainable) and session is not None
-        if has_checkpoint and session.has_new_checkpoint:
-            session.has_new_checkpoint = False
-            return result, self._trainable.save()
+        trainable = self._trainable
+        if isinstance(trainable, FunctionTrainable) and trainable.has_new_checkpoint():
+            return result, trainable.save()
         return result, None
 
     def save(self) -> TrainingResult:

@@ -44,7 +44,7 @@ class TrialProcess:
         # The name by which what the trial prints is found.
         named = type(trainable_name, (TrialActor,), {"__module__": TrialActor.__module__})
         named.__qualname__ = trainable_name
-        actor = ray.remote(named).options(**options).remote()
+        actor: Any = ray.remote(named).options(**options).remote()
         return cls(actor, trainable_name, request, group)
 
     def stop(self) -> Any:

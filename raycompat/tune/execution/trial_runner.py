@@ -4,10 +4,11 @@ The life of a trial:
 
 1. The search algorithm makes it; it is PENDING, and in the journal.
 2. The scheduler chooses it; an actor with its resources sets the trainable up; it is RUNNING.
-3. Each result goes to the stopper, the scheduler, the search algorithm and the callbacks; the trial waits
+3. Each result goes to the stopper, the scheduler, the search algorithm and the callbacks; the
+trial waits
    for the decision.
-4. It goes on, is PAUSED (a checkpoint, and its resources go to others), TERMINATED, or, when it has failed
-   too often, ERROR.
+4. It goes on; or it is PAUSED, when it makes a checkpoint and its resources go to others; or it has
+   TERMINATED; or it is an ERROR, when it has failed too often.
 """
 
 from __future__ import annotations
@@ -203,10 +204,11 @@ class TrialRunner:
         if self._processes or self._stopping or self._ledger.can_ever_fit(request):
             self._infeasible_since = None
             return
+        wanted = request.required_resources
+        has = {name: amount for name, amount in self._ledger.total.items() if name in wanted}
         text = (
-            f"{trial} asks for {request.required_resources}, and the whole cluster has "
-            f"{ {k: v for k, v in self._ledger.total.items() if k in request.required_resources} }: ask for "
-            "less with tune.with_resources, or add nodes."
+            f"{trial} asks for {wanted}, and the whole cluster has {has}: ask for less with "
+            "tune.with_resources, or add nodes."
         )
         now = time.monotonic()
         if self._infeasible_since is None:
@@ -236,13 +238,13 @@ class TrialRunner:
     def _trainable(self, name: str) -> Any:
         """Return the reference of a trainable, which is stored once."""
         if name not in self._trainables:
-            cls = next(e.trainable_cls for e in self._experiments.values() if e.run_identifier == name)
+            cls = next(
+                e.trainable_cls for e in self._experiments.values() if e.run_identifier == name
+            )
             self._trainables[name] = ray.put(cls)
         return self._trainables[name]
 
-    def _expect(
-        self, reference: Any, handler: Callable[[Trial, Any], None], trial: Trial
-    ) -> None:
+    def _expect(self, reference: Any, handler: Callable[[Trial, Any], None], trial: Trial) -> None:
         self._waiting[reference] = (handler, trial)
 
     def _handle_answers(self) -> None:
@@ -266,9 +268,7 @@ class TrialRunner:
                 logger.warning("%s did not clean up in time; it is killed.", process.trainable_name)
                 self._end_process(self._stopping.pop(reference))
 
-    def _handle(
-        self, reference: Any, handler: Callable[[Trial, Any], None], trial: Trial
-    ) -> None:
+    def _handle(self, reference: Any, handler: Callable[[Trial, Any], None], trial: Trial) -> None:
         try:
             value = ray.get(reference)
         except ray.exceptions.RayError as error:
@@ -301,7 +301,9 @@ class TrialRunner:
     def _train(self, trial: Trial) -> None:
         self._expect(self._processes[trial].actor.train.remote(), self._on_result, trial)
 
-    def _on_result(self, trial: Trial, answer: tuple[dict[str, Any], TrainingResult | None]) -> None:
+    def _on_result(
+        self, trial: Trial, answer: tuple[dict[str, Any], TrainingResult | None]
+    ) -> None:
         result, checkpoint = answer
         if RESULT_DUPLICATE in result:
             self._on_returned(trial)
@@ -383,7 +385,8 @@ class TrialRunner:
             self._train(trial)
         elif decision != TrialScheduler.NOOP:
             raise ValueError(
-                f"{type(self.scheduler_alg).__name__} decided {decision!r}: expected CONTINUE, PAUSE, STOP "
+                f"{type(self.scheduler_alg).__name__} decided {decision!r}: expected CONTINUE, "
+                "PAUSE, STOP "
                 "or NOOP of TrialScheduler."
             )
         else:

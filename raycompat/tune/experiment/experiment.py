@@ -256,7 +256,12 @@ def _has_functions(request: Mapping[str, Any]) -> bool:
 
 
 def _check_num_samples(num_samples: Any) -> None:
-    if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples < -1 or num_samples == 0:
+    if (
+        isinstance(num_samples, bool)
+        or not isinstance(num_samples, int)
+        or num_samples < -1
+        or num_samples == 0
+    ):
         raise ValueError(
             f"num_samples={num_samples!r}: expected an integer of 1 or more, or -1 for no end."
         )
@@ -288,17 +293,18 @@ def register_if_needed(run: Any) -> str:
         return run
     if not callable(run):
         raise TuneError(
-            f"{run!r} is not a trainable: expected a function of the config, a subclass of tune.Trainable or "
+            f"{run!r} is not a trainable: expected a function of the config, a subclass of "
+            "tune.Trainable or "
             "a registered name."
         )
     function = getattr(run, "func", run)  # of functools.partial
-    name = getattr(run, "__name__", None) or getattr(function, "__name__", type(run).__name__)
-    name = "lambda" if name == "<lambda>" else name
+    found = getattr(run, "__name__", None) or getattr(function, "__name__", type(run).__name__)
+    name = "lambda" if found == "<lambda>" else str(found)
     try:
         register_trainable(name, run)
     except TypeError as error:
         raise TuneError(str(error)) from error
-    return str(name)
+    return name
 
 
 def convert_to_experiment_list(experiments: Any) -> list[Experiment]:

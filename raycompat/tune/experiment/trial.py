@@ -106,7 +106,8 @@ class Trial:
         if self.custom_dirname:
             if "/" in self.custom_dirname:
                 raise ValueError(
-                    f"trial_dirname_creator returned {self.custom_dirname!r}: expected a name, without '/'."
+                    f"trial_dirname_creator returned {self.custom_dirname!r}: expected a name, "
+                    "without '/'."
                 )
             name = self.custom_dirname
         else:
@@ -226,7 +227,9 @@ class Trial:
             return
         number = _number(made.checkpoint.path)
         self._next_checkpoint = max(self._next_checkpoint, number + 1)
-        if self.status == Trial.RUNNING:  # a paused trial may have been told meanwhile to go on elsewhere
+        if (
+            self.status == Trial.RUNNING
+        ):  # a paused trial may have been told meanwhile to go on elsewhere
             self._continue_from = None
         latest = self.checkpoints.latest
         if latest is not None and latest.checkpoint.path == made.checkpoint.path:
@@ -264,7 +267,8 @@ class Trial:
         self.num_failures += 1
         text = "".join(traceback.format_exception(error))
         self.folder.append_line(
-            keys.EXPR_ERROR_FILE, f"Failure # {self.num_failures} (occurred at {date_str()})\n{text}"
+            keys.EXPR_ERROR_FILE,
+            f"Failure # {self.num_failures} (occurred at {date_str()})\n{text}",
         )
         try:
             pickled, self.error = cloudpickle.dumps(error), error
@@ -320,5 +324,11 @@ def _number(path: str) -> int:
 def flat_result(result: dict[str, Any]) -> dict[str, Any]:
     """Return a result with flat names; the config keeps its own."""
     if not any(isinstance(value, dict) for name, value in result.items() if name != "config"):
-        return {**result, **{f"config/{name}": value for name, value in flatten_dict(result.get("config", {})).items()}}
+        return {
+            **result,
+            **{
+                f"config/{name}": value
+                for name, value in flatten_dict(result.get("config", {})).items()
+            },
+        }
     return flatten_dict(result)

@@ -45,7 +45,9 @@ class LoggerCallback(Callback):
     ) -> None:
         self.log_trial_result(iteration, trial, result)
 
-    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+    def on_trial_start(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
         self.log_trial_start(trial)
 
     def on_trial_restore(
@@ -61,7 +63,9 @@ class LoggerCallback(Callback):
     ) -> None:
         self.log_trial_end(trial, failed=False)
 
-    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+    def on_trial_error(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
         self.log_trial_end(trial, failed=True)
 
 

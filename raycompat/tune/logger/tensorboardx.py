@@ -82,5 +82,6 @@ class TBXLoggerCallback(LoggerCallback):
 
 def _is_number(value: Any) -> bool:
     return (
-        isinstance(value, numbers.Real) or (hasattr(value, "item") and getattr(value, "size", 0) == 1)
+        isinstance(value, numbers.Real)
+        or (hasattr(value, "item") and getattr(value, "size", 0) == 1)
     ) and not math.isnan(float(value))

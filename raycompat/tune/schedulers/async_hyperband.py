@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class AsyncHyperBandScheduler(ScoredScheduler):
     """Stop a trial at a rung when it is not among the best 1/η that reached the rung so far.
 
-    Rungs are at ``grace_period * reduction_factor ** k``, up to `max_t`. Unlike HyperBand, no trial waits
-    for others.
+    Rungs are at ``grace_period * reduction_factor ** k``, up to `max_t`. Unlike HyperBand, no
+    trial waits for others.
 
     Parameters
     ----------
@@ -50,9 +50,9 @@ class AsyncHyperBandScheduler(ScoredScheduler):
     Notes
     -----
     Ray source: ``ray.tune.schedulers.AsyncHyperBandScheduler``, 2.60.0. L. Li and others, "A System for
-    Massively Parallel Hyperparameter Tuning", MLSys 2020 (https://arxiv.org/abs/1810.05934). Differs from
-    the paper, as Ray does: a stopped trial is never promoted later. A rung's scores are kept sorted, so
-    that a decision among thousands costs microseconds.
+    Massively Parallel Hyperparameter Tuning", MLSys 2020 (https://arxiv.org/abs/1810.05934).
+    Differs from the paper, as Ray does: a stopped trial is never promoted later. A rung's scores
+    are kept sorted, so that a decision among thousands costs microseconds.
     """
 
     def __init__(
@@ -68,7 +68,9 @@ class AsyncHyperBandScheduler(ScoredScheduler):
     ) -> None:
         check_ranges(max_t=max_t, grace_period=grace_period, brackets=brackets)
         if grace_period > max_t:
-            raise InvalidRangeError(f"grace_period={grace_period!r}: expected at most max_t={max_t!r}.")
+            raise InvalidRangeError(
+                f"grace_period={grace_period!r}: expected at most max_t={max_t!r}."
+            )
         if not reduction_factor > 1:
             raise InvalidRangeError(f"reduction_factor={reduction_factor!r}: expected above 1.")
         super().__init__(metric, mode)
@@ -76,7 +78,8 @@ class AsyncHyperBandScheduler(ScoredScheduler):
         self._max_t = max_t
         self._stop_last_trials = stop_last_trials
         self._brackets = [
-            Bracket(grace_period, max_t, reduction_factor, s, stop_last_trials) for s in range(brackets)
+            Bracket(grace_period, max_t, reduction_factor, s, stop_last_trials)
+            for s in range(brackets)
         ]
         self._bracket_of: dict[str, Bracket] = {}
         self._num_stopped = 0

@@ -39,7 +39,9 @@ def bracket_sizes(max_t: int, eta: float) -> list[tuple[int, int]]:
     ]
 
 
-def halvings(num_trials: int, first_t: int, s: int, eta: float, max_t: int) -> list[tuple[int, int]]:
+def halvings(
+    num_trials: int, first_t: int, s: int, eta: float, max_t: int
+) -> list[tuple[int, int]]:
     """Return how many trials a bracket has after each halving, and until when they train.
 
     Examples
@@ -72,10 +74,11 @@ class HyperBandScheduler(ScoredScheduler):
 
     Notes
     -----
-    Ray source: ``ray.tune.schedulers.HyperBandScheduler``, 2.60.0. L. Li and others, "Hyperband: A Novel
-    Bandit-Based Approach to Hyperparameter Optimization", JMLR 18 (2018), Algorithm 1. Differs from the
-    paper, as Ray does: the number of survivors is rounded up, the limits are multiplied from the first
-    one, and a bracket begins before it is full. Trials must be able to pause: they need checkpoints.
+    Ray source: ``ray.tune.schedulers.HyperBandScheduler``, 2.60.0. L. Li and others, "Hyperband: A
+    Novel Bandit-Based Approach to Hyperparameter Optimization", JMLR 18 (2018), Algorithm 1.
+    Differs from the paper, as Ray does: the number of survivors is rounded up, the limits are
+    multiplied from the first one, and a bracket begins before it is full. Trials must be able to
+    pause: they need checkpoints.
     """
 
     def __init__(
@@ -152,9 +155,7 @@ class HyperBandScheduler(ScoredScheduler):
         bracket.is_being_processed = False
         return action
 
-    def _end(
-        self, tune_controller: Controller, bracket: Bracket, trial: Trial, action: str
-    ) -> str:
+    def _end(self, tune_controller: Controller, bracket: Bracket, trial: Trial, action: str) -> str:
         if trial.status == "RUNNING" and not trial.is_saving:
             bracket.results.pop(trial, None)
             return TrialScheduler.STOP
@@ -213,7 +214,9 @@ class Bracket:
     stop_last_trials : bool
     """
 
-    def __init__(self, time_attr: str, limits: list[tuple[int, int]], stop_last_trials: bool) -> None:
+    def __init__(
+        self, time_attr: str, limits: list[tuple[int, int]], stop_last_trials: bool
+    ) -> None:
         self._time_attr = time_attr
         self._limits = limits
         self._round = 0

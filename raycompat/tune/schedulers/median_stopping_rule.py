@@ -39,8 +39,8 @@ class MedianStoppingRule(ScoredScheduler):
 
     Notes
     -----
-    Ray source: ``ray.tune.schedulers.MedianStoppingRule``, 2.60.0. D. Golovin and others, "Google Vizier:
-    A Service for Black-Box Optimization", KDD 2017, section 3.2.
+    Ray source: ``ray.tune.schedulers.MedianStoppingRule``, 2.60.0. D. Golovin and others, "Google
+    Vizier: A Service for Black-Box Optimization", KDD 2017, section 3.2.
     """
 
     def __init__(

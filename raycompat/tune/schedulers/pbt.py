@@ -279,9 +279,7 @@ class PopulationBasedTraining(ScoredScheduler):
         known = [
             (state.score, trial)
             for trial, state in self._states.items()
-            if state.score is not None
-            and not math.isnan(state.score)
-            and not trial.is_finished()
+            if state.score is not None and not math.isnan(state.score) and not trial.is_finished()
         ]
         ordered = [trial for _, trial in sorted(known, key=lambda entry: entry[0])]
         size = quantile_sizes(len(ordered), self._quantile_fraction)
@@ -349,7 +347,9 @@ class PopulationBasedTraining(ScoredScheduler):
         donor: Trial,
         new_config: dict[str, Any],
     ) -> None:
-        """Write the change to the experiment's log, and to the trial's own, which is now the donor's."""
+        """Write the change to the experiment's log, and to the trial's own, which is now the
+        donor's.
+        """
         line = json.dumps(
             [
                 state.tag,

@@ -109,4 +109,6 @@ class PopulationBasedTrainingReplay(FIFOScheduler):
         return TrialScheduler.NOOP
 
     def debug_string(self) -> str:
-        return f"PopulationBasedTraining replay: step {self._step}, {self._num_perturbations} changes"
+        return (
+            f"PopulationBasedTraining replay: step {self._step}, {self._num_perturbations} changes"
+        )

@@ -139,7 +139,8 @@ class FIFOScheduler(TrialScheduler):
 
     def choose_trial_to_run(self, tune_controller: Controller) -> Trial | None:
         """Return the first pending trial, or the first paused one."""
-        paused = None
+        paused: Trial | None = None
+        trial: Trial
         for trial in tune_controller.get_live_trials():
             if trial.status == "PENDING":
                 return trial
@@ -182,7 +183,8 @@ class ScoredScheduler(FIFOScheduler):
         """Check that there are a metric and a mode."""
         if not self._metric or not self._mode:
             raise ValueError(
-                f"{type(self).__name__} has metric={self._metric!r} and mode={self._mode!r}: pass both to "
+                f"{type(self).__name__} has metric={self._metric!r} and mode={self._mode!r}: pass "
+                "both to "
                 "it, or to TuneConfig."
             )
 

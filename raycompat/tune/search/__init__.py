@@ -73,7 +73,9 @@ def create_searcher(search_alg: str, **kwargs: Any) -> Any:
     name = search_alg.lower()
     if name in REFUSED:
         raise UnsupportedRayFeatureError(
-            f"create_searcher({search_alg!r})", "raycompat wraps Optuna and HyperOpt", "use 'optuna'"
+            f"create_searcher({search_alg!r})",
+            "raycompat wraps Optuna and HyperOpt",
+            "use 'optuna'",
         )
     if name not in SEARCHERS:
         raise ValueError(f"search_alg={search_alg!r}: expected one of {sorted(SEARCHERS)}.")

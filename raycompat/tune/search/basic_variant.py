@@ -34,8 +34,8 @@ class BasicVariantGenerator(SearchAlgorithm):
     Parameters
     ----------
     points_to_evaluate : list of dict, optional
-        Configs, whole or partial, that come first; each takes the place of one sample. What a point does
-        not name is drawn, or enumerated when it is a grid.
+        Configs, whole or partial, that come first; each takes the place of one sample. What a
+        point does not name is drawn, or enumerated when it is a grid.
     max_concurrent : int, default 0
         How many trials may run at a time; 0 is no limit.
     constant_grid_search : bool, default False
@@ -183,7 +183,8 @@ def preset_config(config: dict[str, Any], point: dict[str, Any]) -> dict[str, An
             old = value_at(config, path)
         except (KeyError, IndexError, TypeError):
             raise ValueError(
-                f"points_to_evaluate names {path_name(path)!r}, which the search space lacks: add it to "
+                f"points_to_evaluate names {path_name(path)!r}, which the search space lacks: add "
+                "it to "
                 f"param_space, or correct the name. The space has {sorted(map(str, config))}."
             ) from None
         if isinstance(old, dict) and "grid_search" in old:
@@ -197,6 +198,8 @@ def preset_config(config: dict[str, Any], point: dict[str, Any]) -> dict[str, An
                     old.domain_str,
                 )
         elif not isinstance(old, dict) and old != value:
-            logger.warning("The point's %s=%r replaces the constant %r.", path_name(path), value, old)
+            logger.warning(
+                "The point's %s=%r replaces the constant %r.", path_name(path), value, old
+            )
         assign_value(config, path, value)
     return config

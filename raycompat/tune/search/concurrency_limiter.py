@@ -35,7 +35,9 @@ class ConcurrencyLimiter(Searcher):
 
     def __init__(self, searcher: Searcher, max_concurrent: int, batch: bool = False) -> None:
         if not isinstance(max_concurrent, int) or max_concurrent < 1:
-            raise ValueError(f"max_concurrent={max_concurrent!r}: expected an integer of 1 or more.")
+            raise ValueError(
+                f"max_concurrent={max_concurrent!r}: expected an integer of 1 or more."
+            )
         if not isinstance(searcher, Searcher):
             raise RuntimeError(
                 f"ConcurrencyLimiter({searcher!r}): expected a Searcher. BasicVariantGenerator takes "

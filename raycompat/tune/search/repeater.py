@@ -38,8 +38,8 @@ class Repeater(Searcher):
 
     Notes
     -----
-    Ray source: ``ray.tune.search.Repeater``, 2.60.0. A trial without the metric counts as NaN, which the
-    mean leaves out.
+    Ray source: ``ray.tune.search.Repeater``, 2.60.0. A trial without the metric counts as NaN,
+    which the mean leaves out.
     """
 
     def __init__(self, searcher: Searcher, repeat: int = 1, set_index: bool = True) -> None:

@@ -133,7 +133,10 @@ class Quantized(Sampler):
 
     def draw(self, domain: Any, random: NumpyRandom, size: int) -> Any:
         inner = copy.copy(domain)
-        low, high = self._multiple(domain.lower, math.ceil), self._multiple(domain.upper, math.floor)
+        low, high = (
+            self._multiple(domain.lower, math.ceil),
+            self._multiple(domain.upper, math.floor),
+        )
         if isinstance(domain, Integer):
             if high < low:
                 raise ValueError(
@@ -155,12 +158,20 @@ class Quantized(Sampler):
         return nearest if math.isclose(steps, nearest) else rounded(steps)
 
 
+def without_step(sampler: Sampler) -> tuple[Sampler, Any]:
+    """Return a sampler and its step; None for one that does not round."""
+    if isinstance(sampler, Quantized):
+        return sampler.sampler, sampler.q
+    return sampler, None
+
+
 class Domain:
     """The values that a parameter can have, and the sampler that draws them.
 
     Notes
     -----
-    Ray source: ``ray.tune.search.sample.Domain``, 2.60.0. The same seed draws the same values as in Ray.
+    Ray source: ``ray.tune.search.sample.Domain``, 2.60.0. The same seed draws the same values as
+    in Ray.
     """
 
     sampler: Sampler | None = None
@@ -316,7 +327,9 @@ class Function(Domain):
         self.func = func
         self.pass_config = _accepts(func, 1)
         if not self.pass_config and not _accepts(func, 0):
-            raise ValueError(f"{func!r}: expected a function of one parameter, the config, or of none.")
+            raise ValueError(
+                f"{func!r}: expected a function of one parameter, the config, or of none."
+            )
 
     def sample(self, config: Any = None, size: int = 1, random_state: Any = None) -> Any:
         """Call the function; a list of configs is one for each value."""

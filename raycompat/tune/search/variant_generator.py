@@ -68,7 +68,8 @@ def generate_variants(
 
     Notes
     -----
-    Ray source: ``ray.tune.search.variant_generator.generate_variants``, 2.60.0. The order of the draws
+    Ray source: ``ray.tune.search.variant_generator.generate_variants``, 2.60.0. Differs from Ray: an int
+    seeds all draws together, in Ray each draw alone. Given a generator, the order of the draws
     is Ray's: the same seed gives the same variants.
     """
     yield from _variants(unresolved_spec, constant_grid_search, NumpyRandom(random_state))
@@ -92,7 +93,11 @@ def _variants(
         for inner, resolved in _variants(point, constant, random_state):
             found = {**drawn, **{path: value_at(resolved, path) for path, _ in grids}}
             for path, value in inner.items():
-                if path in found and is_resolved(found[path]) and bool(np.any(found[path] != value)):
+                if (
+                    path in found
+                    and is_resolved(found[path])
+                    and bool(np.any(found[path] != value))
+                ):
                     raise ValueError(
                         f"The parameter {path_name(path)!r} has two values, {found[path]!r} and "
                         f"{value!r}: name it once in the search space."
@@ -230,10 +235,10 @@ def _grid_values(values: Any, path: Path) -> list[Any]:
     where = f" of the parameter {path_name(path)!r}" if path else ""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise ValueError(f"grid_search({values!r}){where}: expected a list of values.")
-    values = list(values)
-    if not values:
+    listed: list[Any] = list(values)
+    if not listed:
         raise ValueError(f"grid_search([]){where}: expected at least one value to try.")
-    return values
+    return listed
 
 
 def is_resolved(value: Any) -> bool:
@@ -268,13 +273,13 @@ def path_name(path: Path) -> str:
 
 def format_vars(resolved_vars: Mapping[Path, Any]) -> str:
     """Return parameters as a short text that can name a folder: ``lr=0.0100,units=8``."""
-    shown = {path: value for path, value in resolved_vars.items() if path not in _NOT_SHOWN}
+    shown = {path: value for path, value in resolved_vars.items() if path not in NOT_SHOWN}
     ordered = sorted(shown.items(), key=lambda entry: tuple(map(str, entry[0])))
     return ",".join(f"{_clean(path[-1])}={_clean(value)}" for path, value in ordered)
 
 
 #: Fields of an experiment that are not parameters.
-_NOT_SHOWN = {"run", "env", "resources_per_trial"}
+NOT_SHOWN: frozenset[Any] = frozenset({"run", "env", "resources_per_trial"})
 
 
 def _clean(value: Any) -> str:
@@ -296,7 +301,8 @@ def count_variants(spec: Mapping[str, Any], presets: list[dict[str, Any]] | None
     presets = presets or []
     config = spec.get("config", {})
     count = sum(_grid_size(_merged(config, preset)) for preset in presets)
-    return count + max(spec.get("num_samples", 1) - len(presets), 0) * _grid_size(config)
+    num_rest: int = max(spec.get("num_samples", 1) - len(presets), 0)
+    return count + num_rest * _grid_size(config)
 
 
 def _grid_size(config: Mapping[str, Any]) -> int:

@@ -113,11 +113,13 @@ class TrialPlateauStopper(NoopStopper):
         self._counts[trial_id] += 1
         if self._counts[trial_id] < self._grace_period or len(last) < self._num_results:
             return False
-        if None in last or not self._is_good_enough(value):
+        if value is None or None in last or not self._is_good_enough(value):
             return False
         return statistics.pstdev(last) < self._std
 
     def _is_good_enough(self, value: float) -> bool:
         if self._threshold is None:
             return True
-        return value <= self._threshold if self._mode == "min" else value >= self._threshold
+        if self._mode == "min":
+            return value <= self._threshold
+        return value >= self._threshold

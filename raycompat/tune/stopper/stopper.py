@@ -47,7 +47,8 @@ class CombinedStopper(Stopper):
         self._stoppers = stoppers
 
     def __call__(self, trial_id: str, result: Result) -> bool:
-        return any([stopper(trial_id, result) for stopper in self._stoppers])
+        decisions = [stopper(trial_id, result) for stopper in self._stoppers]
+        return any(decisions)
 
     def stop_all(self) -> bool:
         return any(stopper.stop_all() for stopper in self._stoppers)
@@ -102,7 +103,8 @@ class DictStopper(NoopStopper):
         if missing and not self._warned:
             self._warned = True
             logger.warning(
-                "stop=%r names %s, which a result lacks; it has %s. A trial that never reports it is not "
+                "stop=%r names %s, which a result lacks; it has %s. A trial that never reports "
+                "it is not "
                 "stopped by it.",
                 dict(self.bounds),
                 missing,
@@ -182,9 +184,12 @@ def stopper_of(stop: Any) -> Stopper:
         return CombinedStopper(*stop)
     if callable(stop) and not isinstance(stop, type):
         if hasattr(stop, "stop_all"):
-            raise ValueError(f"stop={stop!r} has stop_all: make its class a subclass of tune.Stopper.")
+            raise ValueError(
+                f"stop={stop!r} has stop_all: make its class a subclass of tune.Stopper."
+            )
         return FunctionStopper(stop)
     raise ValueError(
-        f"stop={stop!r}: expected a dict such as {{'training_iteration': 10}}, a function of trial id and "
+        f"stop={stop!r}: expected a dict such as {{'training_iteration': 10}}, a function of "
+        "trial id and "
         "result, or an instance of tune.Stopper."
     )

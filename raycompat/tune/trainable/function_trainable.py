@@ -49,6 +49,11 @@ class FunctionTrainable(Trainable):
         """Return the checkpoint that the function reported last."""
         return TrainingResult(self._session.checkpoint, dict(self._last_result))
 
+    def has_new_checkpoint(self) -> bool:
+        """Say once whether the last report came with a checkpoint."""
+        found, self._session.has_new_checkpoint = self._session.has_new_checkpoint, False
+        return found
+
     def restore(self, checkpoint: Any) -> None:
         """Begin with a checkpoint, which `get_checkpoint` returns."""
         if isinstance(checkpoint, TrainingResult):
@@ -99,7 +104,8 @@ def report_value(value: Any) -> None:
         report({DEFAULT_METRIC: value})
     else:
         raise TypeError(
-            f"The training function returned or yielded {value!r}: expected a dict of results, a number or "
+            f"The training function returned or yielded {value!r}: expected a dict of results, a "
+            "number or "
             "None."
         )
 
@@ -124,14 +130,14 @@ def wrap_function(function: Callable[..., Any], name: str | None = None) -> type
     takes_reporter = _takes_reporter(function)
 
     class ImplicitFunc(FunctionTrainable):
-        _name = name or getattr(function, "__name__", "func")
+        _name = str(name or getattr(function, "__name__", "func"))
 
         def _trainable_func(self, config: dict[str, Any]) -> Any:
             return function(config, Reporter()) if takes_reporter else function(config)
 
         @classmethod
         def default_resource_request(cls, config: dict[str, Any]) -> Any:
-            resources = getattr(function, "_resources", None)
+            resources: Any = getattr(function, "_resources", None)
             is_function = callable(resources) and not hasattr(resources, "bundles")
             return resources(config) if is_function else resources
 
@@ -156,7 +162,8 @@ def _takes_reporter(function: Callable[..., Any]) -> bool:
     except TypeError:
         name = getattr(function, "__name__", repr(function))
         raise ValueError(
-            f"{name}{signature}: expected a function of one parameter, the config, as in train(config); or "
+            f"{name}{signature}: expected a function of one parameter, the config, as in "
+            "train(config); or "
             "of config and reporter. Pass other values by tune.with_parameters(train, data=data)."
         ) from None
     return False

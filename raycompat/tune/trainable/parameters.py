@@ -53,7 +53,7 @@ def with_parameters(trainable: Any, **kwargs: Any) -> Any:
     name = getattr(trainable, "__name__", "tune_with_parameters")
     if isinstance(trainable, type):
 
-        class WithParameters(trainable):  # type: ignore[misc]
+        class WithParameters(trainable):
             def setup(self, config: dict[str, Any]) -> None:
                 super().setup(config, **values.get())
 
@@ -103,8 +103,8 @@ def with_resources(
     ----------
     trainable : callable or subclass of Trainable
     resources : dict, PlacementGroupFactory or callable
-        Such as ``{"cpu": 2, "gpu": 0.5}``; bundles for a trial with workers; or a function of the config
-        that returns one of these.
+        Such as ``{"cpu": 2, "gpu": 0.5}``; bundles for a trial with workers; or a function of the
+        config that returns one of these.
 
     Raises
     ------
@@ -113,7 +113,8 @@ def with_resources(
 
     Notes
     -----
-    Ray source: ``ray.tune.with_resources``, 2.60.0. Differs from Ray: the function itself is not changed.
+    Ray source: ``ray.tune.with_resources``, 2.60.0. Differs from Ray: the function itself is not
+    changed.
     """
     _check_trainable(trainable, "with_resources")
     if isinstance(resources, dict):
@@ -125,7 +126,7 @@ def with_resources(
         )
     if isinstance(trainable, type):
 
-        class WithResources(trainable):  # type: ignore[misc]
+        class WithResources(trainable):
             @classmethod
             def default_resource_request(cls, config: dict[str, Any]) -> Any:
                 is_factory = isinstance(resources, PlacementGroupFactory)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from raycompat.train import Checkpoint
     from raycompat.tune.execution.placement_groups import PlacementGroupFactory
 
+
 #: What ends a training function whose trial has been stopped; its ``finally`` blocks run.
 class TrialStopped(SystemExit):
     """The trial was stopped while its function waited in `report`."""
@@ -112,7 +113,8 @@ def set_session(session: FunctionSession | None) -> None:
 def _current(what: str) -> FunctionSession:
     if _session is None:
         raise RuntimeError(
-            f"tune.{what} works in the function of a trial, and no trial runs in this process: pass the "
+            f"tune.{what} works in the function of a trial, and no trial runs in this process: "
+            "pass the "
             "function to tune.Tuner(...)."
         )
     return _session

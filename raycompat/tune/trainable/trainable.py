@@ -113,7 +113,8 @@ class Trainable:
             found: dict[str, Any] | str | None = self._save(checkpoint_dir)
             return found
         raise NotImplementedError(
-            f"{type(self).__name__} has no method save_checkpoint(): pausing, retrying and restoring need "
+            f"{type(self).__name__} has no method save_checkpoint(): pausing, retrying and "
+            "restoring need "
             "it."
         )
 
@@ -255,12 +256,16 @@ class Trainable:
         elif isinstance(saved, str):
             kind = self._path_in(folder, saved)
         elif saved is not None:
-            raise TypeError(f"save_checkpoint() returned {saved!r}: expected a dict, a path or None.")
+            raise TypeError(
+                f"save_checkpoint() returned {saved!r}: expected a dict, a path or None."
+            )
         metadata = {**self.get_state(), "saved": kind}
         Path(folder, METADATA_FILE).write_bytes(cloudpickle.dumps(metadata))
 
     def _path_in(self, folder: str, saved: str) -> str:
-        """Return a path of ``_save`` relative to the folder; today's `save_checkpoint` has to return it."""
+        """Return a path of ``_save`` relative to the folder; today's `save_checkpoint` has to
+        return it.
+        """
         inside = os.path.relpath(saved, folder)
         old_form = hasattr(self, "_save") and not inside.startswith("..")
         if inside != "." and not old_form:

@@ -18,8 +18,8 @@ from raycompat.tune.search.sample import (
     Integer,
     LogUniform,
     Normal,
-    Quantized,
     Uniform,
+    without_step,
 )
 from raycompat.tune.search.searcher import Searcher, refuse_grid, require_space
 from raycompat.tune.search.variant_generator import assign_value, parse_spec_vars, path_name
@@ -85,7 +85,9 @@ class HyperOptSearch(Searcher):
         self._trials = hyperopt.Trials()
         if self._points:
             points = [_with_indices(point, space) for point in self._points]
-            self._trials = require("hyperopt.fmin", "HyperOptSearch").generate_trials_to_calculate(points)
+            self._trials = require("hyperopt.fmin", "HyperOptSearch").generate_trials_to_calculate(
+                points
+            )
             self._trials.refresh()
         self._queued = list(self._trials.trials)
 
@@ -165,7 +167,9 @@ def _with_indices(point: dict[str, Any], space: dict[str, Any]) -> dict[str, Any
         if getattr(expression, "name", None) == "switch":
             categories = [_literal(each) for each in expression.pos_args[1:]]  # type: ignore[union-attr]
             if value not in categories:
-                raise ValueError(f"{name}={value!r} in points_to_evaluate: expected one of {categories}.")
+                raise ValueError(
+                    f"{name}={value!r} in points_to_evaluate: expected one of {categories}."
+                )
             changed[name] = categories.index(value)
         elif isinstance(value, dict) and isinstance(expression, dict):
             changed[name] = _with_indices(value, expression)
@@ -178,9 +182,7 @@ def _literal(expression: Any) -> Any:
 
 def _expression(name: str, domain: Domain) -> Any:
     """Return the expression of HyperOpt that draws what the domain does."""
-    sampler, step = domain.get_sampler(), None
-    if isinstance(sampler, Quantized):
-        sampler, step = sampler.sampler, sampler.q
+    sampler, step = without_step(domain.get_sampler())
     known = isinstance(sampler, Uniform | LogUniform | Normal)
     if isinstance(domain, Float) and known:
         return _float(name, domain, sampler, step)
@@ -188,7 +190,9 @@ def _expression(name: str, domain: Domain) -> Any:
         return _integer(name, domain, sampler, step)
     if isinstance(domain, Categorical) and known:
         hp = require("hyperopt", "HyperOptSearch").hp
-        return hp.choice(name, [_category(name, i, each) for i, each in enumerate(domain.categories)])
+        return hp.choice(
+            name, [_category(name, i, each) for i, each in enumerate(domain.categories)]
+        )
     raise ValueError(
         f"HyperOpt has no distribution for the parameter {name!r}, {type(domain).__name__}"
         f"{domain.domain_str}: use uniform, loguniform, randn, randint, lograndint or choice."

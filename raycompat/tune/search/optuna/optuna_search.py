@@ -15,8 +15,8 @@ from raycompat.tune.search.sample import (
     Float,
     Integer,
     LogUniform,
-    Quantized,
     Uniform,
+    without_step,
 )
 from raycompat.tune.search.searcher import Names, Searcher, refuse_grid, require_space
 from raycompat.tune.search.variant_generator import parse_spec_vars, path_name
@@ -31,8 +31,8 @@ class OptunaSearch(Searcher):
     Parameters
     ----------
     space : dict or callable, optional
-        Optuna's distributions by name; a function that calls ``trial.suggest_...``; or domains of Tune. By
-        default the ``param_space`` of the Tuner.
+        Optuna's distributions by name; a function that calls ``trial.suggest_...``; or domains of
+        Tune. By default the ``param_space`` of the Tuner.
     metric : str or list of str, optional
         The metric; several are several objectives.
     mode : {"min", "max"} or list, optional
@@ -104,7 +104,9 @@ class OptunaSearch(Searcher):
         if self._metric is None and isinstance(self._mode, str):
             self._metric = DEFAULT_METRIC
         if self._metric is None and self._mode is not None:
-            raise ValueError(f"mode={self._mode!r}: several objectives need a list of metrics, too.")
+            raise ValueError(
+                f"mode={self._mode!r}: several objectives need a list of metrics, too."
+            )
         modes = self._mode if isinstance(self._mode, list) else [self._mode]
         self._study = optuna.create_study(
             storage=self._storage,
@@ -205,9 +207,7 @@ class OptunaSearch(Searcher):
 def _distribution(name: str, domain: Domain) -> Any:
     """Return the distribution of Optuna that draws what the domain does."""
     distributions = require("optuna", "OptunaSearch").distributions
-    sampler, step = domain.get_sampler(), None
-    if isinstance(sampler, Quantized):
-        sampler, step = sampler.sampler, sampler.q
+    sampler, step = without_step(domain.get_sampler())
     log = isinstance(sampler, LogUniform)
     known = isinstance(sampler, Uniform | LogUniform)
     if isinstance(domain, Float) and known:
@@ -235,7 +235,9 @@ def _by_function(space: Callable[..., Any], trial: Any) -> dict[str, Any]:
     if returned is not None and not (
         isinstance(returned, dict) and all(isinstance(name, str) for name in returned)
     ):
-        raise TypeError(f"The space's function returned {returned!r}: expected a dict of names, or None.")
+        raise TypeError(
+            f"The space's function returned {returned!r}: expected a dict of names, or None."
+        )
     return {**recorded.suggested, **(returned or {})}
 
 
@@ -261,4 +263,6 @@ class _Recorded:
 
 def _check_type(name: str, value: Any, expected: type) -> None:
     if value is not None and not isinstance(value, expected):
-        raise TypeError(f"{name}={value!r}: expected an instance of {expected.__module__}.{expected.__name__}.")
+        raise TypeError(
+            f"{name}={value!r}: expected an instance of {expected.__module__}.{expected.__name__}."
+        )
