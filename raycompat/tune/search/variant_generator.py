@@ -68,9 +68,8 @@ def generate_variants(
 
     Notes
     -----
-    Ray source: ``ray.tune.search.variant_generator.generate_variants``, 2.60.0. Differs from Ray: an int
-    seeds all draws together, in Ray each draw alone. Given a generator, the order of the draws
-    is Ray's: the same seed gives the same variants.
+    Ray source: ``ray.tune.search.variant_generator.generate_variants``, 2.60.0. Differs from Ray: an
+    int seeds all draws together, in Ray each draw alone. A generator draws the same as in Ray.
     """
     yield from _variants(unresolved_spec, constant_grid_search, NumpyRandom(random_state))
 
