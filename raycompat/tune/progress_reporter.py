@@ -243,7 +243,7 @@ class TuneReporterBase(ProgressReporter):
             name
             for name, value in flat.items()
             if isinstance(value, Number)
-            and name not in ("done",)
+            and name != "done"
             and name not in columns
             and name not in AUTO_RESULT_KEYS
         ]
