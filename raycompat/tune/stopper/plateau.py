@@ -120,6 +120,5 @@ class TrialPlateauStopper(NoopStopper):
     def _is_good_enough(self, value: float) -> bool:
         if self._threshold is None:
             return True
-        if self._mode == "min":
-            return value <= self._threshold
-        return value >= self._threshold
+        is_low = value <= self._threshold
+        return is_low if self._mode == "min" else value >= self._threshold
