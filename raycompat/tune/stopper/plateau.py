@@ -115,10 +115,10 @@ class TrialPlateauStopper(NoopStopper):
             return False
         if value is None or None in last or not self._is_good_enough(value):
             return False
-        return statistics.pstdev(last) < self._std
+        return bool(statistics.pstdev(last) < self._std)
 
     def _is_good_enough(self, value: float) -> bool:
-        if self._threshold is None:
+        threshold: float | None = self._threshold
+        if threshold is None:
             return True
-        is_low = value <= self._threshold
-        return is_low if self._mode == "min" else value >= self._threshold
+        return value <= threshold if self._mode == "min" else value >= threshold
