@@ -64,9 +64,8 @@ def remote(*args: Any, **options: Any) -> Any:
         return _make_remote(args[0], {})
     if args or not options:
         raise AssertionError(  # Ray's class for it, though a TypeError it is
-            "The @ray.remote decorator must be applied either with no arguments and no parentheses, "
-            "for example '@ray.remote', or it must be applied using some of the arguments, for "
-            "example '@ray.remote(num_returns=2, resources={\"CustomResource\": 1})'."
+            "The @ray.remote decorator must be applied without parentheses, or with options given by "
+            "keyword. Write @ray.remote, or for example @ray.remote(num_returns=2)."
         )
     return lambda decorated: _make_remote(decorated, options)
 
@@ -79,8 +78,7 @@ def _make_remote(decorated: Any, options: dict[str, Any]) -> Any:
     if inspect.isfunction(decorated) or _is_cython_function(decorated):
         return RemoteFunction(decorated, task_options(options))
     raise TypeError(
-        "The @ray.remote decorator must be applied to either a function or a class, not to "
-        f"{decorated!r}."
+        f"{decorated!r} cannot be made remote. It must be either a function or a class."
     )
 
 
@@ -104,8 +102,8 @@ def put(value: T) -> ObjectRef[T]:
     """
     if isinstance(value, ObjectRef):
         raise TypeError(
-            "Calling 'put' on an ray.ObjectRef is not allowed. If you really want to do this, you "
-            "can wrap the ray.ObjectRef in a list and call 'put' on it."
+            "Calling 'put' on an ray.ObjectRef is not allowed: the value is in the object store "
+            "already. Use the reference itself, or store a list that holds it: ray.put([ref])."
         )
     return submit.put(_driver.require_session(), value)
 
@@ -152,8 +150,8 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
         return object_refs
     if not isinstance(object_refs, list):
         raise ValueError(
-            f"Invalid type of object refs, {type(object_refs)}, is given. 'object_refs' must either "
-            "be an ObjectRef or a list of ObjectRefs. "
+            f"Invalid type of object refs: get was given {type(object_refs)}. It takes one ObjectRef "
+            "or a list of them."
         )
     for ref in object_refs:
         if not isinstance(ref, ObjectRef):
@@ -215,7 +213,8 @@ def wait(
         raise ValueError(f"Invalid number of objects to return {num_returns}.")
     if num_returns > len(ray_waitables):
         raise ValueError(
-            "num_returns cannot be greater than the number of ray_waitables provided to ray.wait."
+            f"num_returns cannot be greater than the number of references: it is {num_returns}, and "
+            f"wait was given {len(ray_waitables)}."
         )
     return resolve.wait(session, ray_waitables, num_returns, timeout)
 
@@ -261,8 +260,8 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
         ref = ref.completed()
     if isinstance(ref, ActorHandle) or not isinstance(ref, ObjectRef):
         raise TypeError(
-            f"ray.cancel() only supported for object refs. For actors, try ray.kill(). "
-            f"Got: {type(ref)}."
+            f"ray.cancel() only supported for object refs, not for {type(ref)}. For actors, try "
+            "ray.kill()."
         )
     session = ref._session
     entry = ref._entry

@@ -208,9 +208,8 @@ def init(
                 logger.info("init was called again; the running session stays.")
                 return _context()
             raise RuntimeError(
-                "Maybe you called ray.init twice by accident? This error can be suppressed by "
-                "passing in 'ignore_reinit_error=True' or by calling 'ray.shutdown()' prior to "
-                "'ray.init()'."
+                "Maybe you called ray.init twice by accident? A session is running. Call "
+                "ray.shutdown() first, or keep the session with init(ignore_reinit_error=True)."
             )
         return _init(given, temp_dir, authority, uses_leases=uses_leases)
 
@@ -500,7 +499,7 @@ def connected_session(function: str) -> sessions.Session:
     session = sessions.current()
     if session is None:
         raise exceptions.RaySystemError(
-            f"Ray has not been started yet. You can start Ray with 'ray.init()' before {function}()."
+            f"Ray has not been started yet: call ray.init() before {function}()."
         )
     session.check_connection()
     return session

@@ -81,7 +81,7 @@ def refuse(given: dict[str, Any]) -> None:
     if given["namespace"] is not None and not isinstance(given["namespace"], str):
         raise TypeError("namespace must be None or a string.")
     if given["namespace"] == "":
-        raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace.')
+        raise ValueError('"" is not a valid namespace. Give it a name, or leave it out.')
     if given["local_mode"]:
         raise unsupported(
             "init(local_mode=True)",

@@ -102,8 +102,8 @@ def method(*args: Any, **options: Any) -> Any:
         return args[0]  # bare: nothing changes
     if args:
         raise AssertionError(  # Ray's class for it
-            "The @ray.method decorator must be applied using at least one of the arguments: "
-            "num_returns. For example: @ray.method(num_returns=2)."
+            "@ray.method takes its options by keyword, at least one. For example: "
+            "@ray.method(num_returns=2)."
         )
     checked = method_options(options)
 
@@ -137,7 +137,7 @@ class ActorClass(Generic[T]):
         """Refuse: the call that works is `remote`."""
         name = self._class.__name__
         raise TypeError(
-            f"Actors cannot be instantiated directly. Instead of '{name}()', use '{name}.remote()'."
+            f"{name} is an actor class: Actors cannot be instantiated directly. Call {name}.remote()."
         )
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
@@ -186,8 +186,8 @@ class ActorClass(Generic[T]):
         if (is_async or is_threaded) and options.allow_out_of_order_execution is False:
             kind = "async" if is_async else "multi-threaded"
             raise ValueError(
-                f"allow_out_of_order_execution=False for {name}: with {kind} actors, Ray can't execute "
-                "actor tasks in order. Leave it out, or have one call run at a time."
+                f"allow_out_of_order_execution=False for {name}: {kind} actors run calls side by side, "
+                "not in order. Leave it out, or have one call run at a time."
             )
         about = About(
             self._class.__qualname__,
@@ -241,8 +241,8 @@ class ActorClass(Generic[T]):
                 if options.get_if_exists:
                     return _handle(session, there["key"], there["about"])
                 raise exceptions.ActorAlreadyExistsError(
-                    f"The name {options.name} (namespace={actor['namespace']}) is already taken. "
-                    "Please use a different name or get the existing actor using "
+                    f"The name {options.name} (namespace={actor['namespace']}) is already taken. Choose "
+                    "another name, add get_if_exists=True, or get the actor that has it: "
                     f"ray.get_actor('{options.name}', namespace='{actor['namespace']}')"
                 )
         held = session.exported.get(function, ())
@@ -301,8 +301,8 @@ class ActorMethod:
         """Refuse: the call that works is `remote`."""
         name = self._method.name
         raise TypeError(
-            f"Actor methods cannot be called directly. Instead of running 'object.{name}()', "
-            f"try 'object.{name}.remote()'."
+            f"{name} is an actor's method: Actor methods cannot be called directly. Call "
+            f".{name}.remote() of the handle."
         )
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
@@ -475,7 +475,7 @@ def _namespace(session: Session, given: str | None) -> str:
     if given is None:
         return session.setup.namespace
     if not given:
-        raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace.')
+        raise ValueError('"" is not a valid namespace. Give it a name, or leave it out.')
     return given
 
 
@@ -501,7 +501,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
     Ray source: ``ray.get_actor``, 2.60.0. As there, the handle does not keep the actor alive.
     """
     if not name:
-        raise ValueError("Please supply a non-empty value to get_actor")
+        raise ValueError(f"get_actor({name!r}): supply a non-empty value, the name of an actor.")
     if not isinstance(name, str):
         raise TypeError(f"The name of an actor is a string, not {name!r}.")
     session = _driver.require_session()
@@ -532,7 +532,9 @@ def exit_actor() -> None:
 
     executor = context.executor()
     if executor is None or executor.actor is None:
-        raise TypeError("exit_actor API is called on a non-actor worker.")
+        raise TypeError(
+            "exit_actor was called on a non-actor worker. Call it in a method of an actor."
+        )
     executor.actor.exit()
 
 

@@ -415,9 +415,9 @@ class Cluster:
         if self._is_home(node):
             _driver.shutdown()
             raise ValueError(
-                "Removing a node that is connected to this Ray client is not allowed because it will "
-                "break the driver. The driver is at home on the head, or on the node that was there "
-                "first; it has been disconnected. Remove another node, or call ray.shutdown() before."
+                f"{node!r} is the node that this driver uses as its home (the head, or the first "
+                "node). The driver has been disconnected, and the node stays. Remove another node, or "
+                "call ray.shutdown() before you remove this one."
             )
         self._end(node, gracefully=allow_graceful)
 
@@ -478,7 +478,10 @@ class Cluster:
                     client.scheduler.raycompat_nodes_are, count=count, timeout_s=timeout
                 )
         if not are_there:
-            raise TimeoutError("Timed out while waiting for nodes to join.")
+            raise TimeoutError(
+                f"Timed out while waiting for nodes: fewer than {count} are there after {timeout} s. "
+                "Look at their logs, or give wait_for_nodes a longer timeout (seconds)."
+            )
 
     def list_all_nodes(self) -> list[ClusterNode]:
         """Return all nodes that were added and not removed, the head first."""

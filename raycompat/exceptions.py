@@ -241,7 +241,7 @@ class RayTaskError(RayError):
         """
         text = (
             f"{_TRACEBACK_LINE}\n"
-            "  At least one of the input arguments for this task could not be computed:\n"
+            "  The task did not run: an argument could not be computed:\n"
             f"{_class_name(error)}: {error}"
         )
         return cls(function_name, text, _user_cause(error), **place)
@@ -284,9 +284,8 @@ class RayTaskError(RayError):
             return self.make_dual_exception_instance()
         except TypeError as error:
             logger.warning(
-                "User exception type %s in RayTaskError can't be subclassed! "
-                "This exception is raised as RayTaskError only. You can use "
-                "`ray_task_error.cause` to access the user exception. Reason: %s",
+                "%s, the class of a task's error, in RayTaskError can't be subclassed. The error is "
+                "raised as RayTaskError only; see its `cause`. Reason: %s",
                 type(self.cause),
                 str(error),  # not the exception: it would keep its frames alive in the log record
             )
@@ -427,7 +426,7 @@ class WorkerCrashedError(RayError):
     """Report that the process died while it ran the task."""
 
     def __str__(self) -> str:
-        first = "The worker died unexpectedly while executing this task."
+        first = "The process ended: its worker died unexpectedly while executing this task."
         return " ".join([first, *map(str, self.args)])
 
 
@@ -455,7 +454,7 @@ class RayActorError(RayError):
         Whether the actor's node was taken away.
     """
 
-    BASE_ERROR_MSG: ClassVar[str] = "The actor experienced an error before finishing this task."
+    BASE_ERROR_MSG: ClassVar[str] = "The actor failed before it finished the call."
     _error_text = "{0.error_msg}"
 
     def __init__(
@@ -502,7 +501,7 @@ class ActorDiedErrorContext:
         lines = [f"\t{label}: {value}" for label, value in values.items() if value]
         lines += [self.error_message] if self.error_message else []
         if self.never_started:
-            lines.append("The actor never ran - it was cancelled before it started running.")
+            lines.append("The actor never ran: it was cancelled before its process started.")
         return "\n".join(lines)
 
 
@@ -515,11 +514,11 @@ class ActorDiedError(RayActorError):
         The error of its constructor, or how its process ended.
     """
 
-    BASE_ERROR_MSG: ClassVar[str] = "The actor died unexpectedly before finishing this task."
+    BASE_ERROR_MSG: ClassVar[str] = "The actor died unexpectedly, before it finished the call."
 
     def __init__(self, cause: RayTaskError | ActorDiedErrorContext | None = None) -> None:
         if isinstance(cause, RayTaskError):
-            text = f"The actor died because of an error raised in its creation task, {cause}"
+            text = f"The actor is dead: error raised in its creation task, {cause}"
             super().__init__(cause._actor_id, text, actor_init_failed=True)
         elif cause is None:
             super().__init__(None, self.BASE_ERROR_MSG)
@@ -539,9 +538,7 @@ class ActorUnavailableError(RayActorError):
     def __init__(self, error_message: str, actor_id: bytes | str | None) -> None:
         actor_hex = actor_id.hex() if isinstance(actor_id, bytes) else actor_id
         text = f"The actor {actor_hex} is unavailable: {error_message}."
-        super().__init__(
-            actor_hex, f"{text} The task may or may not have been executed on the actor."
-        )
+        super().__init__(actor_hex, f"{text} It is not known whether the actor has run the call.")
 
 
 class AsyncioActorExit(RayError):
@@ -585,8 +582,8 @@ class ObjectStoreFullError(RayError):
 
     def __str__(self) -> str:
         return (
-            f"{super().__str__()}\nThe local object store is full of objects that are still in "
-            "use. Drop references, or give init a larger object_store_memory (bytes)."
+            f"{super().__str__()}\nThe local object store is full, and all its objects are in use. "
+            "Drop references, or give init a larger object_store_memory (bytes)."
         )
 
 
@@ -709,13 +706,13 @@ class RuntimeEnvSetupError(RayError):
 class TaskPlacementGroupRemoved(RayError):
     """Report that the task's placement group was removed."""
 
-    _error_text = "The placement group corresponding to this task has been removed."
+    _error_text = "The task did not run to its end: its placement group has been removed."
 
 
 class ActorPlacementGroupRemoved(RayError):
     """Report that the actor's placement group was removed."""
 
-    _error_text = "The placement group corresponding to this Actor has been removed."
+    _error_text = "The actor was not started: its placement group has been removed."
 
 
 class TaskUnschedulableError(RayError):

@@ -34,8 +34,8 @@ class RemoteFunction:
     def __init__(self, function: Callable[..., Any], options: TaskOptions) -> None:
         if inspect.iscoroutinefunction(function):
             raise ValueError(
-                "'async def' should not be used for remote tasks. You can wrap the async function "
-                "with `asyncio.get_event_loop().run_until(f())`, or make it a method of an actor."
+                f"{function.__qualname__} is a coroutine function: 'async def' should not be used for "
+                "remote tasks. Call asyncio.run(...) in a plain function, or make it an actor's method."
             )
         self._function = function
         self._function_name = f"{function.__module__}.{function.__name__}"
@@ -53,8 +53,8 @@ class RemoteFunction:
         """Refuse: the call that works is `remote`."""
         name = self._function_name
         raise TypeError(
-            f"Remote functions cannot be called directly. Instead of running '{name}()', "
-            f"try '{name}.remote()'."
+            f"Remote functions cannot be called directly: {name} is one. Call "
+            f"{self._function.__name__}.remote(...) instead."
         )
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:

@@ -123,7 +123,7 @@ class RuntimeContext:
     def was_current_actor_reconstructed(self) -> bool:
         """Whether this actor's process has been started anew after it died."""
         if self.get_actor_id() is None:
-            raise RuntimeError("This method is only available in an actor.")
+            raise RuntimeError("was_current_actor_reconstructed is only available in an actor.")
         return context.num_restarts() > 0
 
     @property
@@ -139,7 +139,7 @@ class RuntimeContext:
 
         executor = context.executor()
         if executor is None or executor.actor is None:
-            raise RuntimeError("This method is only available in an actor.")
+            raise RuntimeError("current_actor is only available in an actor.")
         (ref,) = self._session.sharing.hold([executor.actor.key])
         return ActorHandle(ref, pickle.loads(executor.actor.about["about"]))
 
@@ -148,8 +148,7 @@ class RuntimeContext:
         call = context.current()
         if call is None:
             raise AssertionError(  # Ray's class for it
-                "get_assigned_resources is only available when the process is a worker: in tasks and "
-                "actors, not in a driver."
+                "get_assigned_resources is only available in tasks and actors, not in a driver."
             )
         return dict(call.resources)
 
@@ -171,10 +170,7 @@ class RuntimeContext:
         """Return whether the running task has been asked to end."""
         call, executor = context.current(), context.executor()
         if executor is None or call is None:
-            raise RuntimeError(
-                "is_canceled is only available when the process is a worker: in a task, not in a "
-                "driver."
-            )
+            raise RuntimeError("is_canceled is only available in a task, not in a driver.")
         if executor.actor is not None and executor.actor.about["is_async"]:
             raise RuntimeError(
                 "is_canceled is not supported in an async actor: its methods get a CancelledError "

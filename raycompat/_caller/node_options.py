@@ -101,12 +101,12 @@ def _check_quantity(name: str, value: Any) -> None:
         raise TypeError(f"A node's {name} must be a whole number, 0 or more, not {value!r}.")
     if value < 0:
         raise ValueError(
-            f"Resource quantities must be nonnegative. Violated by resource '{name}': {value!r}."
+            f"Resource quantities must be nonnegative: a node's {name} is {value!r}. Give 0 or more."
         )
     if value != int(value):
         raise ValueError(
-            f"Resource quantities must all be whole numbers. Violated by resource '{name}': "
-            f"{value!r}. Tasks and actors may ask for fractions of them."
+            f"Resource quantities must all be whole numbers: a node's {name} is {value!r}. Only tasks "
+            "and actors can ask for fractions."
         )
 
 

@@ -167,8 +167,8 @@ class Packer:
         ending = _archive_ending(path, runtime_env.ARCHIVES)
         if ending is None:
             raise ValueError(
-                f"directory {given} must be an existing directory or a supported archive "
-                f"({', '.join(runtime_env.ARCHIVES)})."
+                f"working_dir {given} must be an existing directory, or an archive that ends in "
+                f"{', '.join(runtime_env.ARCHIVES)}."
             )
         return self._archive(path, ending)
 
@@ -184,8 +184,8 @@ class Packer:
         ending = _archive_ending(path, (*runtime_env.ARCHIVES, ".whl"))
         if ending is None or not path.is_file():
             raise ValueError(
-                f"py_modules entry must be a .py file, a directory, an archive, or a .whl file; got "
-                f"{given}."
+                f"py_modules: {given} cannot be packed. An entry is a folder, a .py file, a .whl file "
+                "or an archive."
             )
         return self._archive(path, ending)
 

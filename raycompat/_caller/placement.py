@@ -52,7 +52,8 @@ def choose(
     if group_id is None:
         if index != -1:
             raise ValueError(
-                f"If placement group is not set, the value of bundle index must be -1; it is {index}."
+                f"There is no placement group: the bundle index must be -1, not {index}. Give the "
+                "group, or leave placement_group_bundle_index out."
             )
         return "DEFAULT"
     bundles = group_bundles(session, group_id)
@@ -106,13 +107,11 @@ def _check_fit(
     where = f"the placement group, {amounts}" if index == -1 else f"bundle {index}, {amounts[0]}"
     if to_start is None or not any(request.fits_in(bundle) for bundle in among):
         raise ValueError(
-            f"Cannot schedule {name} with the placement group because the resource request "
-            f"{request.amounts()} cannot fit into any bundles for {where}. Ask for less, or make "
-            "the bundle larger."
+            f"Cannot schedule {name} with the placement group: its request {request.amounts()} "
+            f"cannot fit into any bundles of {where}. Ask for less, or make the bundle larger."
         )
     raise ValueError(
-        f"Cannot schedule {name} with the placement group because the actor requires "
-        f"{to_start.amounts().get('CPU', 0):g} CPU for creation, but it cannot fit into any "
-        f"bundles for {where}. Consider creating a placement group with CPU resources, or give "
-        "the actor num_cpus=0."
+        f"Cannot schedule {name} with the placement group: to start, the actor takes "
+        f"{to_start.amounts().get('CPU', 0):g} CPU, and that cannot fit into any bundles of "
+        f"{where}. Put CPUs into a bundle, or give the actor num_cpus=0."
     )

@@ -57,13 +57,13 @@ def _custom_resources(name: str, value: Mapping[str, float] | None) -> Mapping[s
         return None
     if "CPU" in value or "GPU" in value:
         raise ValueError(
-            "Use the 'num_cpus' and 'num_gpus' keyword instead of 'CPU' and 'GPU' in 'resources' "
-            f"keyword: {name}={value!r}."
+            "Use the 'num_cpus' and 'num_gpus' keyword instead: CPUs and GPUs are not custom "
+            f"resources. {name}={value!r}."
         )
     if "memory" in value or "object_store_memory" in value:
         raise ValueError(
-            "The resources dictionary must not contain the key 'memory' or "
-            f"'object_store_memory': {name}={value!r}. Use the option memory, in bytes."
+            f"{name}={value!r} must not contain the key 'memory' or 'object_store_memory'. Use the "
+            "option memory, in bytes."
         )
     ResourceSet.from_amounts(value)
     return dict(value)
@@ -106,8 +106,8 @@ def _retry_exceptions(name: str, value: Any) -> bool | tuple[type[Exception], ..
     wrong = [each for each in value if not (isinstance(each, type) and issubclass(each, Exception))]
     if wrong:
         raise ValueError(
-            f"{name} must be either a boolean or a list of exceptions; {wrong[0]!r} is no class "
-            "of exceptions. For example: retry_exceptions=[OSError]."
+            f"{name}: {wrong[0]!r} is not a class of exceptions. Give either a boolean or a list, for "
+            "example retry_exceptions=[OSError]."
         )
     return tuple(value)
 
@@ -146,10 +146,7 @@ def _object_store_memory(name: str, value: int | None) -> int | None:
 
 def _positive(name: str, value: int | None) -> int | None:
     if value is not None and value <= 0:
-        raise ValueError(
-            f"{name} is a private streaming generator option that must be set to a positive "
-            f"integer; it is {value!r}."
-        )
+        raise ValueError(f"{name} must be set to a positive integer; it is {value!r}.")
     return value
 
 
@@ -162,7 +159,7 @@ def _backpressure(name: str, value: int | None) -> int | None:
 def _lifetime(name: str, value: str | None) -> str | None:
     if value not in (None, "detached", "non_detached"):
         raise ValueError(
-            f"actor `{name}` argument must be one of 'detached', 'non_detached' and 'None'; it is "
+            f"actor `{name}` argument must be 'detached' or None (in words 'non_detached'); it is "
             f"{value!r}."
         )
     return value
@@ -176,7 +173,7 @@ def _actor_name(_: str, value: str | None) -> str | None:
 
 def _namespace(_: str, value: str | None) -> str | None:
     if value == "":
-        raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace.')
+        raise ValueError('"" is not a valid namespace. Give it a name, or leave it out.')
     return value
 
 
@@ -386,8 +383,8 @@ def checked(kind: Kind, given: Mapping[str, Any], in_options: bool) -> dict[str,
     group, strategy = values.get("placement_group", "default"), values.get("scheduling_strategy")
     if group not in ("default", None) and strategy is not None:
         raise ValueError(
-            "Placement groups should be specified via the scheduling_strategy option. The "
-            "placement_group option is deprecated: give only one of them."
+            "scheduling_strategy and placement_group are both given. Groups should be specified via the "
+            "scheduling_strategy option: remove the deprecated placement_group."
         )
     _refuse_what_is_not_honoured(values)
     return values

@@ -181,7 +181,7 @@ def actor_options(given: Mapping[str, Any], base: ActorOptions | None = None) ->
     options = replace(base or ActorOptions(), **_held(ActorOptions, values))
     if options.get_if_exists and options.name is None:
         raise ValueError(
-            "The actor name must be specified to use `get_if_exists`. For example: "
+            "A name must be specified to use `get_if_exists`. For example: "
             ".options(name='counter', get_if_exists=True)."
         )
     return options

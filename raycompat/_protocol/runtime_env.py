@@ -60,7 +60,7 @@ def scheme_of(uri: str) -> str:
 
 
 def _env_vars(value: Any) -> dict[str, str]:
-    expected = "runtime_env['env_vars'] must be of type Dict[str, str]"
+    expected = "env_vars of a runtime_env must be a dict of strings"
     if not isinstance(value, Mapping):
         raise TypeError(f"{expected}, got {type(value)}.")
     for part, called in [(k, "key") for k in value] + [(v, "value") for v in value.values()]:
@@ -79,10 +79,10 @@ def _check_uri(field: str, uri: str) -> None:
         )
     if scheme not in SCHEMES:
         raise ValueError(
-            f"{uri} is not a valid URI. Passing directories or modules to be dynamically uploaded is "
-            "only supported at the job level (i.e., passed to `ray.init`). A task or an actor can "
-            "have a package of its job, as get_runtime_context().runtime_env names it, or one that "
-            "every node has: file:///archive.zip, local:///folder."
+            f"{uri} is not a valid URI. Local folders and modules are only supported at the job level: "
+            "give them to ray.init. A task or an actor can name a package of its job, as "
+            "get_runtime_context().runtime_env shows it, or one that every node has: "
+            "file:///archive.zip, local:///folder."
         )
     _, _, path = uri.partition("://")
     if scheme == "local" and not path.startswith("/"):
@@ -111,7 +111,7 @@ def _working_dir(value: Any) -> str:
 
 def _py_modules(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise TypeError(f"`py_modules` must be a list of strings, got {type(value)}.")
+        raise TypeError(f"`py_modules` must be a list of paths or modules, not {type(value)}.")
     for module in value:
         if not isinstance(module, ModuleType | Path):
             _check_path_or_uri("py_modules", module)
@@ -137,11 +137,14 @@ def _pip(value: Any) -> dict[str, Any]:
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         value = {"packages": value}
     if not isinstance(value, dict):
-        raise TypeError(f"runtime_env['pip'] must be of type str or List[str], got {type(value)}.")
+        raise TypeError(
+            f"runtime_env['pip'] must be of type str, list or dict; it is {type(value)}. Give a "
+            "file of requirements or a list of packages."
+        )
     if set(value) - set(_PIP_FIELDS):
         raise ValueError(
-            "runtime_env['pip'] can only have these fields: packages, pip_check, "
-            f"pip_install_options and pip_version, but got: {list(value)}."
+            f"runtime_env['pip'] can only have the fields {', '.join(sorted(_PIP_FIELDS))}; it has "
+            f"{list(value)}."
         )
     for name, given in value.items():
         if not isinstance(given, _PIP_FIELDS[name]):
@@ -150,12 +153,12 @@ def _pip(value: Any) -> dict[str, Any]:
                 f"{type(given)}."
             )
     if "packages" not in value:
-        raise ValueError(f"runtime_env['pip'] must include field 'packages', but got {value}.")
+        raise ValueError(f"runtime_env['pip'] must include field 'packages'; it is {value}.")
     packages = value["packages"]
     packages = _lines_of(packages) if isinstance(packages, str) else packages
     if not isinstance(packages, list):
         raise ValueError(
-            f"runtime_env['pip']['packages'] must be of type str or list, got: {type(packages)}."
+            f"The packages of runtime_env['pip'] are a list or a file's name, not {type(packages)}."
         )
     return {
         **value,
@@ -166,22 +169,22 @@ def _pip(value: Any) -> dict[str, Any]:
 
 def _excludes(value: Any) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise TypeError(f"runtime_env['excludes'] must be of type List[str], got {type(value)}.")
+        raise TypeError(
+            f"runtime_env['excludes'] must be of type list, of strings; it is {value!r}."
+        )
     return value
 
 
 def _config(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise TypeError(
-            f"runtime_env['config'] must be of type dict or RuntimeEnvConfig, got: {type(value)}."
-        )
+        raise TypeError(f"runtime_env['config'] must be of type dict; it is {type(value)}.")
     _refuse_unknown(value, ("setup_timeout_seconds", "eager_install", "log_files"), "['config']")
     seconds = value.get("setup_timeout_seconds", SETUP_TIMEOUT_S)
     if isinstance(seconds, bool) or not isinstance(seconds, int):
         raise TypeError(f"setup_timeout_seconds must be of type int, got: {type(seconds)}.")
     if seconds <= 0 and seconds != -1:
         raise ValueError(
-            f"setup_timeout_seconds must be greater than zero or equals to -1, got: {seconds}."
+            f"setup_timeout_seconds must be greater than zero, or -1 for no limit; it is {seconds}."
         )
     eager = value.get("eager_install", True)
     if not isinstance(eager, bool):
@@ -250,8 +253,8 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     exclusive = [name for name in ("pip", "conda", "uv") if given.get(name) is not None]
     if len(exclusive) > 1:
         raise ValueError(
-            "The 'pip' field, 'uv' field, and 'conda' field of runtime_env cannot be specified at the "
-            f"same time; given are {' and '.join(exclusive)}."
+            f"A runtime_env has {' and '.join(exclusive)}, which cannot be specified at the same "
+            "time. Keep one of pip, uv and conda."
         )
     _refuse_unknown(set(given) - set(_REFUSED), _FIELDS)
     fields = {name: checked_field(name, value) for name, value in given.items()}

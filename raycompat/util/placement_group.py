@@ -204,15 +204,14 @@ def _check_strategy(strategy: str | None, lifetime: str | None) -> None:
         )
     if lifetime not in (None, "detached"):
         raise ValueError(
-            "Placement group `lifetime` argument must be either `None` or 'detached'. Got "
-            f"{lifetime}."
+            f"The `lifetime` of a placement group is None or 'detached', not {lifetime!r}."
         )
 
 
 def _checked_bundles(bundles: Any) -> list[ResourceSet]:
     if not isinstance(bundles, list):
-        raise ValueError(f"Placement group bundles must be a list, got {type(bundles)}. {_EXAMPLE}")
-    expected = f"Bundles must be a non-empty list of resource dictionaries. {_EXAMPLE}"
+        raise ValueError(f"The bundles must be a list, not {type(bundles)}. {_EXAMPLE}")
+    expected = f"Bundles must be a non-empty list, its items resource dictionaries. {_EXAMPLE}"
     if not bundles:
         raise ValueError(f"{expected} Got empty list instead.")
     sets = []
@@ -226,8 +225,8 @@ def _checked_bundles(bundles: Any) -> list[ResourceSet]:
             raise ValueError(f"{expected} {error}") from error
         if not found:
             raise ValueError(
-                "Bundles cannot be an empty dictionary or resources with only 0 values. Bundles: "
-                f"{bundles}"
+                f"Bundles cannot be an empty dictionary, nor ask for 0 of everything: {bundle!r} in "
+                f"{bundles}."
             )
         if "object_store_memory" in bundle:
             warnings.warn(
@@ -275,13 +274,18 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
     Ray source: ``ray.util.get_placement_group``, 2.60.0. No known difference.
     """
     if not placement_group_name:
-        raise ValueError("Please supply a non-empty value to get_placement_group")
+        raise ValueError(
+            "get_placement_group('') needs a non-empty value: the name that the group was given."
+        )
     session = _driver.require_session()
     found = session.rpc(
         "raycompat_find_group", name=placement_group_name, namespace=session.setup.namespace
     )
     if found is None:
-        raise ValueError(f"Failed to look up placement group with name: {placement_group_name}")
+        raise ValueError(
+            f"Failed to look up placement group {placement_group_name!r}: this namespace has none of "
+            "that name. See ray.util.placement_group_table()."
+        )
     return PlacementGroup(id_types.PlacementGroupID.from_hex(found))
 
 

@@ -97,18 +97,18 @@ class NodeAffinitySchedulingStrategy(NodeStrategy):
         is_nil = digits == {"f"}
         if len(self.node_id) != 2 * ids.NODE_ID_BYTES or digits - set("0123456789abcdef") or is_nil:
             raise ValueError(
-                f"Invalid node_id '{self.node_id}'. Node ID must be a valid hex string of "
-                f"{2 * ids.NODE_ID_BYTES} digits: take one from ray.nodes()."
+                f"Invalid node_id '{self.node_id}'. A node's id has {2 * ids.NODE_ID_BYTES} hexadecimal "
+                "digits: take one from ray.nodes()."
             )
         if _spill_on_unavailable and not soft:
             raise ValueError(
-                "_spill_on_unavailable cannot be set when soft is False. Please set soft to True to "
-                "use _spill_on_unavailable."
+                "_spill_on_unavailable cannot be set when soft is False: a hard affinity allows no "
+                "other node. Give soft=True."
             )
         if _fail_on_unavailable and soft:
             raise ValueError(
-                "_fail_on_unavailable cannot be set when soft is True. Please set soft to False to "
-                "use _fail_on_unavailable."
+                "_fail_on_unavailable cannot be set when soft is True: a soft affinity goes to another "
+                "node. Give soft=False."
             )
 
     def to_strategy(self) -> OnNode:
@@ -172,7 +172,7 @@ class DoesNotExist:
 def _checked_values(values: tuple[str, ...], operator: str) -> list[str]:
     if not values:
         raise ValueError(
-            f"The variadic parameter of the {operator} operator must be a non-empty tuple: e.g. "
+            f"The values of the {operator} operator must be a non-empty tuple. For example "
             f'{operator}("value1", "value2").'
         )
     for position, value in enumerate(values):
@@ -221,7 +221,8 @@ class NodeLabelSchedulingStrategy(NodeStrategy):
         self.soft = _rules(soft, "soft")
         if not self.hard and not self.soft:
             raise ValueError(
-                "The `hard` and `soft` parameter of NodeLabelSchedulingStrategy cannot both be empty."
+                "NodeLabelSchedulingStrategy: `hard` and `soft` cannot both be empty. Give a rule, for "
+                'example hard={"zone": In("a")}.'
             )
 
     def to_strategy(self) -> ByLabels:
@@ -254,9 +255,8 @@ def _rules(by_label: Any, parameter: str) -> tuple[LabelRule, ...]:
             rules.append(LabelRule(key, "does not exist"))
         else:
             raise ValueError(
-                f"The map value for key {key} of the {parameter} parameter must be one of the `In`, "
-                f"`NotIn`, `Exists` or `DoesNotExist` operator {example} but got {operator!r} of "
-                f"type {type(operator)}."
+                f"{parameter}[{key!r}] is {operator!r} of type {type(operator)}. Expected an operator: "
+                f"In, NotIn, Exists or DoesNotExist {example}."
             )
     return tuple(rules)
 

@@ -416,7 +416,7 @@ def test_ray_method_refuses_an_unknown_keyword(ray):
 
 
 def test_ray_method_refuses_a_positional_argument(ray):
-    with pytest.raises(AssertionError, match="@ray.method decorator must be applied using"):
+    with pytest.raises(AssertionError, match="@ray.method"):
         ray.method(2)
 
 
@@ -996,7 +996,7 @@ def test_an_unknown_name_is_a_value_error(ray):
 
 @pytest.mark.parametrize("name", ["", None])
 def test_an_empty_name_to_get_is_a_value_error(ray, name):
-    with pytest.raises(ValueError, match="Please supply a non-empty value to get_actor"):
+    with pytest.raises(ValueError, match="supply a non-empty value"):
         ray.get_actor(name)
 
 
@@ -1358,7 +1358,7 @@ def test_another_lifetime_than_detached_or_non_detached_is_a_value_error(ray):
     class Plain:
         pass
 
-    with pytest.raises(ValueError, match="must be one of 'detached', 'non_detached' and 'None'"):
+    with pytest.raises(ValueError, match="argument must be .*'detached'"):
         Plain.options(lifetime="forever").remote()
 
 
@@ -1406,7 +1406,7 @@ def test_exit_actor_is_no_exception_that_user_code_catches(ray, tmp_path):
 
 
 def test_exit_actor_outside_an_actor_is_a_type_error(ray):
-    with pytest.raises(TypeError, match="exit_actor API is called on a non-actor worker"):
+    with pytest.raises(TypeError, match="called on a non-actor worker"):
         ray.actor.exit_actor()
 
 

@@ -550,12 +550,12 @@ def test_a_node_that_was_killed_is_missed(ray, two):
     assert not two.first.any_processes_alive()
     assert two.remaining_processes_alive()  # but for those that were to be killed
     wait_until(lambda: sum(row["Alive"] for row in ray.nodes()) == 1, LONG_S)
-    with pytest.raises(TimeoutError, match="Timed out while waiting for nodes to join"):
+    with pytest.raises(TimeoutError, match="Timed out while waiting for nodes"):
         two.wait_for_nodes(timeout=1)
 
 
 def test_the_node_of_the_driver_is_not_removed(ray, two):
-    with pytest.raises(ValueError, match="Removing a node that is connected"):
+    with pytest.raises(ValueError, match="driver"):
         two.remove_node(two.head_node)
     assert not ray.is_initialized()
     assert two.head_node.any_processes_alive()

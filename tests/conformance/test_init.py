@@ -195,7 +195,7 @@ def test_resources_for_a_cluster_that_runs_already_are_a_value_error(stopped, op
     ],
 )
 def test_a_negative_quantity_is_a_value_error(stopped, option, name):
-    message = f"Resource quantities must be nonnegative. Violated by resource '{name}'"
+    message = f"Resource quantities must be nonnegative.*{name}"
     with pytest.raises(ValueError, match=message):
         stopped.init(**{"num_cpus": 1, **QUIET, **option})
     assert not stopped.is_initialized()
@@ -205,7 +205,7 @@ def test_a_negative_quantity_is_a_value_error(stopped, option, name):
     ("option", "name"), [({"num_cpus": 1.5}, "CPU"), ({"resources": {"custom": 0.5}}, "custom")]
 )
 def test_a_node_has_whole_quantities_only(stopped, option, name):
-    message = f"Resource quantities must all be whole numbers. Violated by resource '{name}'"
+    message = f"Resource quantities must all be whole numbers.*{name}"
     with pytest.raises(ValueError, match=message):
         stopped.init(**{"num_cpus": 1, **QUIET, **option})
     assert not stopped.is_initialized()

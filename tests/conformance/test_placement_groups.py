@@ -185,8 +185,8 @@ def test_no_group(ray, util):
         ([], "non-empty list"),
         ({"CPU": 1}, "must be a list"),
         (None, "must be a list"),
-        ([{}], "cannot be an empty dictionary or resources with only 0 values"),
-        ([{"CPU": 0}], "cannot be an empty dictionary or resources with only 0 values"),
+        ([{}], "cannot be an empty dictionary"),
+        ([{"CPU": 0}], "cannot be an empty dictionary"),
         ([{"CPU": "1"}], "resource dictionaries"),
         ([{1: 1}], "resource dictionaries"),
         ([1], "resource dictionaries"),
@@ -200,7 +200,7 @@ def test_wrong_bundles_are_refused(util, bundles, text):
 def test_wrong_strategies_and_lifetimes_are_refused(util):
     with pytest.raises(ValueError, match="Invalid placement group strategy LOOSE"):
         util.placement_group([{"CPU": 1}], strategy="LOOSE")
-    with pytest.raises(ValueError, match="`lifetime` argument must be either `None` or 'detached'"):
+    with pytest.raises(ValueError, match="lifetime.*'detached'"):
         util.placement_group([{"CPU": 1}], lifetime="long")
 
 
@@ -375,7 +375,7 @@ def test_a_bundle_that_is_not_there_is_refused(group, inside, where, index):
 
 
 def test_without_a_group_there_is_no_bundle(ray, inside, where):
-    with pytest.raises(ValueError, match="value of bundle index must be -1"):
+    with pytest.raises(ValueError, match="bundle index must be -1"):
         where.options(**inside(None, 0)).remote()
     assert ray.get(where.options(**inside(None)).remote()) == (None, False)
 

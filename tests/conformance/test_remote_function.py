@@ -63,7 +63,7 @@ def test_a_lambda_can_be_remote(ray):
 
 
 def test_empty_parentheses_are_an_error(ray):
-    with pytest.raises(AssertionError, match="decorator must be applied either with no arguments"):
+    with pytest.raises(AssertionError, match="decorator must be applied"):
 
         @ray.remote()
         def nothing():
@@ -71,7 +71,7 @@ def test_empty_parentheses_are_an_error(ray):
 
 
 def test_positional_options_are_an_error(ray):
-    with pytest.raises(AssertionError, match="decorator must be applied either with no arguments"):
+    with pytest.raises(AssertionError, match="decorator must be applied"):
 
         @ray.remote(1, 2)
         def nothing():
@@ -80,13 +80,13 @@ def test_positional_options_are_an_error(ray):
 
 @pytest.mark.parametrize("thing", [sum, functools.partial(int, base=2), [].append])
 def test_another_callable_than_a_function_or_a_class_is_a_type_error(ray, thing):
-    with pytest.raises(TypeError, match="must be applied to either a function or a class"):
+    with pytest.raises(TypeError, match="either a function or a class"):
         ray.remote(thing)
 
 
 @pytest.mark.parametrize("thing", [1, "text", None, [1]])
 def test_what_cannot_be_called_counts_as_a_positional_option(ray, thing):
-    with pytest.raises(AssertionError, match="decorator must be applied either with no arguments"):
+    with pytest.raises(AssertionError, match="decorator must be applied"):
         ray.remote(thing)
 
 

@@ -92,7 +92,7 @@ def test_what_the_user_changes_later_has_no_effect():
         ),
         ({"working_dir": "https://a/b.zip"}, UnsupportedRayFeatureError, "from https://"),
         ({"pip": {"packages": ["a"], "pip_version": 5}}, TypeError, "must be of type str"),
-        ({"pip": {"packages": 5}}, ValueError, "of type str or list"),
+        ({"pip": {"packages": 5}}, ValueError, "are a list or a file's name"),
         ({"config": {"setup_timeout_seconds": True}}, TypeError, "of type int"),
         ({"unknown": None}, RuntimeEnvSetupError, "unknown fields: 'unknown'"),
         ({"workingdir": "."}, RuntimeEnvSetupError, "Did you mean working_dir"),

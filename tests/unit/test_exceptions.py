@@ -300,7 +300,7 @@ def test_unsupported_feature_says_what_and_why():
 
 
 def test_words_that_programs_match_on():
-    assert "The worker died unexpectedly while executing this task" in str(WorkerCrashedError())
+    assert "worker died unexpectedly while executing this task" in str(WorkerCrashedError())
     assert str(TaskCancelledError("t1")) == "Task: t1 was cancelled. "
     assert str(TaskCancelledError()) == ""
     unavailable = str(ActorUnavailableError("The actor is restarting", b"\xab\xcd"))
@@ -313,7 +313,7 @@ def test_words_that_programs_match_on():
 def test_actor_died_tells_how_and_whose():
     unknown = ActorDiedError()
     assert (unknown.actor_id, unknown.actor_init_failed, unknown.preempted) == (None, False, False)
-    assert str(unknown) == "The actor died unexpectedly before finishing this task."
+    assert str(unknown) == "The actor died unexpectedly, before it finished the call."
 
     context = ActorDiedErrorContext(
         class_name="A", actor_id="ab", pid=3, ray_namespace="ns", never_started=True, preempted=True
@@ -325,7 +325,7 @@ def test_actor_died_tells_how_and_whose():
         "\tactor_id: ab",
         "\tpid: 3",
         "\tnamespace: ns",
-        "The actor never ran - it was cancelled before it started running.",
+        "The actor never ran: it was cancelled before its process started.",
     ]
 
     failed = task_error(
@@ -493,7 +493,7 @@ def test_final_classes_give_a_plain_error_and_a_warning(cause, caplog):
     (record,) = caplog.records
     assert record.name == "ray.exceptions" and type(cause).__name__ in record.getMessage()
     if isinstance(cause, Final):
-        assert "RayTaskError can't be subclassed!" in record.getMessage()
+        assert "RayTaskError can't be subclassed" in record.getMessage()
         with pytest.raises(TypeError, match="Final is final"):
             error.make_dual_exception_instance()
 
@@ -631,7 +631,7 @@ def test_failed_dependencies_are_named():
     assert isinstance(error, ValueError) and type(error.cause) is ValueError
     assert str(error).splitlines()[:2] == [
         "ray::h() (pid=8, ip=1.2.3.4)",
-        "  At least one of the input arguments for this task could not be computed:",
+        "  The task did not run: an argument could not be computed:",
     ]
     assert str(error).count("could not be computed:") == 2
     assert str(error).endswith(str(inner))
