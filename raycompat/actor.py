@@ -241,8 +241,8 @@ class ActorClass(Generic[T]):
                 if options.get_if_exists:
                     return _handle(session, there["key"], there["about"])
                 raise exceptions.ActorAlreadyExistsError(
-                    f"The name {options.name} (namespace={actor['namespace']}) is already taken. Choose "
-                    "another name, add get_if_exists=True, or get the actor that has it: "
+                    f"The name {options.name} (namespace={actor['namespace']}) is already taken. "
+                    "Choose another name, add get_if_exists=True, or get the actor that has it: "
                     f"ray.get_actor('{options.name}', namespace='{actor['namespace']}')"
                 )
         held = session.exported.get(function, ())

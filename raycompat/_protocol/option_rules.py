@@ -383,8 +383,8 @@ def checked(kind: Kind, given: Mapping[str, Any], in_options: bool) -> dict[str,
     group, strategy = values.get("placement_group", "default"), values.get("scheduling_strategy")
     if group not in ("default", None) and strategy is not None:
         raise ValueError(
-            "scheduling_strategy and placement_group are both given. Groups should be specified via the "
-            "scheduling_strategy option: remove the deprecated placement_group."
+            "scheduling_strategy and placement_group are both given. Groups should be specified via "
+            "the scheduling_strategy option: remove the deprecated placement_group."
         )
     _refuse_what_is_not_honoured(values)
     return values

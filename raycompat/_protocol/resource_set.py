@@ -181,8 +181,8 @@ def to_units(name: str, amount: object) -> int:
     units = int(round(Decimal(repr(float(number))) * UNITS_PER_ONE, 4))
     if number and not units:
         raise ValueError(
-            f"The fractional quantity of resource {name} cannot go beyond 4 decimals: {amount!r}. Ask for 0.0001 "
-            "or more, or for 0."
+            f"The fractional quantity of resource {name} cannot go beyond 4 "
+            f"decimals: {amount!r}. Ask for 0.0001 or more, or for 0."
         )
     return units
 

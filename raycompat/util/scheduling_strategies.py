@@ -97,7 +97,7 @@ class NodeAffinitySchedulingStrategy(NodeStrategy):
         is_nil = digits == {"f"}
         if len(self.node_id) != 2 * ids.NODE_ID_BYTES or digits - set("0123456789abcdef") or is_nil:
             raise ValueError(
-                f"Invalid node_id '{self.node_id}'. A node's id has {2 * ids.NODE_ID_BYTES} hexadecimal "
+                f"Invalid node_id '{self.node_id}'. A node's id has {2 * ids.NODE_ID_BYTES} hex "
                 "digits: take one from ray.nodes()."
             )
         if _spill_on_unavailable and not soft:

@@ -334,7 +334,7 @@ def test_actor_died_tells_how_and_whose():
     died = ActorDiedError.from_task_error(failed)
     assert died.actor_init_failed and died.actor_id == "ab"
     assert str(died).startswith(
-        "The actor died because of an error raised in its creation task, ray::A.__init__() "
+        "The actor is dead: error raised in its creation task, ray::A.__init__() "
         "(pid=7, ip=1.2.3.4, actor_id=ab, repr=A())\n"
     )
 

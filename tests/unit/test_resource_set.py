@@ -66,7 +66,7 @@ def test_amounts_of_zero_are_dropped():
         ({"CPU": True}, TypeError, "is True, of type bool"),
         ({"CPU": "1"}, TypeError, "is '1', of type str"),
         ({"CPU": None}, TypeError, "is None"),
-        ({"CPU": 0.00001}, ValueError, "precision of the fractional quantity of resource CPU"),
+        ({"CPU": 0.00001}, ValueError, "fractional quantity of resource CPU"),
         ({"GPU": 1.5}, ValueError, "GPU resource quantities >1 must be whole numbers.* 1.5 is in"),
         ({1: 1}, TypeError, "1 is no name of a resource"),
         ({"": 1}, TypeError, "'' is no name of a resource"),
