@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
-from dask import is_dask_collection
-from distributed import Future
-
-from raycompat import _dask_adapter as dask
 from raycompat._caller import session as sessions
 from raycompat._protocol import ids
 from raycompat.object_ref import ObjectRef
@@ -23,12 +20,23 @@ _LOOK_S = 0.5
 def is_dask_value(value: Any) -> bool:
     """Whether Dask is computing `value`, or can: a future, or a collection such as a Dask array."""
     if not hasattr(type(value), "__dask_graph__"):
-        return isinstance(value, Future)
+        return isinstance(value, _future_class())
+    from dask import is_dask_collection
+
     return bool(is_dask_collection(value))  # of some classes only some objects are
+
+
+@functools.cache
+def _future_class() -> Any:
+    from distributed import Future
+
+    return Future
 
 
 def graph(ref: ObjectRef[Any], key: str) -> dict[str, Any]:
     """Return the Dask graph that `ref` is, as a collection: its one task is called `key`."""
+    from raycompat import _dask_adapter as dask
+
     return dask.graph_of_one(key, ref.key, ref)
 
 
@@ -59,7 +67,7 @@ def as_ref(session: Session, value: Any) -> ObjectRef[Any]:
     ValueError
         When it is a future of another cluster, or was cancelled.
     """
-    future = value if isinstance(value, Future) else session.client.compute(value)
+    future = value if isinstance(value, _future_class()) else session.client.compute(value)
     theirs, ours = future.client.scheduler_info(0)["id"], session.client.scheduler_info(0)["id"]
     if theirs != ours:
         raise ValueError(

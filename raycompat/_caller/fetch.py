@@ -7,7 +7,6 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
 from raycompat._protocol import failures, segment
 from raycompat._protocol.values import InlineValue, SegmentLink, from_wire
 
@@ -68,6 +67,8 @@ async def _ask_node(session: Session, node: str, keys: list[str]) -> list[dict[s
     OSError
         When the scheduler cannot reach it either.
     """
+    from raycompat import _dask_adapter as dask
+
     question: dict[str, Any] = {"keys": keys, "host": session.setup.host}
     answers: list[dict[str, Any]]
     if session.setup.reaches_nodes and node not in session.out_of_reach:

@@ -17,8 +17,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pathspec
-
 from raycompat._protocol import runtime_env
 from raycompat.exceptions import RuntimeEnvSetupError
 
@@ -48,6 +46,8 @@ class Package:
 
 
 def _patterns(root: Path, lines: list[str]) -> Callable[[Path, bool], bool]:
+    import pathspec
+
     spec = pathspec.GitIgnoreSpec.from_lines(lines)
 
     def is_excluded(path: Path, is_folder: bool) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
 from raycompat._caller.calls import DirectCall, PendingCall
 from raycompat._caller.home import home_at
 from raycompat._caller.object_table import State
@@ -165,6 +164,8 @@ class Reports:
             session.table.settle(entry)
 
     def _on_task_erred(self, key: str, exception: Any = None, **_: Any) -> None:
+        from raycompat import _dask_adapter as dask
+
         session = self._session
         self._dask_has_seen_the_end(key)
         entry = session.table.get(key)

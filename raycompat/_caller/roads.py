@@ -16,7 +16,6 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from raycompat import _dask_adapter as dask
 from raycompat._protocol.connection import (
     Connection,
     Notes,
@@ -191,6 +190,8 @@ class RelayedRoad:
 
 
 async def _by_node(session: Session, place: dict[str, Any], party: Party) -> bool:
+    from raycompat import _dask_adapter as dask
+
     try:
         comm = await dask.open_comm(session.client, place["address"], _CONNECT_S)
         await comm.write({"op": "raycompat_channel", "actor": party.key, "reply": False})

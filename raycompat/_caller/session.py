@@ -20,13 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from distributed import Client
-
-from raycompat import _dask_adapter as dask
-from raycompat import (
-    _transfer,  # noqa: F401  (registers how values cross)
-    exceptions,
-)
+from raycompat import exceptions
 from raycompat._caller import unhandled
 from raycompat._caller.calls import DirectCall, PendingCall
 from raycompat._caller.channel import Channel
@@ -47,6 +41,8 @@ from raycompat._protocol.values import (
 )
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from raycompat._caller.driver_logs import DriverLogs
     from raycompat._caller.lease import Lease
     from raycompat._caller.leases import LeasePool
@@ -148,6 +144,7 @@ class Session:
         self._idle = threading.Condition()
         self._is_awaited = False
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._write: Callable[[list[dict[str, Any]]], None]
         segment.allow_many()
         if client is not None:
             self._attach(client)
@@ -158,6 +155,8 @@ class Session:
     def client(self) -> Client:
         """The Dask client, connected at the first need."""
         if self._client is None:
+            from distributed import Client
+
             with self._connect_lock:
                 if self._client is None:
                     client = Client(
@@ -190,6 +189,10 @@ class Session:
         return self._client is not None
 
     def _attach(self, client: Client) -> None:
+        # Here, not at the top: Dask takes most of a second to import.
+        from raycompat import _dask_adapter as dask
+        from raycompat import _transfer  # noqa: F401  (registers how values cross)
+
         handlers = {
             **self._reports.handlers(),
             "raycompat-synced": self.sharing.on_synced,
@@ -198,6 +201,7 @@ class Session:
         }
         client.sync(_call_soon, dask.prepare_client, client, handlers, self.lose_connection)
         # Only now: whoever wakes a loop that cannot send yet would wait for us.
+        self._write = partial(dask.send, client)
         self._loop = dask.event_loop(client)
         self._loop.call_soon_threadsafe(self._tick)
 
@@ -248,7 +252,7 @@ class Session:
             else:
                 messages.append(message)
         if messages and not self.closed:
-            dask.send(self.client, messages)
+            self._write(messages)
 
     def rpc(self, operation: str, /, **arguments: Any) -> Any:
         """Ask the scheduler plugin something and wait for the answer.

@@ -135,9 +135,6 @@ def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoRet
         import distributed  # noqa: F401
         import numpy as np  # noqa: F401
 
-        import raycompat._executor.main
-        import raycompat._executor.start  # noqa: F401
-
         for module in preload:
             importlib.import_module(module)
         gc.collect()
