@@ -135,6 +135,11 @@ def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoRet
         import distributed  # noqa: F401
         import numpy as np  # noqa: F401
 
+        import raycompat._dask_adapter
+        import raycompat._executor.main
+        import raycompat._executor.start
+        import raycompat._transfer  # noqa: F401
+
         for module in preload:
             importlib.import_module(module)
         gc.collect()
