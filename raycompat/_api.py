@@ -102,8 +102,8 @@ def put(value: T) -> ObjectRef[T]:
     """
     if isinstance(value, ObjectRef):
         raise TypeError(
-            "Calling 'put' on an ray.ObjectRef is not allowed: the value is in the object store "
-            "already. Use the reference itself, or store a list that holds it: ray.put([ref])."
+            "Calling 'put' on an ray.ObjectRef stores nothing: its value is in the store already. "
+            "Use the reference itself, or store a list that holds it: ray.put([ref])."
         )
     return submit.put(_driver.require_session(), value)
 
@@ -213,8 +213,8 @@ def wait(
         raise ValueError(f"Invalid number of objects to return {num_returns}.")
     if num_returns > len(ray_waitables):
         raise ValueError(
-            f"num_returns cannot be greater than the number of references: it is {num_returns}, and "
-            f"wait was given {len(ray_waitables)}."
+            f"num_returns cannot be greater than the references: it is {num_returns}, and wait was "
+            f"given {len(ray_waitables)}."
         )
     return resolve.wait(session, ray_waitables, num_returns, timeout)
 

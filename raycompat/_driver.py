@@ -208,7 +208,7 @@ def init(
                 logger.info("init was called again; the running session stays.")
                 return _context()
             raise RuntimeError(
-                "Maybe you called ray.init twice by accident? A session is running. Call "
+                "Maybe you called ray.init twice? A session is running. Call "
                 "ray.shutdown() first, or keep the session with init(ignore_reinit_error=True)."
             )
         return _init(given, temp_dir, authority, uses_leases=uses_leases)

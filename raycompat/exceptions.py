@@ -501,7 +501,7 @@ class ActorDiedErrorContext:
         lines = [f"\t{label}: {value}" for label, value in values.items() if value]
         lines += [self.error_message] if self.error_message else []
         if self.never_started:
-            lines.append("The actor never ran: it was cancelled before its process started.")
+            lines.append("The actor never ran: it was cancelled while it waited.")
         return "\n".join(lines)
 
 

@@ -35,7 +35,7 @@ class RemoteFunction:
         if inspect.iscoroutinefunction(function):
             raise ValueError(
                 f"{function.__qualname__} is a coroutine function: 'async def' should not be used for "
-                "remote tasks. Call asyncio.run(...) in a plain function, or make it an actor's method."
+                "tasks. Call asyncio.run(...) in a plain function, or make it an actor's method."
             )
         self._function = function
         self._function_name = f"{function.__module__}.{function.__name__}"

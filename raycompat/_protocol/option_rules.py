@@ -62,7 +62,7 @@ def _custom_resources(name: str, value: Mapping[str, float] | None) -> Mapping[s
         )
     if "memory" in value or "object_store_memory" in value:
         raise ValueError(
-            f"{name}={value!r} must not contain the key 'memory' or 'object_store_memory'. Use the "
+            f"{name}={value!r} must not contain the key 'memory', nor 'object_store_memory'. Use the "
             "option memory, in bytes."
         )
     ResourceSet.from_amounts(value)
@@ -383,7 +383,7 @@ def checked(kind: Kind, given: Mapping[str, Any], in_options: bool) -> dict[str,
     group, strategy = values.get("placement_group", "default"), values.get("scheduling_strategy")
     if group not in ("default", None) and strategy is not None:
         raise ValueError(
-            "scheduling_strategy and placement_group are both given. Groups should be specified via "
+            "scheduling_strategy and placement_group are both given. They should be specified via "
             "the scheduling_strategy option: remove the deprecated placement_group."
         )
     _refuse_what_is_not_honoured(values)

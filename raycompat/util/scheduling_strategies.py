@@ -102,12 +102,12 @@ class NodeAffinitySchedulingStrategy(NodeStrategy):
             )
         if _spill_on_unavailable and not soft:
             raise ValueError(
-                "_spill_on_unavailable cannot be set when soft is False: a hard affinity allows no "
+                "_spill_on_unavailable needs soft=True: a hard affinity allows no "
                 "other node. Give soft=True."
             )
         if _fail_on_unavailable and soft:
             raise ValueError(
-                "_fail_on_unavailable cannot be set when soft is True: a soft affinity goes to another "
+                "_fail_on_unavailable needs soft=False: a soft affinity goes to another "
                 "node. Give soft=False."
             )
 

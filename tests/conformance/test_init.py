@@ -51,7 +51,7 @@ def test_a_running_session_is_initialized(cluster):
 
 
 def test_a_second_init_is_a_runtime_error(cluster):
-    with pytest.raises(RuntimeError, match="Maybe you called ray.init twice by accident?"):
+    with pytest.raises(RuntimeError, match="Maybe you called ray.init twice"):
         cluster.init(num_cpus=1)
 
 
@@ -72,7 +72,7 @@ def test_init_in_a_task_is_a_second_init(cluster):
     def task():
         cluster.init()
 
-    with pytest.raises(RuntimeError, match="Maybe you called ray.init twice by accident?"):
+    with pytest.raises(RuntimeError, match="Maybe you called ray.init twice"):
         cluster.get(task.remote())
 
 

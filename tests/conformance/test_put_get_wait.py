@@ -163,7 +163,7 @@ def test_an_error_is_raised_at_every_get(ray):
 
 
 def test_put_of_a_reference_is_a_type_error(ray):
-    with pytest.raises(TypeError, match=r"Calling 'put' on an ray\.ObjectRef is not allowed"):
+    with pytest.raises(TypeError, match=r"Calling 'put' on an ray\.ObjectRef"):
         ray.put(ray.put(1))
 
 
@@ -582,7 +582,7 @@ def test_wait_for_no_reference_is_an_error(ray, number):
 
 
 def test_wait_for_more_than_there_are_is_an_error(ray):
-    with pytest.raises(ValueError, match="num_returns cannot be greater than the number"):
+    with pytest.raises(ValueError, match="num_returns cannot be greater than the"):
         ray.wait([ray.put(1)], num_returns=2)
 
 

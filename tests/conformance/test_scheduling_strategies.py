@@ -169,9 +169,9 @@ def test_what_is_no_node_id_is_refused(strategies, node_id):
 
 def test_affinities_that_contradict_themselves_are_refused(strategies):
     affinity = strategies.NodeAffinitySchedulingStrategy
-    with pytest.raises(ValueError, match="_spill_on_unavailable cannot be set when soft is False"):
+    with pytest.raises(ValueError, match="_spill_on_unavailable .*soft"):
         affinity(NOWHERE, False, _spill_on_unavailable=True)
-    with pytest.raises(ValueError, match="_fail_on_unavailable cannot be set when soft is True"):
+    with pytest.raises(ValueError, match="_fail_on_unavailable .*soft"):
         affinity(NOWHERE, True, _fail_on_unavailable=True)
 
 

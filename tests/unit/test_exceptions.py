@@ -325,7 +325,7 @@ def test_actor_died_tells_how_and_whose():
         "\tactor_id: ab",
         "\tpid: 3",
         "\tnamespace: ns",
-        "The actor never ran: it was cancelled before its process started.",
+        "The actor never ran: it was cancelled while it waited.",
     ]
 
     failed = task_error(

@@ -110,7 +110,7 @@ COMMON = [
     ({"memory": -1}, ValueError, "quantity of resource memory cannot be negative"),
     ({"resources": [1]}, TypeError, "type of keyword 'resources' must be"),
     ({"resources": {"CPU": 1}}, ValueError, "Use the 'num_cpus' and 'num_gpus' keyword instead"),
-    ({"resources": {"memory": 1}}, ValueError, "must not contain the key 'memory' or"),
+    ({"resources": {"memory": 1}}, ValueError, "must not contain the key 'memory'"),
     ({"resources": {"disk": -1}}, ValueError, "quantity of resource disk cannot be negative"),
     ({"resources": {"disk": None}}, TypeError, "resource disk is None"),
     ({"name": 3}, TypeError, "type of keyword 'name' must be"),
