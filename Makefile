@@ -14,7 +14,7 @@ CORE := $(addprefix tests/conformance/test_,remote_function.py nested.py errors.
 SPHINX := $(RUN) sphinx -q -W --keep-going -n -c docs
 CATALOGUES := _build/gettext locale zh_CN
 
-.PHONY: help setup run test test-fast lint format docs docs-messages docs-translate docs-browser \
+.PHONY: help setup run test test-fast test-wheel lint format docs docs-messages docs-translate docs-browser \
 	docs-serve conformance-ray nightly chaos soak bench clean
 
 help:  ## show this help
@@ -43,6 +43,17 @@ run: setup  ## run the main job: two actors learn to read digits
 test: setup lint  ## check the code and run all tests, those of the core without leases too
 	RAYCOMPAT_LEASES=0 $(PYTEST) -q $(CORE)
 	$(PYTEST)
+
+test-wheel: setup  ## build wheel and sdist, and run the core's tests on the wheel, outside of this folder
+	rm -rf dist _build/wheel
+	$(RUN) build --outdir dist .
+	$(PYTHON) -m venv _build/wheel/venv
+	_build/wheel/venv/bin/python -m pip install --disable-pip-version-check --quiet \
+		dist/*.whl pytest pytest-timeout
+	mkdir -p _build/wheel/tests
+	cp -r tests/conftest.py tests/_left_over.py tests/conformance _build/wheel/tests
+	cd _build/wheel && venv/bin/python -m pytest -q -c ../../pyproject.toml \
+		--rootdir tests $(CORE)
 
 test-fast: setup  ## run the tests that need no cluster
 	$(RUN) pytest tests/unit tests/compat

@@ -97,8 +97,7 @@ def test_a_remote_function_cannot_be_called_directly(ray):
 
     with pytest.raises(TypeError, match="Remote functions cannot be called directly") as raised:
         named()
-    assert "named()', try '" in str(raised.value)
-    assert "named.remote()'" in str(raised.value)
+    assert "named.remote(" in str(raised.value)
 
 
 def test_an_unknown_option_is_an_error_at_decoration(ray):
