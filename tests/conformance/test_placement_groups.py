@@ -355,15 +355,15 @@ def test_an_actor_that_restarts_stays_in_its_group(ray, group, inside, Actor):
 def test_what_no_bundle_has_is_refused_at_the_call(ray, group, inside, where, Actor):
     made = group({"CPU": 1}, {"CPU": 2})
     for options in ({"num_cpus": 3}, {"num_gpus": 1}, {"resources": {"custom": 1}}):
-        with pytest.raises(ValueError, match="cannot fit into any bundles for the placement group"):
+        with pytest.raises(ValueError, match="cannot fit into any bundles"):
             where.options(**options, **inside(made)).remote()
-        with pytest.raises(ValueError, match="cannot fit into any bundles for the placement group"):
+        with pytest.raises(ValueError, match="cannot fit into any bundles"):
             Actor.options(**options, **inside(made)).remote()
     assert ray.get(where.options(num_cpus=2, **inside(made)).remote())[0] == made.id.hex()
 
 
 def test_a_default_actor_needs_a_bundle_with_a_cpu(group, inside, Actor):
-    with pytest.raises(ValueError, match="requires 1 CPU for creation"):
+    with pytest.raises(ValueError, match=" 1 CPU"):
         Actor.options(**inside(group({"GPU": 1}))).remote()
 
 
@@ -550,13 +550,13 @@ def test_a_name_is_taken_until_its_group_is_removed(ray, util, group):
     with pytest.raises(ray.exceptions.RaySystemError, match="already exists"):
         util.placement_group([{"CPU": 1}], name="once")
     util.remove_placement_group(first)
-    with pytest.raises(ValueError, match="Failed to look up placement group with name: once"):
+    with pytest.raises(ValueError, match="Failed to look up placement group .*once"):
         util.get_placement_group("once")
     assert util.get_placement_group("once" if group({"CPU": 1}, name="once") else "") != first
 
 
 def test_names_that_are_none(util):
-    with pytest.raises(ValueError, match="Failed to look up placement group with name: nobody"):
+    with pytest.raises(ValueError, match="Failed to look up placement group .*nobody"):
         util.get_placement_group("nobody")
     with pytest.raises(ValueError, match="non-empty value"):
         util.get_placement_group("")
