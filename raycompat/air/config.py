@@ -138,9 +138,9 @@ class ScalingConfig(ShownAsTable):
 
     def as_placement_group_factory(self) -> Any:
         """Return the resources of a trial that trains, as Tune's ``PlacementGroupFactory``."""
-        from raycompat import tune
+        from raycompat.tune.execution.placement_groups import PlacementGroupFactory
 
-        return tune.PlacementGroupFactory(self._bundles(), strategy=self.placement_strategy)
+        return PlacementGroupFactory(self._bundles(), strategy=self.placement_strategy)
 
 
 @dataclass(repr=False)
