@@ -113,8 +113,8 @@ class RemoteFunction:
             and num_returns != "streaming"
             and submit.may_go_by_lease(session, arguments)
         ):
-            pool = session.lease_pool(options.request(), strategy)
-            direct = DirectCall(pool, key, function, options.name or name)
+            direct = DirectCall(session.lease_pool(strategy), key, function, options.name or name)
+            direct.units = options.request().get("CPU")
             direct.options, direct.strategy, direct.retries = options, strategy, options.max_retries
             direct.retry_exceptions = retry_exceptions
             direct.environment = environment

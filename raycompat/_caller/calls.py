@@ -52,6 +52,7 @@ class DirectCall:
         "is_announced",
         "is_cancelled",
         "is_made",
+        "is_withdrawn",
         "key",
         "lease",
         "name",
@@ -65,6 +66,7 @@ class DirectCall:
         "sender",
         "strategy",
         "stream",
+        "units",
         "waits_for_restart",
         "wires",
     )
@@ -109,6 +111,9 @@ class DirectCall:
         self.is_made = False
         #: Whether all its results are there.
         self.has_ended = False
+        #: Units of CPU that it asks for, and whether it is not to be sent though it is in a queue.
+        self.units = 0
+        self.is_withdrawn = False
         #: The lease that it was sent by, and how many seconds it may take.
         self.lease: Lease | None = None
         self.cost_s = 0.0

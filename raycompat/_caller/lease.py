@@ -20,8 +20,10 @@ _DEPTH_S, _DEPTH = 0.004, 256
 class Lease:
     """One executor that takes our calls, from the asking to the end. A `roads.Party`."""
 
-    def __init__(self, pool: LeasePool, key: str, ref: Any) -> None:
+    def __init__(self, pool: LeasePool, key: str, ref: Any, units: int) -> None:
         self.key = key
+        #: Units of CPU that it has: calls that ask for no more may be sent.
+        self.units = units
         #: Keeps the lease.
         self.ref = ref
         self.host = ""

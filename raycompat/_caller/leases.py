@@ -1,9 +1,14 @@
 """Leases: processes that take calls of ours straight away, so that the scheduler need not see each.
 
 A lease is an executor with some CPUs, granted by the scheduler like a call, and kept as long as there
-are calls for it. A pool has the calls of one shape. It sends each call to a lease that is idle, or
-behind others that take a few milliseconds together; what is left waits here. An executor whose call
-takes longer, or waits for an object, gives back what waits behind it.
+are calls for it. A pool has all calls that ask for CPUs only, of one placement group or of none. It
+sends each call to a lease that is idle, or behind others that take a few milliseconds together; what is
+left waits here. An executor whose call takes longer, or waits for an object, gives back what waits
+behind it.
+
+A lease takes calls that ask for fewer CPUs than it has, too: otherwise each of a thousand sizes would
+need its own. Such a call has more than it asked for, but for a few milliseconds only: if it goes on,
+its executor gives the rest of the CPUs back (`_executor.run_leased`), and the lease is a smaller one.
 
 The leased road handles no failure: what had begun in a process that died, and what is to be tried
 again, is left to the scheduler.
@@ -24,14 +29,15 @@ from raycompat._caller.calls import DirectCall
 from raycompat._caller.lease import Lease
 from raycompat._caller.object_table import Entry, State
 from raycompat._caller.sender import LARGE_BYTES, LAST_WORDS_S, Sender
+from raycompat._caller.waiting import WaitingCalls
 from raycompat._protocol import failures, ids
 from raycompat._protocol.call_spec import new_spec
+from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.values import SegmentLink, Wire
 from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
-    from raycompat._protocol.resource_set import ResourceSet
     from raycompat._protocol.strategy import LeaseStrategy
 
 logger = logging.getLogger(__name__)
@@ -50,16 +56,13 @@ _CHOICES = 4
 
 
 class LeasePool(Sender):
-    """See the module. One per session, number of CPUs, and placement group."""
+    """See the module. One per session and placement group."""
 
-    def __init__(
-        self, session: Session, request: ResourceSet, strategy: LeaseStrategy = "DEFAULT"
-    ) -> None:
+    def __init__(self, session: Session, strategy: LeaseStrategy = "DEFAULT") -> None:
         super().__init__(session)
-        self._request = request
         self._strategy = strategy
-        #: Calls that could be sent, in order.
-        self._queue: deque[DirectCall] = deque()
+        #: Calls that could be sent.
+        self._waiting = WaitingCalls()
         #: Leases that we were granted, in turn; those without a call; those that we have asked for.
         self._leases: deque[Lease] = deque()
         self._idle: dict[str, Lease] = {}
@@ -78,15 +81,16 @@ class LeasePool(Sender):
                 with self._locked():
                     self._await_arguments(call)
             else:
-                self._queue.append(call)
+                queue = self._waiting.append(call)
                 # With others before it, it is sent with them when there is room.
-                if len(self._queue) <= 1 or self._may_ask:
+                if queue is not None or self._may_ask:
                     with self._lock:
+                        if queue is not None:
+                            self._waiting.enter(call.units, queue)
                         self._advance()
         except BaseException:  # nobody will get its reference
             with self._lock:
-                if call in self._queue:
-                    self._queue.remove(call)
+                self._waiting.withdraw(call)
             self._forget(call)
             self._session.calls.pop(call.key, None)
             raise
@@ -99,7 +103,9 @@ class LeasePool(Sender):
             if call.wires is None and not self._resolve(call):
                 return
             if not call.num_waits:
-                self._queue.append(call)
+                queue = self._waiting.append(call)
+                if queue is not None:
+                    self._waiting.enter(call.units, queue)
                 self._advance()
 
     def _resolve(self, call: DirectCall) -> bool:
@@ -118,22 +124,39 @@ class LeasePool(Sender):
 
     def _advance(self) -> None:
         """Send what can be sent; ask for leases if that is not all. The caller holds the lock."""
-        queue = self._queue
-        while queue:
-            call = queue[0]
+        waiting, limit = self._waiting, None
+        while (call := waiting.next(limit)) is not None:
             cost_s = self._costs.get(call.function, _UNKNOWN_S)
-            lease = self._choose(cost_s)
+            lease = self._choose(cost_s, call.units)
             if lease is None:
-                break
-            if call.dependencies and lease.host != self._session.setup.host:
-                queue.popleft()
+                limit = call.units  # there is none for larger calls either
+            elif call.dependencies and lease.host != self._session.setup.host:
+                waiting.queue_of(call).popleft()
                 self._rest(lease)
                 self._leave_to_scheduler(call)
             else:
+                waiting.served(call.units)
                 self._post(call, lease, cost_s)
-        waiting = len(queue) + self._num_sent() - len(self._leases)
-        while waiting > len(self._asked) and self._may_ask:
-            self._ask()
+        self._ask_for_more()
+
+    def _ask_for_more(self) -> None:
+        """Ask for leases as large as the largest calls that wait: they take the others, too.
+
+        But while none takes the smallest, there is always a request for one that does: perhaps no more
+        than that is free, and nothing that the larger ones wait for ever comes.
+        """
+        waiting, asked = self._waiting, self._asked
+        if not waiting or not (sizes := waiting.sizes()):
+            return
+        if not any(lease.units <= sizes[0] for lease in asked.values()) and not any(
+            lease.is_open and lease.units >= sizes[0] for lease in self._leases
+        ):
+            self._ask(sizes[0])
+        while self._may_ask:
+            if len(waiting) + self._num_sent() - len(self._leases) <= len(asked):
+                break
+            known = {lease.units for lease in asked.values()}
+            self._ask(next((size for size in reversed(sizes) if size not in known), sizes[-1]))
 
     def _num_sent(self) -> int:
         return sum(len(lease.unanswered) for lease in self._leases)
@@ -143,20 +166,33 @@ class LeasePool(Sender):
         """Whether there may be one more request for a lease: as many as there are leases, or a few."""
         return len(self._asked) < max(_ASKED, len(self._leases))
 
-    def _choose(self, cost_s: float) -> Lease | None:
-        """Return the lease that is to have a call of so many seconds, if any has room for it."""
-        if self._idle:
-            return self._idle.pop(next(iter(self._idle)))
-        best = None
-        for _ in range(min(_CHOICES, len(self._leases))):
+    def _choose(self, cost_s: float, units: int) -> Lease | None:
+        """Return the lease that is to have a call of so many seconds and units of CPU, if any is."""
+        if self._idle and (lease := self._fitting(units)) is not None:
+            return self._idle.pop(lease.key)
+        best, choices = None, _CHOICES
+        for _ in range(len(self._leases)):
             lease = self._leases[0]
             self._leases.rotate(-1)
+            if lease.units < units:
+                continue
             if lease.has_room(cost_s) and (best is None or lease.backlog_s < best.backlog_s):
                 best = lease
+            choices -= 1
+            if not choices:
+                break
         return best
 
+    def _fitting(self, units: int) -> Lease | None:
+        """Return the smallest idle lease that takes calls of so many units of CPU."""
+        first = next(iter(self._idle.values()))
+        if first.units == units:
+            return first
+        large = [lease for lease in self._idle.values() if lease.units >= units]
+        return min(large, key=lambda lease: lease.units, default=None)
+
     def _post(self, call: DirectCall, lease: Lease, cost_s: float) -> None:
-        """Send the first call of the queue."""
+        """Send a call, the first of its queue."""
         assert lease.road is not None
         is_first = not lease.unanswered
         call.attempt += 1
@@ -165,8 +201,9 @@ class LeasePool(Sender):
         for entry in call.returns:
             entry.channel, entry.is_on_wire = lease, True
         now = is_first or len(call.arguments or b"") > LARGE_BYTES
-        sent = (self._queue.popleft, partial(lease.unanswered.__setitem__, call.key, call))
-        lease.road.post(call.message(), now=now, notes=sent)
+        dequeue = self._waiting.queue_of(call).popleft
+        sent = (dequeue, partial(lease.unanswered.__setitem__, call.key, call))
+        lease.road.post((*call.message(), call.units), now=now, notes=sent)
         if not now:
             self._session.unflushed.add(lease)
 
@@ -185,7 +222,7 @@ class LeasePool(Sender):
         """Enter that a lease has no call, and may have one. The caller holds the lock."""
         if not lease.is_open or lease.unanswered:
             return
-        if self._session.is_pressed and not self._queue:
+        if self._session.is_pressed and not self._waiting:
             self._return(lease)
         elif lease.key not in self._idle:
             lease.sent_s = lease.done_s = 0.0
@@ -204,7 +241,7 @@ class LeasePool(Sender):
                 continue
             moves: tuple[Any, ...] = (
                 partial(lease.unanswered.pop, call.key, None),
-                partial(self._queue.appendleft, call),
+                partial(self._waiting.queue_of(call).appendleft, call),
             )
             deque(map(operator.call, moves), 0)  # in one C call: an interrupt comes before or after
             lease.done_s += call.cost_s
@@ -222,8 +259,8 @@ class LeasePool(Sender):
             call.is_cancelled = True
             lease = call.lease
             if lease is None:
-                if call in self._queue:
-                    self._queue.remove(call)
+                if not call.num_waits:
+                    self._waiting.withdraw(call)
                 self._fail(call, failures.cancelled(call.key))
                 return
         message = {"key": call.key, "force": force, "recursive": recursive}
@@ -231,21 +268,20 @@ class LeasePool(Sender):
 
     # --- leases come and go ---------------------------------------------------------------------
 
-    def _ask(self) -> None:
+    def _ask(self, units: int) -> None:
         session = self._session
         key = ids.call_key("lease", ids.new_task_id())
-        name = self._queue[0].name if self._queue else "a remote function"
         session.call_soon(self._begin_to_tick)  # connects
         session.table.add(key, wanted=True)
-        lease = Lease(self, key, ObjectRef._from_key(key, session))
+        lease = Lease(self, key, ObjectRef._from_key(key, session), units)
         session.leases[key] = lease
         setup = session.setup
         spec = new_spec(
             "lease",
             key,
-            name,
+            self._waiting.name_of(units),
             setup.job,
-            self._request,
+            ResourceSet.from_units({"CPU": units}),
             strategy=self._strategy,
             runtime_env=setup.runtime_env,
         )
@@ -280,10 +316,15 @@ class LeasePool(Sender):
             now = time.monotonic()
             for lease in list(self._leases):  # an interrupt may have struck between choice and call
                 self._rest(lease)
-            for lease in [each for each in self._idle.values() if now - each.idle_since > _IDLE_S]:
+            self._waiting.enter_all()
+            # Idle leases are too small for calls that wait, which may wait for their CPUs.
+            idle_s = _TICK_S if self._waiting else _IDLE_S
+            for lease in [each for each in self._idle.values() if now - each.idle_since > idle_s]:
                 self._return(lease)
-            if not self._queue and self._num_sent() <= len(self._leases):
+            if not self._waiting and self._num_sent() <= len(self._leases):
                 self._ask_no_more()
+            elif sizes := self._waiting.sizes():
+                self._ask_no_more(above=sizes[-1])
             self._ticks = bool(self._leases or self._asked) and not self._session.closed
             if self._ticks:
                 self._session.call_later(_TICK_S, self._tick)
@@ -293,7 +334,7 @@ class LeasePool(Sender):
         with self._locked():
             for lease in list(self._idle.values()):
                 self._return(lease)
-            if not self._queue:
+            if not self._waiting:
                 self._ask_no_more()
 
     def _return(self, lease: Lease) -> None:
@@ -308,9 +349,11 @@ class LeasePool(Sender):
         if lease in self._leases:
             self._leases.remove(lease)
 
-    def _ask_no_more(self) -> None:
-        asked, self._asked = self._asked, {}
-        for lease in asked.values():
+    def _ask_no_more(self, above: int = -1) -> None:
+        """Take requests for leases back, of more units of CPU than these."""
+        asked = [lease for lease in self._asked.values() if lease.units > above]
+        for lease in asked:
+            del self._asked[lease.key]
             self._session.leases.pop(lease.key, None)
             lease.ref = None
         if asked:
@@ -319,8 +362,7 @@ class LeasePool(Sender):
     def drop_waiting(self) -> None:
         """Fail the calls that wait for a lease: the cluster has forgotten all that there was."""
         with self._locked():
-            waiting, self._queue = self._queue, deque()
-            for call in waiting:
+            for call in self._waiting.clear():
                 self._fail(call, failures.object_lost(call.key))
 
     def kill(self, lease: Lease) -> None:
@@ -359,8 +401,11 @@ class LeasePool(Sender):
                 self._account(lease)
             else:
                 self._session.call_later(LAST_WORDS_S, self._end, lease, lease.road)
-            if not lease.was_connected and (error is not None or how) and self._queue:
-                self._leave_to_scheduler(self._queue.popleft())  # which tells what is wrong
+            if not lease.was_connected and (error is not None or how):
+                call = self._waiting.next()
+                if call is not None:
+                    self._waiting.queue_of(call).popleft()
+                    self._leave_to_scheduler(call)  # the scheduler says what is wrong
             self._advance()
 
     def _part(self, lease: Lease) -> None:
@@ -430,6 +475,11 @@ class LeasePool(Sender):
                 self._rest(lease)
                 self._advance()
             return
+        if operation == "trimmed":
+            with self._locked():
+                lease.units = message[1]
+                self._advance()
+            return
         if operation == "bye":
             self._part(lease)
             return
@@ -438,7 +488,7 @@ class LeasePool(Sender):
             self._discard(message, lease.road)
         else:
             self._take_answer(lease, call, message)
-        if self._queue and lease.is_low:
+        if self._waiting and lease.is_low:
             with self._locked():
                 self._advance()
 

@@ -96,9 +96,9 @@ class Session:
         self.calls: dict[str, PendingCall | DirectCall] = {}
         #: The ways to the actors that we have called, by their keys.
         self.channels: dict[str, Channel] = {}
-        #: The leases that we have or have asked for, by key, and their pools by what they hold.
+        #: The leases that we have or have asked for, by key, and their pools.
         self.leases: dict[str, Lease] = {}
-        self._pools: dict[tuple[ResourceSet, LeaseStrategy], LeasePool] = {}
+        self._pools: dict[LeaseStrategy, LeasePool] = {}
         #: Whether other callers wait for CPUs: then a lease without a call is returned at once.
         self.is_pressed = False
         #: Channels and leases on which calls have gathered that were not written yet.
@@ -305,15 +305,14 @@ class Session:
             channel.add_handle()
             return channel
 
-    def lease_pool(self, request: ResourceSet, strategy: LeaseStrategy = "DEFAULT") -> LeasePool:
-        """Return what sends calls to leases that hold `request`, of a placement group maybe."""
-        shape = (request, strategy)
-        pool = self._pools.get(shape)
+    def lease_pool(self, strategy: LeaseStrategy = "DEFAULT") -> LeasePool:
+        """Return what sends calls to leases, of a placement group maybe."""
+        pool = self._pools.get(strategy)
         if pool is None:
             from raycompat._caller.leases import LeasePool
 
             with self.table.lock:
-                pool = self._pools.setdefault(shape, LeasePool(self, request, strategy))
+                pool = self._pools.setdefault(strategy, LeasePool(self, strategy))
         return pool
 
     def return_leases(self) -> None:

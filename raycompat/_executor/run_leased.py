@@ -1,7 +1,8 @@
 """An executor that is leased: a caller sends it calls of functions, which it runs one after the other.
 
 While a call runs that takes long, or waits for an object, whatever waits behind it is given back, so
-that other processes can run it; a thread sees to that.
+that other processes can run it; a thread sees to that. If the call asked for less than the lease has,
+the rest is given back, too: the lease is *trimmed*.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from raycompat._executor import context
@@ -17,9 +19,13 @@ from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, run
 from raycompat._executor.timeline import Timeline
+from raycompat._protocol.resource_set import ResourceSet, to_units
 
 if TYPE_CHECKING:
     from raycompat._executor.main import Executor
+
+#: Where the attempt and the units of CPU are in the message of a call.
+_ATTEMPT, _UNITS = 9, 12
 
 #: Seconds after which a call is a long one; and between two looks while one goes on.
 _LONG_S, _LONGER_S = 0.005, 0.05
@@ -31,7 +37,10 @@ class Lease:
     def __init__(self, executor: Executor, key: str, about: dict[str, Any]) -> None:
         self.key = key
         self._executor = executor
+        #: Units of CPU that it has, and what calls of so many units as the last one are said to have.
+        self._units = to_units("CPU", about["resources"].get("CPU", 0))
         self._resources: dict[str, float] = about["resources"]
+        self._shown_units = self._units
         self._group = context.group_of(about)
         self._timeline = Timeline(lambda spans: executor.send("spans", key, spans))
         self._mailbox = Mailbox(about["socket"], executor.session.pump, self._timeline.flush)
@@ -39,6 +48,7 @@ class Lease:
         self._lock = threading.Lock()
         #: The call that runs, and how many have begun.
         self._running: str | None = None
+        self._running_units = 0
         self._num_begun = 0
         #: Whether the caller may send more.
         self._is_open = True
@@ -78,21 +88,35 @@ class Lease:
     def _take(self) -> tuple[Caller, tuple[Any, ...]] | None:
         """Take the next call, and begin it."""
         with self._lock:
+            arrival = self._next()
             if not self._is_open and not self._is_leaving:
                 self._is_open = True
                 self._mailbox.tell_all(("open",))
-            if not self._mailbox.calls:
+            if arrival is None:
                 return None
-            arrival = self._mailbox.calls.popleft()
-            self._running = arrival[1][1]
+            self._running, self._running_units = arrival[1][1], arrival[1][_UNITS]
             self._num_begun += 1
             if not self._is_busy.is_set():
                 self._is_busy.set()
             return arrival
 
+    def _next(self) -> tuple[Caller, tuple[Any, ...]] | None:
+        """Take the next call out; give those back that came when the lease was larger."""
+        calls, too_large = self._mailbox.calls, []
+        arrival = None
+        while calls and arrival is None:
+            arrival = calls.popleft()
+            if arrival[1][_UNITS] > self._units:
+                too_large.append(arrival)
+                arrival = None
+        if too_large:
+            self._is_open = False
+            self._return(too_large)
+        return arrival
+
     def _run(self, caller: Caller, message: tuple[Any, ...]) -> None:
         _, key, function, name, num_returns, _, arguments, wires, *rest = message
-        retry, _, may_repeat, environment = rest
+        retry, _, may_repeat, environment, units = rest
         executor = self._executor
         # Of calls that may not be repeated, the first without an answer is the one that had begun.
         if self._owes_answer or not may_repeat:
@@ -103,6 +127,9 @@ class Lease:
         if name != self._name:
             self._name = name
             executor.announce_name(name)
+        if units != self._shown_units:
+            self._shown_units = units
+            self._resources = ResourceSet({"CPU": units}).amounts()
         running = context.RunningCall(key, name, self._resources, [], None, None, self._group)
         payload = {
             "function": function,
@@ -153,15 +180,27 @@ class Lease:
             self._is_open = False
             arrivals = list(calls)
             calls.clear()
-            returned: dict[Caller, list[tuple[str, int]]] = {c: [] for c in self._mailbox.callers}
-            for caller, message in arrivals:
-                returned.setdefault(caller, []).append((message[1], message[9]))
-            for caller, calls_of_it in returned.items():
-                caller.post(("returned", calls_of_it), now=True)
+            self._return(arrivals)
+
+    def _return(self, arrivals: Iterable[tuple[Caller, tuple[Any, ...]]]) -> None:
+        """Tell every caller that no call is taken now, and which of its calls were not."""
+        returned: dict[Caller, list[tuple[str, int]]] = {c: [] for c in self._mailbox.callers}
+        for caller, message in arrivals:
+            returned.setdefault(caller, []).append((message[1], message[_ATTEMPT]))
+        for caller, calls_of_it in returned.items():
+            caller.post(("returned", calls_of_it), now=True)
+
+    def _trim(self) -> None:
+        """Give back the CPUs that the call which runs did not ask for. The caller holds the lock."""
+        if self._running is not None and self._running_units < self._units:
+            self._units = self._running_units
+            self._mailbox.tell_all(("trimmed", self._units))
+            self._executor.send("trimmed", self.key, self._units)
 
     def block(self) -> None:
         """Hear that the call that runs is about to wait for an object."""
         with self._lock:
+            self._trim()
             self._give_back()
 
     def revoke(self) -> None:
@@ -196,6 +235,7 @@ class Lease:
             with self._lock:
                 goes_on = self._running is not None and self._num_begun == seen
                 if goes_on:
+                    self._trim()
                     self._give_back()
                 elif self._running is None and not self._mailbox.calls:
                     self._is_busy.clear()

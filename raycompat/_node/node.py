@@ -223,6 +223,8 @@ class Node:
             self.tell({"op": f"raycompat-{operation}", "key": key})
         elif operation == "leased":
             self.leases.begun(key)
+        elif operation == "trimmed":
+            self.tell({"op": "raycompat-lease-trimmed", "key": key, "units": rest[0]})
         elif operation == "item":
             self._on_item(key, *rest)
         elif operation == "function":

@@ -39,9 +39,9 @@ class Actors:
 
         Called in the middle of its removal.
         """
-        for key, call in self._core.calls.by_key.items():
+        for key, call in self._core.calls.of_owner(client).items():
             actor = call.spec["actor"]
-            if call.owner == client and actor is not None and not actor["detached"]:
+            if actor is not None and not actor["detached"]:
                 error = failures.actor_died(OWNER_DIED, key)
                 asyncio.get_running_loop().call_soon(self.end, key, error)
         for row in list(self.rows.values()):

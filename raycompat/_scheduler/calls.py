@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +18,14 @@ from raycompat import _dask_adapter as dask
 from raycompat._protocol import entry, failures
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._protocol.strategy import Strategy, from_wire
+from raycompat._protocol.strategy import InGroup, Strategy, from_wire
 from raycompat._protocol.values import CallFailed
 from raycompat._scheduler.actors import DETACHED
 from raycompat._scheduler.placement import Grant as Holding
 
 if TYPE_CHECKING:
     from raycompat._scheduler.core import Core
+    from raycompat._scheduler.lines import Line
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +49,8 @@ class Call:
     is_freed: bool = False
     #: Whether its dependencies are there, and it is on no node.
     is_ready: bool = False
-    #: The queue that it waits in.
-    queue: deque[str] | None = None
+    #: The line that it waits in.
+    line: Line | None = None
     #: Whether its owner runs it, by a lease; and what it has returned, in the keeping of which node.
     is_promised: bool = False
     made: tuple[str, list[Any]] | None = None
@@ -63,6 +63,9 @@ class Calls:
         self._core = core
         self._scheduler = core.scheduler
         self.by_key: dict[str, Call] = {}
+        #: The same calls by their owners, and those in placement groups by the groups.
+        self._by_owner: dict[str, dict[str, Call]] = {}
+        self._by_group: dict[str, dict[str, Call]] = {}
         #: Keys of results that have been made once.
         self._made: set[str] = set()
         #: What calls still have that have left their nodes: GPUs, by node and key.
@@ -91,7 +94,8 @@ class Calls:
             self._core.actors.free_name(key)
             self._core.tell_owner(client, key, failures.object_lost(lost[0]), unknown=True)
             return
-        self.by_key[key] = Call(
+        self._strike_out(key)
+        call = Call(
             spec,
             client,
             ResourceSet.from_units(spec["request"]),
@@ -99,6 +103,7 @@ class Calls:
             spec["retries"],
             is_promised=spec["promised"],
         )
+        self._enter(key, call)
         if kind == "actor":
             self._core.actors.expect(client, spec)
         body = {"actor": entry.run_actor, "lease": entry.run_lease, "task": entry.run_call}[kind]
@@ -115,6 +120,28 @@ class Calls:
         if spec["actor"] is not None and spec["actor"]["detached"]:
             self._scheduler.client_desires_keys([key], DETACHED)
 
+    def _enter(self, key: str, call: Call) -> None:
+        self.by_key[key] = call
+        self._by_owner.setdefault(call.owner, {})[key] = call
+        if isinstance(call.strategy, InGroup):
+            self._by_group.setdefault(call.strategy.group, {})[key] = call
+
+    def _strike_out(self, key: str) -> None:
+        call = self.by_key.pop(key, None)
+        if call is None:
+            return
+        _remove_from(self._by_owner, call.owner, key)
+        if isinstance(call.strategy, InGroup):
+            _remove_from(self._by_group, call.strategy.group, key)
+
+    def of_owner(self, client: str) -> Mapping[str, Call]:
+        """Return the calls that a client owns, by key."""
+        return self._by_owner.get(client, {})
+
+    def in_group(self, group: str) -> list[str]:
+        """Return the keys of the calls in a placement group."""
+        return list(self._by_group.get(group, ()))
+
     # --- what Dask makes of them ----------------------------------------------------------------
 
     def follow(self, key: str, start: str, finish: str) -> None:
@@ -126,7 +153,7 @@ class Calls:
         if call is not None:
             self._follow(key, call, start, finish)
         if finish == "forgotten":
-            self.by_key.pop(key, None)
+            self._strike_out(key)
             self._made.discard(key)
             if call is not None and call.made is not None:
                 worker, wires = call.made
@@ -162,7 +189,7 @@ class Calls:
     def _go_on(self, key: str) -> None:
         """Have a call wait for its resources that is ready: or take what it has returned elsewhere."""
         call = self.by_key.get(key)
-        if call is None or not call.is_ready or call.queue is not None:
+        if call is None or not call.is_ready or call.line is not None:
             return
         if call.made is not None:
             worker, wires = call.made
@@ -178,9 +205,8 @@ class Calls:
             self._core.dispatcher.enqueue(key, call)
 
     def _no_longer_ready(self, key: str, call: Call) -> None:
-        if call.queue is not None and key in call.queue:
-            call.queue.remove(key)
-        call.queue, call.is_ready = None, False
+        self._core.dispatcher.withdraw(key, call)
+        call.is_ready = False
 
     def _left_node(self, key: str, call: Call, finish: str) -> None:
         address, call.address = call.address, None
@@ -256,8 +282,8 @@ class Calls:
 
         Called in the middle of its removal.
         """
-        for key, call in self.by_key.items():
-            if call.owner == client and call.is_promised:
+        for key, call in self.of_owner(client).items():
+            if call.is_promised:
                 self._soon(self._run_anew, client, key, call)
 
     def made_by_owner(
@@ -294,10 +320,12 @@ class Calls:
 
     def disown(self, client: str) -> None:
         """Give the actors of a process that leaves of itself to its driver."""
-        for call in self.by_key.values():
+        for key, call in list(self.of_owner(client).items()):
             job = self._core.jobs.open.get(call.spec["job"])
-            if call.owner == client and call.spec["actor"] is not None and job is not None:
+            if call.spec["actor"] is not None and job is not None:
+                self._strike_out(key)
                 call.owner = job.client
+                self._enter(key, call)
 
     # --- what nodes say of them -----------------------------------------------------------------
 
@@ -420,3 +448,10 @@ class Calls:
     def _soon(function: Callable[..., object], *arguments: object) -> None:
         """Call something after the transitions that are going on."""
         asyncio.get_running_loop().call_soon(function, *arguments)
+
+
+def _remove_from(index: dict[str, dict[str, Call]], name: str, key: str) -> None:
+    calls = index[name]
+    del calls[key]
+    if not calls:
+        del index[name]

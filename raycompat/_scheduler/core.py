@@ -90,6 +90,7 @@ class Core:
             "raycompat-node": nodes.ready,
             "raycompat-unfit": nodes.unfit,
             "raycompat-lease-alive": leases.alive,
+            "raycompat-lease-trimmed": leases.trimmed,
             "raycompat-lease-ended": leases.ended,
             "raycompat-relay-open": relays.open,
             "raycompat-relay-data": relays.data,

@@ -1,4 +1,4 @@
-"""Which call starts next, and where: queues of calls that wait for resources, served in turn.
+"""Which call starts next, and where: lines of calls that wait for resources, served in turn.
 
 Acquires the resources of a call in the ledger, sends the node a grant, and lets the task go to it.
 """
@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
 from raycompat._protocol.call_spec import Grant
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup, Strategy
+from raycompat._scheduler.lines import Line, Lines, Site
 
 if TYPE_CHECKING:
     from raycompat._scheduler.calls import Call
     from raycompat._scheduler.core import Core
-    from raycompat._scheduler.leases import Shape
 
 #: Seconds that a request waits before its driver is told that no node can ever fulfil it.
 INFEASIBLE_WARNING_S = 10.0
+
+#: Lines for which room is made in one round: enough for most programs.
+_MANY_LINES = 32
 
 
 class Dispatcher:
@@ -30,18 +33,26 @@ class Dispatcher:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._scheduler = core.scheduler
-        #: Calls whose dependencies are there, by (owner, request, strategy): one shape, one queue.
-        self._queues: dict[Shape, deque[str]] = {}
+        #: Calls whose dependencies are there, by (owner, request, strategy): one shape, one line.
+        self._lines = Lines()
+        self._round = 0
+        self._membership = 0
         self._is_due = False
         self._is_warning_due = False
-        self._warned: set[Shape] = set()
+        #: Owners for whose calls the end of leases would make room, and the round that found so.
+        self._pressing: dict[str, int] = {}
 
     def enqueue(self, key: str, call: Call) -> None:
         """Have a call wait for its resources."""
         shape = (call.owner, call.request, call.strategy)
-        call.queue = self._queues.setdefault(shape, deque())
-        call.queue.append(key)
+        call.line = self._lines.add(key, call.spec["kind"], shape)
         self.soon()
+
+    def withdraw(self, key: str, call: Call) -> None:
+        """Have a call wait no more, if it does."""
+        if call.line is not None:
+            self._lines.remove(key, call.line)
+            call.line = None
 
     def soon(self) -> None:
         """See, after what is going on, whether something can start."""
@@ -50,55 +61,75 @@ class Dispatcher:
             asyncio.get_running_loop().call_soon(self._serve)
 
     def _serve(self) -> None:
-        """Start what fits: one call of each queue in turn, so that no caller is starved."""
+        """Start what fits: one call of each line in turn, so that no caller is starved."""
         self._is_due = False
+        self._round += 1
         self._core.groups.serve()
-        blocked: set[tuple[ResourceSet, Strategy]] = set()
-        progress = True
-        while progress:
-            progress = False
-            for shape in list(self._queues):
-                if shape[1:] in blocked:
-                    continue
-                if self._start_one(shape):
-                    progress = True
-                elif self._core.leases.reserved(shape) is None:
-                    blocked.add(shape[1:])
-        self._queues = {shape: queue for shape, queue in self._queues.items() if queue}
+        if self._membership != self._core.ledger.membership:
+            self._membership = self._core.ledger.membership
+            self._lines.try_all()
+        for site in self._lines.sites():
+            self._serve_site(site)
         waiting = set(self._core.groups.keeper.pressing)
-        for shape, queue in self._queues.items():
-            if self._core.placer.make_room(shape, queue):
-                waiting.add(shape[0])
-        self._core.leases.tell_who_waits(waiting)
-        if (self._queues or self._core.groups.waiting()) and not self._is_warning_due:
+        self._core.leases.tell_who_waits(waiting | self._make_room())
+        if (self._lines or self._core.groups.waiting()) and not self._is_warning_due:
             self._is_warning_due = True
             asyncio.get_running_loop().call_later(
                 INFEASIBLE_WARNING_S + 0.1, self._warn_of_the_infeasible
             )
 
-    def _start_one(self, shape: Shape) -> bool:
-        """Start, or fail, the first call of a queue; False if it has to wait."""
-        queue = self._queues[shape]
-        if not queue:
-            del self._queues[shape]
-            return True
-        key = queue[0]
+    def _serve_site(self, site: Site) -> None:
+        """Start what fits on nodes, or in the bundles of a group, until nothing is free there."""
+        free: dict[str, int] = {}
+
+        def most_free(resource: str) -> int:
+            if resource not in free:
+                bundles = None if site is None else self._core.groups.bundles(InGroup(site))
+                free[resource] = self._core.ledger.most_free(resource, bundles)
+            return free[resource]
+
+        while (line := self._lines.next(site, most_free, self._round)) is not None:
+            needs = line.shape[1].items()
+            lacking = next((name for name, units in needs if units > most_free(name)), None)
+            if lacking is None or line.must_be_tried:
+                line.is_untried = False
+                if self._start_one(line):
+                    free.clear()
+                    continue
+            if lacking is None:
+                self._lines.try_again(line, self._round)
+            else:
+                self._lines.lacks(line, lacking)
+
+    def _make_room(self) -> set[str]:
+        """Have leases end for calls that wait, and return the owners whom that helps.
+
+        Of very many lines only some are looked at in each round, others in the next.
+        """
+        for line in self._lines.some(_MANY_LINES):
+            if self._core.placer.make_room(line):
+                self._pressing[line.shape[0]] = self._round
+        since = self._round - len(self._lines) // _MANY_LINES
+        self._pressing = {who: at for who, at in self._pressing.items() if at >= since}
+        return set(self._pressing) if self._lines else set()
+
+    def _start_one(self, line: Line) -> bool:
+        """Start, or fail, the first call of a line; False if it has to wait."""
+        key, shape = line.first, line.shape
         error = self._core.placer.why_it_cannot_go(key, shape)
-        if error is not None:
+        holding = self._core.placer.acquire(key, shape) if error is None else None
+        if holding is None:
+            error = error or self._core.placer.why_it_does_not_wait(key, shape)
+            if error is None:
+                return False
+        self._lines.served(key, line)
+        call = self._core.calls.by_key[key]
+        call.line = None
+        if holding is None:
+            assert error is not None
             self._core.calls.end(key, error)
             return True
-        holding = self._core.placer.acquire(key, shape)
-        if holding is None:
-            error = self._core.placer.why_it_does_not_wait(key, shape)
-            if error is not None:
-                self._core.calls.end(key, error)
-            return error is not None
-        queue.popleft()
-        del self._queues[shape]
-        if queue:
-            self._queues[shape] = queue  # behind the others, whose turn it is
-        call = self._core.calls.by_key[key]
-        call.holding, call.queue, call.is_freed, call.is_ready = holding, None, False, False
+        call.holding, call.is_freed, call.is_ready = holding, False, False
         if call.spec["kind"] == "lease":
             self._core.leases.granted(key, shape, holding)
         self._core.leases.served(shape)
@@ -133,15 +164,13 @@ class Dispatcher:
         """Tell drivers, once a shape, what has waited and can never run."""
         self._is_warning_due = False
         now = time.monotonic()
-        for (owner, request, strategy), queue in self._queues.items():
-            call = self._core.calls.by_key.get(queue[0]) if queue else None
-            if call is None or (owner, request, strategy) in self._warned:
+        for line in self._lines:
+            call, (_, request, strategy) = self._core.calls.by_key[line.first], line.shape
+            if line.is_told or now - call.since < INFEASIBLE_WARNING_S:
                 continue
-            if now - call.since < INFEASIBLE_WARNING_S or self._core.placer.is_feasible(
-                request, strategy
-            ):
+            if self._core.placer.is_feasible(request, strategy):
                 continue
-            self._warned.add((owner, request, strategy))
+            line.is_told = True
             where = "" if isinstance(strategy, str) else f" {strategy}"
             self._core.logs.tell(
                 call.spec["job"],
@@ -150,17 +179,16 @@ class Dispatcher:
                 f"{self._core.ledger.largest_node(request)}, the cluster in total "
                 f"{self._core.ledger.cluster_total()}. Ask for less, or add a node that has it.",
             )
-        for job, line in self._core.groups.warnings(INFEASIBLE_WARNING_S):
-            self._core.logs.tell(job, line)
+        for job, text in self._core.groups.warnings(INFEASIBLE_WARNING_S):
+            self._core.logs.tell(job, text)
         self._core.dispatcher.soon()  # which has us look again if something still waits
 
     def pending(self) -> list[dict[str, Any]]:
         """Return what waits for resources, by what it asks for: tasks, actors and leases of callers."""
-        counts: dict[tuple[ResourceSet, str], int] = {}
-        for (_, request, _), queue in self._queues.items():
-            for key in queue:
-                shape = (request, self._core.calls.by_key[key].spec["kind"])
-                counts[shape] = counts.get(shape, 0) + 1
+        counts: Counter[tuple[ResourceSet, str]] = Counter()
+        for line in self._lines:
+            for kind, count in (+line.counts).items():
+                counts[line.shape[1], kind] += count
         return [
             {
                 "request": request.amounts(),

@@ -237,9 +237,8 @@ class Groups:
         for key in row.awaited:
             self._core.objects.break_promise(key, failures.group_removed())
         row.awaited.clear()
-        for key, call in list(self._core.calls.by_key.items()):
-            if isinstance(call.strategy, InGroup) and call.strategy.group == group:
-                self._core.calls.end(key, self.why_it_is_gone(key))
+        for key in self._core.calls.in_group(group):
+            self._core.calls.end(key, self.why_it_is_gone(key))
         self._removed[group] = row
         if len(self._removed) > _MANY_REMOVED:
             del self._removed[next(iter(self._removed))]

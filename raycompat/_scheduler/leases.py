@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat import _dask_adapter as dask
+from raycompat._protocol.resource_set import ResourceSet
 
 if TYPE_CHECKING:
-    from raycompat._protocol.resource_set import ResourceSet
     from raycompat._protocol.strategy import Strategy
     from raycompat._scheduler.core import Core
     from raycompat._scheduler.placement import Grant as Holding
@@ -61,8 +61,8 @@ def choose(
     """Choose the leases that are to end for requests of `owner` that wait.
 
     They are the oldest of whoever has most: one for a call; for leases, as many as make the shares
-    equal, which is none if `owner` has one less. Or those of `owner` itself that hold something else
-    count as somebody else's.
+    equal, which is none if `owner` has one less. Or those of `owner` itself that are too small for the
+    request count as those of another owner.
     """
     leases = list(held)
     shares = Counter(each.owner for each in leases)
@@ -75,7 +75,7 @@ def choose(
         number = (most - shares[owner]) // 2
         if not number:
             own = [each for each in leases if each.owner == owner]
-            theirs = [each for each in own if each.request != request]
+            theirs = [each for each in own if each.request.get("CPU") < request.get("CPU")]
             number = max(0, 2 * len(theirs) - len(own)) // 2
     theirs = [each for each in theirs if now - each.since >= QUANTUM_S]
     theirs.sort(key=lambda each: each.since)
@@ -149,10 +149,15 @@ class Leases:
         """
         owner, request, _ = shape
         now = time.monotonic()
+        helpful = {
+            place
+            for place in {each.place for each in self._held.values()}
+            if place in places and self._core.ledger.lacks_only_cpus(place, request)
+        }
         held = [
             each
-            for each in self._held.values()
-            if each.place in places and self._would_help(each, request)
+            for each in (self._held.values() if helpful else ())
+            if each.place in helpful and not self._is_lent(each.key)
         ]
         if not held:
             return False
@@ -210,10 +215,6 @@ class Leases:
         if self._reservation is not None and self._reservation.shape == shape:
             self._reservation = None
 
-    def _would_help(self, held: Held, request: ResourceSet) -> bool:
-        ledger = self._core.ledger
-        return not self._is_lent(held.key) and ledger.lacks_only_cpus(held.place, request)
-
     def vacate(self, demands: Mapping[str, ResourceSet]) -> None:
         """Revoke as many leases of each node as must end before what is demanded of it fits there."""
         for address, demand in demands.items():
@@ -260,6 +261,16 @@ class Leases:
             "incarnation": 0,
         }
         dask.tell_client(self._scheduler, owner, message)
+
+    def trimmed(self, worker: str, key: str, units: int) -> None:
+        """Hear from a node that a lease needs only so many units of CPU from now on."""
+        call, request = self._core.calls.by_key.get(key), ResourceSet({"CPU": units})
+        if call is None or call.holding is None or call.address != worker:
+            return
+        call.holding = self._core.ledger.shrink(call.holding, request)
+        if key in self._held:
+            self._held[key] = replace(self._held[key], request=request)
+        self._core.dispatcher.soon()
 
     def ended(self, worker: str, key: str, owner: str, how: str, error: bytes | None) -> None:
         """Hear from a node that a lease is over; `how` its process ended, if it did."""

@@ -195,6 +195,13 @@ class Ledger:
     def _at(self, place: Place) -> Node | None:
         return self._nodes.get(place) if isinstance(place, str) else self._bundles.get(place)
 
+    def most_free(self, resource: str, within: Iterable[Grant] | None = None) -> int:
+        """Return the units of a resource that are free on one node, or in one of some bundles."""
+        nodes: Iterable[Node] = self._nodes.values()
+        if within is not None:
+            nodes = [self._bundles[each] for each in within if each in self._bundles]
+        return max((node.free.get(resource, 0) for node in nodes), default=0)
+
     def lacks_only_cpus(self, place: Place, request: ResourceSet) -> bool:
         """Whether a node or bundle could fulfil the request now if enough of its CPUs were free."""
         node = self._at(place)

@@ -5,7 +5,7 @@ Part of the plugin, which asks for one call after the other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from raycompat import _dask_adapter as dask
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
     from raycompat._scheduler.core import Core
     from raycompat._scheduler.leases import Shape
+    from raycompat._scheduler.lines import Line
     from raycompat._scheduler.placement import Grant as Holding
     from raycompat._scheduler.placement import Place
 
@@ -48,19 +49,19 @@ class Placer:
                 return holding
         return None
 
-    def make_room(self, shape: Shape, queue: Sequence[str]) -> bool:
+    def make_room(self, line: Line) -> bool:
         """Have leases end for calls for which nothing is free; whether that helps."""
-        core, (_, request, strategy) = self._core, shape
+        core, (_, request, strategy) = self._core, line.shape
         places: Collection[Place]
         if isinstance(strategy, InGroup):
             places = core.groups.bundles(strategy)
         else:
             best, *others = choices(strategy, request, core.nodes.info, core.ledger)
             places = core.nodes.info if others or best is None else best
-        first = core.calls.by_key[queue[0]]
+        first = core.calls.by_key[line.first]
         is_lease = first.spec["kind"] == "lease"
         return core.leases.make_room(
-            shape, len(queue), is_lease=is_lease, since=first.since, places=places
+            line.shape, len(line.keys), is_lease=is_lease, since=first.since, places=places
         )
 
     def is_feasible(self, request: ResourceSet, strategy: Strategy) -> bool:

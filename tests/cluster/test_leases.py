@@ -66,6 +66,48 @@ def warm_up() -> None:
         assert ray.get([number.remote(each) for each in range(100)]) == list(range(100))
 
 
+# --- many sizes share leases ---------------------------------------------------------------------
+
+
+def test_hundreds_of_sizes_share_a_few_leases(cluster, session, monkeypatch):
+    """Counted in leases that are asked for, of which each size would want three of its own."""
+    submit, asked = session.submit, []
+
+    def count(spec):
+        asked.extend([spec["key"]] if spec["kind"] == "lease" else [])
+        submit(spec)
+
+    monkeypatch.setattr(session, "submit", count)
+    sizes = [(each % 200 + 1) / 200 for each in range(2000)]
+    refs = [number.options(num_cpus=size).remote(each) for each, size in enumerate(sizes)]
+    assert ray.get(refs) == list(range(2000))
+    assert len(asked) < 100
+
+
+def test_a_lease_is_as_large_as_a_call_that_goes_on_in_it(cluster, session, tmp_path, wait_until):
+    """What the call did not ask for is free for others, and comes back with the lease."""
+    stop = tmp_path / "stop"
+    warm_up()
+    refs = [wait_for.options(num_cpus=0.25).remote(str(stop)) for _ in range(2)]
+    wait_until(lambda: ray.available_resources().get("CPU") == 1.5)
+    assert ray.get(number.options(num_cpus=1.5).remote(1)) == 1
+    stop.touch()
+    ray.get(refs)
+    wait_until(lambda: ray.available_resources().get("CPU") == 2)
+
+
+def test_a_call_that_is_too_large_for_a_trimmed_lease_goes_elsewhere(cluster, tmp_path, wait_until):
+    """Even when it was sent before its caller knew."""
+    warm_up()
+    for turn in range(5):
+        stop = tmp_path / f"stop {turn}"
+        first = [wait_for.options(num_cpus=0.25).remote(str(stop)) for _ in range(2)]
+        others = [number.options(num_cpus=0.25 + each % 4 / 4).remote(each) for each in range(100)]
+        assert ray.get(others) == list(range(100))
+        stop.touch()
+        ray.get(first)
+
+
 # --- no call is a task ----------------------------------------------------------------------------
 
 

@@ -264,6 +264,37 @@ def test_two_halves_of_a_cpu_run_together(hold, together):
     together(2, num_cpus=0.5)
 
 
+def test_halves_of_a_cpu_run_together_where_whole_ones_were_taken_before(ray, together):
+    @ray.remote
+    def task():
+        return "ran"
+
+    for _ in range(3):
+        assert ray.get([task.remote() for _ in range(100)]) == ["ran"] * 100
+    together(8, num_cpus=0.5)
+
+
+def test_each_of_many_sizes_is_what_its_task_is_said_to_have(ray):
+    @ray.remote
+    def task():
+        return ray.get_runtime_context().get_assigned_resources()
+
+    sizes = [number / 8 for number in range(1, 9)] * 4
+    assigned = ray.get([task.options(num_cpus=size).remote() for size in sizes])
+    assert assigned == [{"CPU": size} for size in sizes]
+
+
+def test_a_small_task_does_not_wait_for_one_that_can_never_run(ray):
+    @ray.remote
+    def task():
+        return "ran"
+
+    never = task.options(num_cpus=100).remote()
+    assert ray.get([task.options(num_cpus=0.5).remote() for _ in range(10)]) == ["ran"] * 10
+    assert ray.wait([never], timeout=0)[0] == []
+    ray.cancel(never)
+
+
 def test_fractions_are_counted_exactly(ray, hold):
     for _ in range(3):
         hold(resources={"custom": 0.1})

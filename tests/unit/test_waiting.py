@@ -1,0 +1,113 @@
+"""Calls that wait for leases: sizes take turns, and no withdrawal searches a queue."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raycompat._caller.waiting import WaitingCalls
+
+
+def call(name: object, units: int = 1) -> SimpleNamespace:
+    return SimpleNamespace(name=str(name), units=units, is_withdrawn=False)
+
+
+def add(waiting: WaitingCalls, each: SimpleNamespace) -> SimpleNamespace:
+    queue = waiting.append(each)
+    if queue is not None:
+        waiting.enter(each.units, queue)
+    return each
+
+
+def send(waiting: WaitingCalls, below: int | None = None) -> str | None:
+    each = waiting.next(below)
+    if each is None:
+        return None
+    waiting.served(each.units)
+    waiting.queue_of(each).popleft()
+    return each.name
+
+
+def test_sizes_take_turns():
+    waiting = WaitingCalls()
+    for number in range(2):
+        for size in (30, 10, 20):
+            add(waiting, call(f"{size}-{number}", size))
+    assert waiting.sizes() == [10, 20, 30]
+    order = [send(waiting) for _ in range(6)]
+    assert order == ["10-0", "20-0", "30-0", "10-1", "20-1", "30-1"]
+    assert send(waiting) is None
+
+
+def test_only_sizes_below_a_limit():
+    waiting = WaitingCalls()
+    for size in (10, 20, 30):
+        add(waiting, call(size, size))
+    assert [send(waiting, 20), send(waiting, 20)] == ["10", None]
+    assert len(waiting) == 2
+
+
+class CountingCall(SimpleNamespace):
+    """A call that counts how often it is compared."""
+
+    num_compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountingCall.num_compared += 1
+        return self is other
+
+    __hash__ = None
+
+
+def test_withdrawals_do_not_search():
+    waiting = WaitingCalls()
+    calls = [
+        add(waiting, CountingCall(name=str(number), units=1, is_withdrawn=False))
+        for number in range(10_000)
+    ]
+    for each in reversed(calls[1:]):
+        waiting.withdraw(each)
+    assert CountingCall.num_compared == 0
+    assert len(waiting) == 1
+    assert len(waiting._queues[1]) < 200
+    assert send(waiting) == "0"
+    assert send(waiting) is None
+
+
+def test_a_call_that_comes_when_its_queue_is_given_up_is_not_lost():
+    waiting = WaitingCalls()
+    add(waiting, call("first", 1))
+    add(waiting, call("second", 2))
+    assert [send(waiting), send(waiting)] == ["first", "second"]
+    given_up = waiting._queues[1]
+    late = call("late", 1)
+    given_up.append(late)  # by a thread that had looked the queue up
+    add(waiting, call("third", 2))
+    waiting._queues.pop(1, None)
+    waiting.enter(1, given_up)
+    assert sorted([send(waiting), send(waiting)]) == ["late", "third"]
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["add", "send", "withdraw"]), st.integers(1, 5)))
+
+
+@given(STEPS)
+def test_every_call_is_sent_once_in_the_order_of_its_size(steps: list[tuple[str, int]]):
+    waiting, present, number = WaitingCalls(), [], 0
+    for step, argument in steps:
+        if step == "add":
+            number += 1
+            present.append(add(waiting, call(number, argument)))
+        elif step == "withdraw" and present:
+            waiting.withdraw(present.pop(argument % len(present)))
+        elif step == "send":
+            name = send(waiting)
+            assert (name is None) == (not present)
+            if name is not None:
+                (sent,) = [each for each in present if each.name == name]
+                assert sent is next(each for each in present if each.units == sent.units)
+                present.remove(sent)
+        assert len(waiting) == len(present)
+    assert sorted(each.name for each in waiting.clear()) == sorted(each.name for each in present)
