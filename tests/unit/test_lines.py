@@ -96,6 +96,28 @@ def test_a_call_that_is_taken_out_leaves_nothing():
     assert lines.sites() == []
 
 
+class CountingKey(str):
+    """A key that counts how often it is compared."""
+
+    num_compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        CountingKey.num_compared += 1
+        return str.__eq__(self, other)
+
+
+def test_no_removal_searches_a_line():
+    lines, keys = Lines(), [CountingKey(f"call-{number}") for number in range(10_000)]
+    for key in keys:
+        line = lines.add(key, "task", shape(CPU=1))
+    CountingKey.num_compared = 0
+    for key in reversed(keys):
+        lines.remove(key, line)
+    assert not len(lines)
+    assert CountingKey.num_compared <= len(keys)
+
+
 def test_some_are_others_each_time_until_all_were_returned():
     lines = Lines()
     for number in range(10):
