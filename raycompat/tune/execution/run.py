@@ -177,7 +177,7 @@ def make_search_alg(settings: RunSettings, experiments: list[Experiment]) -> Sea
     )
     if not took and has_search_space(config):
         raise ValueError(
-            f"{type(given).__name__} has a search space of its own, or cannot take one, and the "
+            f"{type(given).__name__} has its own search space, or cannot take one, and the "
             "experiment "
             "has one, too: pass the space to one of them, and metric and mode with it."
         )
@@ -204,7 +204,7 @@ def _make_scheduler(settings: RunSettings, experiments: list[Experiment]) -> Tri
     spec = experiments[0].public_spec
     if not scheduler.set_search_properties(settings.metric, settings.mode, **spec):
         raise ValueError(
-            f"{type(scheduler).__name__} has a metric or mode of its own, and so has the experiment "
+            f"{type(scheduler).__name__} has its own metric or mode, and so has the experiment "
             f"(metric={settings.metric!r}, mode={settings.mode!r}): pass them to one of the two."
         )
     return scheduler

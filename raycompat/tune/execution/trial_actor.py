@@ -13,7 +13,7 @@ from raycompat.tune.trainable.trainable import Trainable, TrainingResult
 
 
 class TrialActor:
-    """Holds one trainable after the other; an actor of its own.
+    """Holds one trainable after the other, in its own process.
 
     Notes
     -----

@@ -415,7 +415,7 @@ class TrialRunner:
     def schedule_trial_save(
         self, trial: Trial, result: dict[str, Any] | None = None
     ) -> ScheduledSave:
-        """Have a trial make a checkpoint; the answer's ``resolve()`` waits for it."""
+        """Ask a trial for a checkpoint; the answer's ``resolve()`` waits for it."""
         return ScheduledSave(self, trial, self._save(trial, then=self._on_checkpoint))
 
     def pause_trial(self, trial: Trial, should_checkpoint: bool = True) -> None:
@@ -529,6 +529,7 @@ class TrialRunner:
         self._waiting.clear()
         while self._stopping:
             self._handle_answers()
+        self._trainables.clear()
         self.callbacks("on_experiment_end", trials=self._trials)
         self.state.snapshot(self._snapshot, force=True)
         self.state.close()

@@ -270,6 +270,8 @@ class Trial:
             keys.EXPR_ERROR_FILE,
             f"Failure # {self.num_failures} (occurred at {date_str()})\n{text}",
         )
+        # Its frames would keep the runner, and all that the runner refers to.
+        error = error.with_traceback(None)
         try:
             pickled, self.error = cloudpickle.dumps(error), error
         except Exception:  # an error that cannot be pickled is kept as its text

@@ -147,7 +147,8 @@ class Rung:
         """Return the score that separates the best 1/η; None when nothing was recorded."""
         if not self.trial_ids:
             return None
-        return percentile(self._sorted, 1 - 1 / reduction_factor)
+        # By way of percents, as Ray rounds.
+        return percentile(self._sorted, (1 - 1 / reduction_factor) * 100 / 100)
 
 
 def percentile(ordered: list[float], fraction: float) -> float:

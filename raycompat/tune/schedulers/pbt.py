@@ -42,7 +42,7 @@ def explore(
     """Return a changed config, and for each hyperparameter what was done to it.
 
     A value of a list moves to a neighbour, a number is multiplied by one of the factors; with the
-    probability it is drawn anew instead.
+    probability it is drawn again instead.
 
     Notes
     -----
@@ -147,7 +147,7 @@ class PopulationBasedTraining(ScoredScheduler):
     quantile_fraction : float, default 0.25
         How many are the best, and the worst; 0 to 0.5.
     resample_probability : float, default 0.25
-        How often a hyperparameter is drawn anew, not perturbed; 0 to 1.
+        How often a hyperparameter is drawn again, not perturbed; 0 to 1.
     perturbation_factors : (float, float), default (1.2, 0.8)
         What numbers are multiplied with.
     custom_explore_fn : callable, optional

@@ -37,7 +37,7 @@ class Controller(Protocol):
         ...
 
     def schedule_trial_save(self, trial: Trial, result: Result | None = None) -> Any:
-        """Have a trial make a checkpoint; the answer's ``resolve()`` waits for it."""
+        """Ask a trial for a checkpoint; the answer's ``resolve()`` waits for it."""
         ...
 
 

@@ -46,7 +46,7 @@ SEARCHERS: dict[str, Callable[[], Any]] = {
     "optuna": _optuna,
 }
 
-#: Searchers of Ray's that wrap libraries which raycompat does not.
+#: Searchers of Ray that wrap libraries which raycompat does not.
 REFUSED = ("ax", "bayesopt", "bohb", "hebo", "nevergrad", "zoopt")
 
 

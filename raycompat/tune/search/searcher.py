@@ -74,7 +74,7 @@ class Searcher:
         Returns
         -------
         bool
-            False when the searcher has a space of its own.
+            False when the searcher has its own space.
         """
         return False
 

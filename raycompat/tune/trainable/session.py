@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from raycompat.tune.execution.placement_groups import PlacementGroupFactory
 
 
-#: What ends a training function whose trial has been stopped; its ``finally`` blocks run.
 class TrialStopped(SystemExit):
     """The trial was stopped while its function waited in `report`."""
 
