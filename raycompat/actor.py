@@ -53,6 +53,7 @@ from raycompat.remote_function import pickled_exceptions
 if TYPE_CHECKING:
     from raycompat._caller.channel import Channel
     from raycompat._caller.session import Session
+    from raycompat.dag import ClassNode
     from raycompat.object_ref import ObjectRef
 
 T = TypeVar("T")
@@ -162,7 +163,7 @@ class ActorClass(Generic[T]):
 
     def options(self, **options: Any) -> _BoundActorClass[T]:
         """Return the class with other options for the actors made through the result."""
-        return _BoundActorClass(self, actor_options(options, self._options))
+        return _BoundActorClass(self, actor_options(options, self._options), options)
 
     def _remote(
         self,
@@ -262,11 +263,9 @@ class ActorClass(Generic[T]):
     def __repr__(self) -> str:
         return f"ActorClass({self._class.__name__})"
 
-    def bind(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse: there are no lazy graphs of calls."""
-        raise exceptions.UnsupportedRayFeatureError(
-            "ActorClass.bind", "lazy graphs of calls are not built", "call .remote(), or use Dask"
-        )
+    def bind(self, *args: Any, **kwargs: Any) -> ClassNode:
+        """Return the node of an actor's creation in a graph of calls; see `raycompat.dag`."""
+        return _bind_class(self, self, args, kwargs, {})
 
 
 def _class_being_made() -> str:
@@ -278,13 +277,32 @@ def _class_being_made() -> str:
 class _BoundActorClass(Generic[T]):
     """An actor class with some options changed; see `ActorClass.options`."""
 
-    def __init__(self, actor_class: ActorClass[T], options: ActorOptions) -> None:
+    def __init__(
+        self, actor_class: ActorClass[T], options: ActorOptions, given: Mapping[str, Any]
+    ) -> None:
         self._bound = actor_class
         self._options = options
+        self._given = given
 
     def remote(self, *args: Any, **kwargs: Any) -> ActorProxy[T]:
         """Create an actor with these options; see `ActorClass.remote`."""
         return self._bound._create(args, kwargs, self._options)
+
+    def bind(self, *args: Any, **kwargs: Any) -> ClassNode:
+        """Return the node of an actor's creation with these options; see `ActorClass.bind`."""
+        return _bind_class(self._bound, self, args, kwargs, self._given)
+
+
+def _bind_class(
+    actor_class: ActorClass[Any],
+    target: ActorClass[Any] | _BoundActorClass[Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> ClassNode:
+    from raycompat.dag import ClassNode
+
+    return ClassNode(actor_class, target, args, kwargs, options)
 
 
 class ActorMethod:
@@ -314,6 +332,20 @@ class ActorMethod:
             When the arguments do not fit the method's signature, or cannot be pickled.
         """
         return self._submit(args, kwargs, self._options)
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the node of a call in a graph of calls; see `raycompat.dag`.
+
+        Returns
+        -------
+        ClassMethodNode, or a tuple of the nodes of its results
+            As `num_returns` says.
+        """
+        from raycompat.dag.remote_nodes import ClassMethodNode, outputs
+
+        self._method.check(args, kwargs)
+        node = ClassMethodNode(self._handle, self, args, kwargs, {})
+        return outputs(node, self._options.num_returns)
 
     def options(self, **options: Any) -> ActorMethod:
         """Return the method with other options."""

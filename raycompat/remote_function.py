@@ -7,7 +7,7 @@ import inspect
 import pickle
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
@@ -21,6 +21,9 @@ from raycompat._protocol.options import TaskOptions, task_options
 from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.strategy import InGroup, Strategy
 from raycompat.exceptions import UnsupportedRayFeatureError
+
+if TYPE_CHECKING:
+    from raycompat.dag import FunctionNode
 
 
 class RemoteFunction:
@@ -74,7 +77,7 @@ class RemoteFunction:
 
     def options(self, **options: Any) -> _BoundFunction:
         """Return the function with other options for the calls made through the result."""
-        return _BoundFunction(self, self._changed(options))
+        return _BoundFunction(self, self._changed(options), options)
 
     def _changed(self, options: Mapping[str, Any]) -> TaskOptions:
         changed = task_options(options, self._options)
@@ -147,29 +150,44 @@ class RemoteFunction:
         submit.export(session, function, self._function, f"function {self._function_name}", self)
         return function
 
-    def bind(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse: there are no lazy graphs of calls."""
-        raise UnsupportedRayFeatureError(
-            "RemoteFunction.bind",
-            "lazy graphs of calls are not built",
-            "call .remote(), or use Dask",
-        )
+    def bind(self, *args: Any, **kwargs: Any) -> FunctionNode:
+        """Return the node of a call in a graph of calls; see `raycompat.dag`."""
+        return _bind(self, args, kwargs, {})
 
 
 class _BoundFunction:
     """A remote function with some options changed; see `RemoteFunction.options`."""
 
-    def __init__(self, function: RemoteFunction, options: TaskOptions) -> None:
+    def __init__(
+        self, function: RemoteFunction, options: TaskOptions, given: Mapping[str, Any]
+    ) -> None:
         self._bound = function
         self._options = options
+        self._given = given
+        self._function_name = function._function_name
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function with these options; see `RemoteFunction.remote`."""
         return self._bound._submit(args, kwargs, self._options)
 
+    def bind(self, *args: Any, **kwargs: Any) -> FunctionNode:
+        """Return the node of a call with these options; see `RemoteFunction.bind`."""
+        return _bind(self, args, kwargs, self._given)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse, as the function itself does."""
         self._bound(*args, **kwargs)
+
+
+def _bind(
+    function: RemoteFunction | _BoundFunction,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> FunctionNode:
+    from raycompat.dag import FunctionNode
+
+    return FunctionNode(function, args, kwargs, options)
 
 
 def _signature_of(function: Callable[..., Any]) -> inspect.Signature | None:

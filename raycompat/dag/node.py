@@ -1,0 +1,162 @@
+"""`DAGNode`: a call that is not made yet, and how a graph of them is executed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from raycompat.dag.arguments import nodes_in, replaced
+
+if TYPE_CHECKING:
+    from raycompat.dag.input_node import InputNode
+
+
+class Execution:
+    """One execution of a graph: what it was given, and the result of each node."""
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.args, self.kwargs = args, kwargs
+        self.results: dict[str, Any] = {}
+        self._input: InputNode | None = None
+
+    def result(self, node: DAGNode) -> Any:
+        """Return a node's result; its call is made once, after those that it depends on."""
+        from raycompat.dag.input_node import InputNode
+
+        if isinstance(node, InputNode):
+            if self._input not in (None, node):
+                raise AssertionError("Each DAG should only have one unique InputNode.")
+            self._input = node
+        key = node.get_stable_uuid()
+        if key not in self.results:
+            self.results[key] = node._execute(self)
+        return self.results[key]
+
+    def resolved(self, value: Any) -> Any:
+        """Return a value with the results of the nodes in it in their places."""
+        return replaced(value, self.result)
+
+
+class DAGNode:
+    """A call in a graph of calls. ``bind`` of remote functions and actors makes them.
+
+    Notes
+    -----
+    Ray source: ``ray.dag.DAGNode``, 2.60.0.
+    """
+
+    def __init__(
+        self,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._bound_args = args
+        self._bound_kwargs = dict(kwargs or {})
+        self._bound_options = dict(options or {})
+        self._stable_uuid = uuid.uuid4().hex
+        #: The result of each node at the last execution that was to keep them.
+        self.cache_from_last_execute: dict[str, Any] = {}
+
+    def execute(self, *args: Any, _ray_cache_refs: bool = False, **kwargs: Any) -> Any:
+        """Make the calls of the graph that this node depends on, and its own.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            What the graph's `InputNode` stands for.
+        _ray_cache_refs : bool, default False
+            Keep the result of each node for `get_object_refs_from_last_execute`.
+
+        Returns
+        -------
+        ObjectRef, ActorHandle or list
+            What the node's own call returns: a reference for a function or method, a handle for a
+            class, a list for a `MultiOutputNode`.
+
+        Raises
+        ------
+        AssertionError
+            When the graph has several `InputNode`, or one that was made outside of ``with``.
+        """
+        execution = Execution(args, kwargs)
+        result = execution.result(self)
+        if _ray_cache_refs:
+            self.cache_from_last_execute = execution.results
+        return result
+
+    def _execute(self, execution: Execution) -> Any:
+        raise NotImplementedError
+
+    def _arguments(self, execution: Execution) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args = tuple(execution.resolved(value) for value in self._bound_args)
+        kwargs = {name: execution.resolved(value) for name, value in self._bound_kwargs.items()}
+        return args, kwargs
+
+    def _upstream(self) -> list[DAGNode]:
+        """Return the nodes that this one depends on, each once."""
+        found = dict.fromkeys(
+            node
+            for value in (*self._bound_args, *self._bound_kwargs.values())
+            for node in nodes_in(value)
+        )
+        return list(found)
+
+    def get_args(self) -> Any:
+        """Return the positional arguments that were bound."""
+        return self._bound_args
+
+    def get_kwargs(self) -> dict[str, Any]:
+        """Return the keyword arguments that were bound."""
+        return dict(self._bound_kwargs)
+
+    def get_options(self) -> dict[str, Any]:
+        """Return the options that were bound."""
+        return dict(self._bound_options)
+
+    def get_stable_uuid(self) -> str:
+        """Return the id of this node, which pickling keeps: 32 hexadecimal digits."""
+        return self._stable_uuid
+
+    async def get_object_refs_from_last_execute(self) -> dict[str, Any]:
+        """Return the result of each node, by its id, at the last execution that was to keep them."""
+        return dict(self.cache_from_last_execute)
+
+    def clear_cache(self) -> None:
+        """Forget the results that were kept."""
+        self.cache_from_last_execute = {}
+
+    def apply_recursive(self, fn: Callable[[DAGNode], Any]) -> Any:
+        """Call something for each node that this one depends on, and for it, dependencies first.
+
+        Returns
+        -------
+        object
+            What the call for this node returns.
+        """
+        done: dict[DAGNode, Any] = {}
+
+        def visit(node: DAGNode) -> None:
+            if node not in done:
+                for upstream in node._upstream():
+                    visit(upstream)
+                done[node] = fn(node)
+
+        visit(self)
+        return done[self]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._label()})"
+
+    def _label(self) -> str:
+        return f"args={list(self._bound_args)!r}, kwargs={self._bound_kwargs!r}"
+
+    def __getattr__(self, attr: str) -> Any:
+        if attr == "bind":
+            raise AttributeError(f".bind() cannot be used again on {type(self)}.")
+        if attr == "remote":
+            raise AttributeError(
+                f".remote() cannot be used on {type(self)}: call .execute() to make the graph's calls."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {attr!r}")
