@@ -141,6 +141,12 @@ class ActorClass(Generic[T]):
             f"{name} is an actor class: Actors cannot be instantiated directly. Call {name}.remote()."
         )
 
+    def __getattr__(self, name: str) -> Any:
+        """Return what the class has: its attributes, static methods and class methods."""
+        if name.startswith("__") or "_class" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._class, name)
+
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         """Refuse to be subclassed: subclass the plain class."""
         name = self._class.__name__

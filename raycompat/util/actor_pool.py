@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
@@ -51,14 +50,17 @@ class ActorPool:
     """
 
     def __init__(self, actors: Iterable[ActorHandle[Any]]) -> None:
-        self._idle = list(actors)
-        #: Calls that have started and whose results were not fetched, by number: no more than actors.
-        self._started: dict[int, tuple[_Refs, ActorHandle[Any]]] = {}
+        # Subclasses of Ray's pool in other libraries read and write these six: their names are Ray's.
+        self._idle_actors = list(actors)
+        #: The number and the actor of each call that has started and whose result was not fetched.
+        self._future_to_actor: dict[Any, tuple[int, ActorHandle[Any]]] = {}
+        #: What each of these calls has returned, by its number.
+        self._index_to_future: dict[int, _Refs] = {}
+        self._next_task_index = 0
+        #: The number of the call that `get_next` is to return.
+        self._next_return_index = 0
         #: Calls that wait for an actor.
-        self._pending: deque[tuple[Callable[[ActorHandle[Any], Any], Any], Any]] = deque()
-        self._num_started = 0
-        #: The number of the call that `get_next` is to return; it and all above are in `_started`.
-        self._next = 0
+        self._pending_submits: list[tuple[Callable[[ActorHandle[Any], Any], Any], Any]] = []
 
     def map(
         self, fn: Callable[[ActorHandle[Any], V], ObjectRef[R]], values: Iterable[V]
@@ -131,12 +133,14 @@ class ActorPool:
         -----
         Ray source: ``ActorPool.submit``, 2.60.0. No known difference.
         """
-        if not self._idle:
-            self._pending.append((fn, value))
+        if not self._idle_actors:
+            self._pending_submits.append((fn, value))
             return
-        actor = self._idle.pop()
-        self._started[self._num_started] = (fn(actor, value), actor)
-        self._num_started += 1
+        actor = self._idle_actors.pop()
+        refs = fn(actor, value)
+        self._future_to_actor[_key(refs)] = (self._next_task_index, actor)
+        self._index_to_future[self._next_task_index] = refs
+        self._next_task_index += 1
 
     def has_next(self) -> bool:
         """Return whether there is a started call whose result was not fetched.
@@ -145,7 +149,7 @@ class ActorPool:
         -----
         Ray source: ``ActorPool.has_next``, 2.60.0. No known difference.
         """
-        return bool(self._started)
+        return bool(self._future_to_actor)
 
     def get_next(self, timeout: float | None = None, ignore_if_timedout: bool = False) -> Any:
         """Return the next result in the order of submission.
@@ -177,17 +181,17 @@ class ActorPool:
         Ray source: ``ActorPool.get_next``, 2.60.0. No known difference.
         """
         self._check_has_next()
-        number = self._next
-        if number not in self._started:
+        refs = self._index_to_future.get(self._next_return_index)
+        if refs is None:
             raise ValueError(
                 "It is not possible to call get_next() after get_next_unordered() has returned the "
                 "last result: what is left has no order. Call get_next_unordered() for it."
             )
         if timeout is not None:
-            ready, _ = _api.wait([self._started[number][0]], timeout=timeout)
+            ready, _ = _api.wait([refs], timeout=timeout)
             if not ready:
-                self._time_out(number, timeout, ignore_if_timedout)
-        return self._fetch(number)
+                self._time_out(_key(refs), timeout, ignore_if_timedout)
+        return self._fetch(_key(refs))
 
     def get_next_unordered(
         self, timeout: float | None = None, ignore_if_timedout: bool = False
@@ -222,11 +226,11 @@ class ActorPool:
         `ignore_if_timedout` ends in an `UnboundLocalError` when the time is up, and drops nothing.
         """
         self._check_has_next()
-        refs = [refs for refs, _ in self._started.values()]
-        ready, _ = _api.wait(refs, num_returns=1, timeout=timeout)
+        ready, _ = _api.wait(list(self._future_to_actor), num_returns=1, timeout=timeout)
         if not ready:
-            self._time_out(min(self._started), timeout, ignore_if_timedout)
-        return self._fetch(next(n for n, (ref, _) in self._started.items() if ref == ready[0]))
+            oldest = min(self._future_to_actor, key=lambda key: self._future_to_actor[key][0])
+            self._time_out(oldest, timeout, ignore_if_timedout)
+        return self._fetch(ready[0])
 
     def _check_has_next(self) -> None:
         if not self.has_next():
@@ -234,36 +238,38 @@ class ActorPool:
                 "No more results to get: ask has_next() first, and submit() what is to be done."
             )
 
-    def _time_out(self, number: int, timeout: float | None, ignore: bool) -> None:
+    def _time_out(self, key: Any, timeout: float | None, ignore: bool) -> None:
         """Raise the error of a call that is not done in time, and drop it if it is to be ignored."""
         message = f"Timed out waiting for result: none in {timeout} s."
         if not ignore:
             raise TimeoutError(message)
-        refs, actor = self._take(number)
-        self._release(actor)
-        raise TimeoutError(f"{message} The task {refs} has been ignored.")
+        self._return_actor(self._take(key))
+        raise TimeoutError(f"{message} The task {key} has been ignored.")
 
-    def _take(self, number: int) -> tuple[_Refs, ActorHandle[Any]]:
-        self._next = max(self._next, number + 1)
-        return self._started.pop(number)
+    def _take(self, key: Any) -> ActorHandle[Any]:
+        """Forget a call, and return its actor."""
+        number, actor = self._future_to_actor.pop(key)
+        self._index_to_future.pop(number, None)
+        self._next_return_index = max(self._next_return_index, number + 1)
+        return actor
 
-    def _fetch(self, number: int) -> Any:
-        refs, actor = self._take(number)
-        free: ActorHandle[Any] | None = actor
+    def _fetch(self, key: Any) -> Any:
+        actor = self._take(key)
+        is_alive = True
         try:
-            return _api.get(refs)
+            return _api.get(list(key) if isinstance(key, tuple) else key)
         except ActorDiedError:
-            free = None
+            is_alive = False
             raise
         finally:
-            self._release(free)
+            self._return_actor(actor, is_alive=is_alive)
 
-    def _release(self, actor: ActorHandle[Any] | None) -> None:
-        """Make an actor idle that lives, and start the first call that waits, if any."""
-        if actor is not None:
-            self._idle.append(actor)
-        if self._pending and self._idle:
-            self.submit(*self._pending.popleft())
+    def _return_actor(self, actor: ActorHandle[Any], is_alive: bool = True) -> None:
+        """Make an actor idle if it lives, and start the first call that waits, if any."""
+        if is_alive:
+            self._idle_actors.append(actor)
+        if self._pending_submits and self._idle_actors:
+            self.submit(*self._pending_submits.pop(0))
 
     def has_free(self) -> bool:
         """Return whether a call that is submitted now starts at once.
@@ -272,7 +278,7 @@ class ActorPool:
         -----
         Ray source: ``ActorPool.has_free``, 2.60.0. No known difference.
         """
-        return bool(self._idle) and not self._pending
+        return bool(self._idle_actors) and not self._pending_submits
 
     def pop_idle(self) -> ActorHandle[Any] | None:
         """Remove a free actor from the pool and return it; None when there is none.
@@ -281,7 +287,7 @@ class ActorPool:
         -----
         Ray source: ``ActorPool.pop_idle``, 2.60.0. No known difference.
         """
-        return self._idle.pop() if self.has_free() else None
+        return self._idle_actors.pop() if self.has_free() else None
 
     def push(self, actor: ActorHandle[Any]) -> None:
         """Add an actor to the pool; the first call that waits starts on it.
@@ -295,8 +301,14 @@ class ActorPool:
         -----
         Ray source: ``ActorPool.push``, 2.60.0. No known difference.
         """
-        if actor in self._idle or any(actor == busy for _, busy in self._started.values()):
+        busy = [entry[1] for entry in self._future_to_actor.values()]
+        if actor in self._idle_actors or actor in busy:
             raise ValueError(
                 f"{actor!r} already belongs to current ActorPool. Push each actor once."
             )
-        self._release(actor)
+        self._return_actor(actor)
+
+
+def _key(refs: Any) -> Any:
+    """Return what stands for a call's references in a dictionary."""
+    return tuple(refs) if isinstance(refs, list) else refs

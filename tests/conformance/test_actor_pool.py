@@ -452,3 +452,32 @@ def test_an_actor_of_the_pool_cannot_be_pushed(ray, Worker):
     assert pool.pop_idle() == actor
     pool.push(actor)
     assert pool.has_free()
+
+
+def test_a_subclass_keeps_its_own_books(ray, Worker):
+    class Tagged(ray.util.ActorPool):
+        def submit(self, fn, value):
+            if not self._idle_actors:
+                self._pending_submits.append((fn, value))
+                return
+            actor = self._idle_actors.pop()
+            ref = fn(actor, value)
+            self._future_to_actor[ref] = (self._next_task_index, actor, f"tag {value}")
+            self._index_to_future[self._next_task_index] = ref
+            self._next_task_index += 1
+
+        def take(self):
+            (ref,), _ = ray.wait(list(self._future_to_actor), num_returns=1)
+            index, actor, tag = self._future_to_actor.pop(ref)
+            del self._index_to_future[index]
+            self._next_return_index = max(self._next_return_index, index + 1)
+            self._return_actor(actor)
+            return tag, ray.get(ref)
+
+    pool = Tagged([Worker.remote()])
+    for number in range(3):
+        pool.submit(lambda actor, value: actor.double.remote(value), number)
+    assert len(pool._pending_submits) == 2
+    assert [pool.take() for _ in range(3)] == [("tag 0", 0), ("tag 1", 2), ("tag 2", 4)]
+    assert not pool.has_next()
+    assert pool.has_free()

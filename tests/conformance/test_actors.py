@@ -1443,3 +1443,23 @@ def test_the_file_written_by_a_method_is_there_after_its_get(ray, tmp_path):
 
     ray.get(Writer.remote().write.remote(tmp_path / "file", "text"))
     assert (tmp_path / "file").read_text() == "text"
+
+
+def test_the_actor_class_has_what_the_class_has(cluster, ray):
+    @ray.remote
+    class Actor:
+        LIMIT = 3
+
+        @staticmethod
+        def double(x):
+            return 2 * x
+
+        @classmethod
+        def limit(cls):
+            return cls.LIMIT
+
+    assert Actor.LIMIT == 3
+    assert Actor.double(2) == 4
+    assert Actor.limit() == 3
+    with pytest.raises(AttributeError):
+        Actor.nothing
