@@ -27,7 +27,7 @@ same steps 2 to 4, and the caller sends them its calls itself (`_caller.leases`,
 import importlib
 from typing import Any
 
-from raycompat import actor, cloudpickle, exceptions, experimental, rllib, util
+from raycompat import _missing, actor, cloudpickle, exceptions, experimental, rllib, util
 from raycompat import runtime_env as runtime_env
 from raycompat._api import (
     available_resources,
@@ -66,13 +66,25 @@ __version__ = version.VERSION
 SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = 0, 1, 2
 
 #: Modules that are imported when they are first used.
-_LAZY = ("air", "train", "tune")
+_LAZY = ("air", "dag", "train", "tune")
+
+#: Names of Ray's that raise when they are used, so that what imports them without need works.
+_REFUSED = (
+    "ClientBuilder",
+    "Language",
+    "client",
+    "cpp_function",
+    "java_actor_class",
+    "java_function",
+)
 
 
 def __getattr__(name: str) -> Any:
     """Import what is not needed by all programs; see PEP 562."""
     if name in _LAZY:
         return importlib.import_module(f"{__name__}.{name}")
+    if name in _REFUSED:
+        return _missing.MissingName(f"ray.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

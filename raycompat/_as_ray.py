@@ -9,21 +9,29 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 
+from raycompat import _missing
+
 _OURS, _THEIRS = "raycompat", "ray"
+
+#: A folder with a package ``ray`` that makes itself raycompat.
+_FOR_CHILDREN = str(Path(__file__).with_name("_as_ray_path"))
 
 
 def install_as_ray() -> None:
     """Have ``import ray``, ``from ray import ...`` and ``import ray.util.queue`` mean raycompat here.
 
-    It holds in this process from now on, and in the executors of the cluster that it connects to; not
-    in other programs. ``raycompat run script.py`` does it for a program that is not to be changed. What
-    raycompat does not have, such as ``ray.serve``, is a `ModuleNotFoundError` then.
+    It holds in this process from now on, in the Pythons that it starts (by `subprocess` or
+    `multiprocessing`), and in the executors of the cluster that it connects to; not in other programs.
+    ``raycompat run script.py`` does it for a program that is not to be changed. What raycompat does not
+    have, such as ``ray.serve``, can be imported, and raises `UnsupportedRayFeatureError` when used.
 
     Raises
     ------
@@ -51,6 +59,26 @@ def install_as_ray() -> None:
             f"{getattr(there, '__file__', None)}. Call it before anything imports ray."
         )
     sys.meta_path.insert(0, _Finder())
+    _tell_children()
+
+
+def take_over() -> None:
+    """Put raycompat in the place of the module ``ray`` that is being imported here."""
+    sys.modules.pop(_THEIRS, None)
+    install_as_ray()
+    sys.modules[_THEIRS] = sys.modules[_OURS]
+
+
+def _tell_children() -> None:
+    """Have ``ray`` mean raycompat in the Pythons that this process starts.
+
+    Children of `multiprocessing` get ``sys.path``, other Pythons the environment.
+    """
+    if _FOR_CHILDREN not in sys.path:
+        sys.path.append(_FOR_CHILDREN)
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if _FOR_CHILDREN not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, paths), _FOR_CHILDREN])
 
 
 def is_installed() -> bool:
@@ -71,6 +99,11 @@ class _Finder(MetaPathFinder):
         top, _, below = fullname.partition(".")
         if top != _THEIRS:
             return None
+        return self._of_ours(fullname, below) or (
+            _missing.spec(fullname) if _missing.is_rays(below) else None
+        )
+
+    def _of_ours(self, fullname: str, below: str) -> ModuleSpec | None:
         ours = f"{_OURS}.{below}" if below else _OURS
         try:
             found = importlib.util.find_spec(ours)

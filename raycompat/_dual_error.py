@@ -11,6 +11,8 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
+from raycompat import _exception_chain
+
 if TYPE_CHECKING:
     from raycompat.exceptions import RayTaskError
 
@@ -39,6 +41,7 @@ def of(task_error: RayTaskError, task_error_class: type) -> RayTaskError:
     state = object.__getattribute__(dual, "__dict__")
     state.update(getattr(cause, "__dict__", {}))
     state["_ray_task_error"] = task_error
+    _exception_chain.share_chain(dual, cause)
     return cast("RayTaskError", dual)
 
 

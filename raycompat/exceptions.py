@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict, Unpack, cast
 
-from raycompat import _dual_error, _remote_traceback
+from raycompat import _dual_error, _exception_chain, _remote_traceback
 
 __all__ = [
     "RAY_EXCEPTION_TYPES",
@@ -250,8 +250,14 @@ class RayTaskError(RayError):
         # The cause travels as bytes of its own, so that a class which cannot be pickled
         # here, or unpickled there, spoils the cause only and never the whole error.
         state = dict(self.__dict__)
-        cause = _dump_cause(state.pop("cause"), self.traceback_str)
-        return _restore_task_error, (type(self), state, cause)
+        cause = state.pop("cause")
+        links = _exception_chain.dump_chain(cause, _dumps)
+        return _restore_task_error, (
+            type(self),
+            state,
+            _dump_cause(cause, self.traceback_str),
+            links,
+        )
 
     def make_dual_exception_instance(self) -> RayTaskError:
         """Make an instance of both `RayTaskError` and the class of the cause.
@@ -338,10 +344,14 @@ def _dump_cause(cause: BaseException, text: str) -> bytes:
 
 
 def _restore_task_error(
-    cls: type[RayTaskError], state: dict[str, Any], cause_pickle: bytes
+    cls: type[RayTaskError],
+    state: dict[str, Any],
+    cause_pickle: bytes,
+    links: tuple[_exception_chain.Link, ...] = (),
 ) -> RayTaskError:
     try:
         cause = pickle.loads(cause_pickle)
+        _exception_chain.restore_chain(cause, links)
     except Exception as error:
         text = state["traceback_str"].strip("\n")
         cause = UnserializableException(f"{text}\nThis exception isn't serializable: {error!r}")

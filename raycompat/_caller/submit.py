@@ -6,6 +6,7 @@ already go along instead); references nested deeper only travel, and are kept al
 
 from __future__ import annotations
 
+import logging
 import pickle
 import weakref
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from raycompat._caller.session import Session
 
 
+logger = logging.getLogger(__name__)
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """Stands among pickled arguments for the value of dependency number `index`."""
@@ -53,6 +57,9 @@ class Known:
 #: Bytes. Up to this size arguments travel inside a message to an actor: about where the cost of a
 #: segment (to make, map and remove a file) equals that of the copies.
 CHANNEL_LIMIT_BYTES = 200 * 1024
+
+#: Bytes of a pickled function or class above which a warning is given, or it is refused; as in Ray.
+_WARN_FROM_BYTES, _REFUSE_FROM_BYTES = 10 * 2**20, 95 * 2**20
 
 #: The block of no arguments: most calls of methods have none.
 NO_ARGUMENTS = b""
@@ -223,6 +230,11 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
             f"Could not serialize the {what}: {error!r}. What it refers to (globals, closures) goes "
             f"to other processes with it. {_PICKLING_HINT}"
         ) from error
+    try:
+        _check_size(len(data), what)
+    except ValueError:
+        del session.exported[function]
+        raise
     if found:
         session.exported[function] = tuple(found.values())
         weakref.finalize(remote, session.exported.pop, function, None).atexit = False
@@ -235,6 +247,20 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
         function=function,
         code=tensorflow_mode.in_mode(data),
     )
+
+
+def _check_size(num_bytes: int, what: str) -> None:
+    """Warn of code that is large, and refuse what is too large: each executor loads it."""
+    if num_bytes <= _WARN_FROM_BYTES:
+        return
+    text = (
+        f"The {what} is very large ({num_bytes / 2**20:.0f} MiB). Check that its definition does not "
+        "capture large arrays or other objects: store these with ray.put, and pass the references as "
+        "arguments."
+    )
+    if num_bytes > _REFUSE_FROM_BYTES:
+        raise ValueError(f"{text} The limit is {_REFUSE_FROM_BYTES // 2**20} MiB.")
+    logger.warning(text)
 
 
 def call(

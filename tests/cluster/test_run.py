@@ -277,3 +277,68 @@ def test_the_console_script_is_the_same_as_the_module():
     done = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
     module = [sys.executable, "-m", "raycompat", "--version"]
     assert done.stdout == subprocess.check_output(module, text=True, env=dict(os.environ))
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+def test_children_of_multiprocessing_import_ray_too(program, method):
+    done = program(
+        f"""
+        import multiprocessing
+        import ray
+        from ray.exceptions import GetTimeoutError
+
+        def name(_):
+            import ray.util.queue
+            return ray.__name__, GetTimeoutError.__module__
+
+        if __name__ == "__main__":
+            with multiprocessing.get_context({method!r}).Pool(1) as pool:
+                print(pool.map(name, [1]))
+        """
+    )
+    assert done.stdout == "[('raycompat', 'raycompat.exceptions')]\n", done.stderr
+
+
+def test_other_pythons_of_the_program_import_ray_too(program):
+    done = program(
+        """
+        import ray, subprocess, sys
+        source = "import ray.util.queue, ray; from ray import ObjectRef; print(ray.__name__)"
+        subprocess.run([sys.executable, "-c", source], check=True)
+        """
+    )
+    assert done.stdout == "raycompat\n", done.stderr
+
+
+def test_what_raycompat_lacks_raises_when_it_is_used(program):
+    done = program(
+        """
+        import ray
+        import ray.serve.handle
+        from ray import serve
+        from ray.util import spark
+        from ray.util.spark import setup_ray_cluster
+        from ray import java_function
+
+        print(isinstance(1, serve.Application), serve.deployment)
+        for use in (
+            lambda: serve.run(1),
+            lambda: setup_ray_cluster(),
+            lambda: java_function("a", "b"),
+            lambda: type("Mine", (serve.Application,), {}),
+        ):
+            try:
+                use()
+            except ray.exceptions.UnsupportedRayFeatureError as error:
+                print(error.feature)
+            except TypeError as error:
+                print("TypeError")
+        """
+    )
+    assert done.stdout.splitlines() == [
+        "False <ray.serve.deployment, which raycompat does not have>",
+        "ray.serve.run",
+        "ray.util.spark.setup_ray_cluster",
+        "ray.java_function",
+        "TypeError",
+    ], done.stderr

@@ -1,0 +1,145 @@
+"""Names of Ray's that raycompat lacks: they can be imported, and raise when they are used.
+
+A program that only names ``ray.serve`` in an import, for a branch that never runs, works; a program
+that uses it is told what is missing, and where.
+"""
+
+from __future__ import annotations
+
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Never
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+#: The modules and packages of Ray 2.60.0 that programs import. What is below one of them may be
+#: imported, too; any other name below ``ray`` is a mistake, and stays a ModuleNotFoundError.
+_MODULES = frozenset(
+    {
+        "_common",
+        "_private",
+        "_raylet",
+        "air",
+        "autoscaler",
+        "client_builder",
+        "cross_language",
+        "dag",
+        "dashboard",
+        "data",
+        "experimental",
+        "internal",
+        "job_config",
+        "job_submission",
+        "llm",
+        "rllib",
+        "runtime_env",
+        "scripts",
+        "serve",
+        "train",
+        "tune",
+        "types",
+        "util",
+        "widgets",
+        "workflow",
+    }
+)
+
+#: What `raycompat.util` lacks.
+_UTIL_MODULES = frozenset(
+    {
+        "accelerators",
+        "check_open_ports",
+        "client",
+        "client_connect",
+        "collective",
+        "common",
+        "debugpy",
+        "helpers",
+        "horovod",
+        "iter",
+        "iter_metrics",
+        "lightgbm",
+        "metrics",
+        "rpdb",
+        "serialization_addons",
+        "sgd",
+        "spark",
+        "state",
+        "timer",
+        "tpu",
+        "tracing",
+        "xgboost",
+    }
+)
+
+#: What can be done instead, by the name of the module or object.
+_ALTERNATIVES = {
+    "client": "connect with init(address=...)",
+    "serve": "use a web framework with actors behind it",
+    "workflow": "Ray itself has removed it",
+    "util.spark": "start the cluster with raycompat start, or by one of Dask's cluster classes",
+    "util.tracing": "look at the tasks in Dask's dashboard",
+}
+
+
+def is_rays(below: str) -> bool:
+    """Return whether Ray has a module of this dotted name, without the ``ray.``."""
+    first, _, rest = below.partition(".")
+    if first == "util" and rest:
+        return rest.partition(".")[0] in _UTIL_MODULES
+    return first in _MODULES
+
+
+class MissingName:
+    """Stands for a function, class or module of Ray's that raycompat lacks."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = self.__qualname__ = name.rpartition(".")[2]
+        self._name = name
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Never:
+        parts = self._name.split(".")[1:]
+        prefixes = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+        alternative = next((_ALTERNATIVES[each] for each in prefixes if each in _ALTERNATIVES), "")
+        raise UnsupportedRayFeatureError(self._name, alternative=alternative)
+
+    __call__ = __getitem__ = __iter__ = __enter__ = __mro_entries__ = _refuse
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"{self._name} is not in raycompat, nor is its {name}.")
+        return MissingName(f"{self._name}.{name}")
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return False  # nothing is made of it
+
+    def __subclasscheck__(self, subclass: type) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"<{self._name}, which raycompat does not have>"
+
+
+class _MissingModule(ModuleType):
+    """A module of Ray's that raycompat lacks."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return MissingName(f"{self.__name__}.{name}")
+
+
+class _MissingLoader(Loader):
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _MissingModule(
+            spec.name, f"{spec.name} is part of Ray that raycompat does not have."
+        )
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Leave the module as it is: it makes its names when they are asked for."""
+
+
+def spec(fullname: str) -> ModuleSpec:
+    """Return how to load a module of Ray's that raycompat lacks."""
+    return ModuleSpec(fullname, _MissingLoader(), is_package=True)

@@ -1,0 +1,5 @@
+"""Where Ray has `ObjectRef` for annotations."""
+
+from raycompat.object_ref import ObjectRef
+
+__all__ = ["ObjectRef"]
