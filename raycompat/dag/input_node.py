@@ -20,12 +20,12 @@ class InputNode(DAGNode):
     >>> import raycompat as ray
     >>> from raycompat.dag import InputNode
     >>> @ray.remote
-    ... def add(a, b):
-    ...     return a + b
+    ... def scale(x, by):
+    ...     return x * by
     >>> with InputNode() as given:
-    ...     dag = add.bind(given[0], given.by)
-    >>> ray.get(dag.execute(1, by=2))
-    3
+    ...     dag = scale.bind(given[0], given.factor)
+    >>> ray.get(dag.execute(2, factor=3))
+    6
 
     Notes
     -----
@@ -35,7 +35,8 @@ class InputNode(DAGNode):
     def __init__(self, *args: Any, input_type: Any = None, **kwargs: Any) -> None:
         if args or kwargs:
             raise ValueError(
-                "InputNode should not take any args or kwargs: give them to execute()."
+                f"InputNode got {args!r} and {kwargs!r}, but should not take any args: give execute() "
+                "the values that it stands for."
             )
         super().__init__()
         self.input_type = input_type

@@ -26,7 +26,9 @@ class Execution:
 
         if isinstance(node, InputNode):
             if self._input not in (None, node):
-                raise AssertionError("Each DAG should only have one unique InputNode.")
+                raise AssertionError(
+                    "This graph has several: a graph has only one unique InputNode."
+                )
             self._input = node
         key = node.get_stable_uuid()
         if key not in self.results:
