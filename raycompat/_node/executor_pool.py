@@ -126,13 +126,20 @@ class Executor:
         self.ended.add_done_callback(lambda _: timer.cancel())
 
 
+#: Says which Keras ``tf.keras`` is: TensorFlow reads it when it is imported.
+_LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
+
+
 def _may_be_preloaded(prepared: Prepared) -> bool:
     """Whether an executor may begin with TensorFlow imported, before its environment is there.
 
     Not with variables of its own, which TensorFlow may read when it is imported; nor where there are
     GPUs, whose driver does not survive a fork once somebody has spoken to it.
     """
-    return prepared.interpreter is None and not prepared.variables and not detect_gpus()
+    has_others = any(
+        name != _LEGACY_KERAS and not name.startswith("RAYCOMPAT_") for name in prepared.variables
+    )
+    return prepared.interpreter is None and not has_others and not detect_gpus()
 
 
 class ExecutorPool:
@@ -156,8 +163,9 @@ class ExecutorPool:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self._plain = ForkserverClient(self._on_exit, self._on_forkserver_death)
-        #: Forks executors that have TensorFlow imported; there is none until somebody needs one.
-        self._with_tensorflow: ForkserverClient | None = None
+        #: Fork executors that have TensorFlow imported, by the value of `_LEGACY_KERAS`; there is none
+        #: until somebody needs one.
+        self._with_tensorflow: dict[str | None, ForkserverClient] = {}
 
     def background(self, coroutine: Any) -> None:
         """Run a coroutine of the pool's for as long as it takes."""
@@ -187,17 +195,22 @@ class ExecutorPool:
         if not setup["names_tensorflow"] or not _may_be_preloaded(prepared):
             await self._plain.wait_until_ready()
             return self._plain
-        if self._with_tensorflow is None:
-            self._with_tensorflow = ForkserverClient(
-                self._on_exit, self._on_forkserver_death, preload=["tensorflow"]
+        keras = prepared.variables.get(_LEGACY_KERAS)
+        forkserver = self._with_tensorflow.get(keras)
+        if forkserver is None:
+            forkserver = self._with_tensorflow[keras] = ForkserverClient(
+                self._on_exit,
+                self._on_forkserver_death,
+                preload=["tensorflow"],
+                variables={} if keras is None else {_LEGACY_KERAS: keras},
             )
-            self._with_tensorflow.start()
+            forkserver.start()
         try:
-            await self._with_tensorflow.wait_until_ready()
+            await forkserver.wait_until_ready()
         except RuntimeError:  # the log says why: then executors import it themselves, if they can
             await self._plain.wait_until_ready()
             return self._plain
-        return self._with_tensorflow
+        return forkserver
 
     async def start_executor(
         self, kind: tuple[Any, ...], setup: dict[str, Any], prepared: Prepared
@@ -317,8 +330,7 @@ class ExecutorPool:
         then is cancelled.
         """
         self._closed = True
-        for forkserver in (self._with_tensorflow, self._plain):
-            if forkserver is not None:
-                forkserver.close()
+        for forkserver in (*self._with_tensorflow.values(), self._plain):
+            forkserver.close()
         for task in list(self._tasks):
             task.cancel()

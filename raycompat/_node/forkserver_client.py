@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from raycompat._node import forkserver
@@ -64,9 +64,11 @@ def fork_early() -> None:
     _early.append((ours, _Forked(pid)))
 
 
-def _start_forkserver(preload: Sequence[str]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+def _start_forkserver(
+    preload: Sequence[str], variables: Mapping[str, str]
+) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    environment = dict(os.environ)
+    environment = {**os.environ, **variables}
     # One thread: a forkserver with a pool of BLAS threads could not fork safely.
     environment.setdefault("OMP_NUM_THREADS", "1")
     module = "raycompat._node.forkserver"
@@ -88,11 +90,14 @@ class ForkserverClient:
         on_exit: Callable[[int, int], None],
         on_death: Callable[[ForkserverClient], None],
         preload: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self._on_exit = on_exit
         self._on_death = on_death
         #: Modules that it imports, for all who are forked from it.
         self._preload = preload
+        #: What its environment has besides the node's, before it imports them.
+        self._variables = variables or {}
         self._numbers = itertools.count()
         self._forks: dict[int, asyncio.Future[int]] = {}
         #: Requests that its socket has no room for yet: the packet, the descriptors that go with it,
@@ -111,7 +116,9 @@ class ForkserverClient:
         Children die with the thread that starts them.
         """
         is_early = bool(_early) and not self._preload
-        self._control, self._server = _early.pop() if is_early else _start_forkserver(self._preload)
+        self._control, self._server = (
+            _early.pop() if is_early else _start_forkserver(self._preload, self._variables)
+        )
         self._control.setblocking(False)
         loop = asyncio.get_running_loop()
         self._ready = loop.create_future()

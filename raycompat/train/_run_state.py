@@ -7,6 +7,7 @@ a checkpoint that is not whole. Metrics are lines that are added to a second fil
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 from raycompat._storage import Folder, as_json
@@ -19,6 +20,8 @@ from raycompat.train._result import Result
 STATE_FILE = "checkpoint_manager_snapshot.json"
 #: A line of JSON for each report: what rank 0 has reported.
 METRICS_FILE = "metrics.jsonl"
+#: The error of the last try, pickled.
+ERROR_FILE = "error.pkl"
 _VERSION = 1
 
 
@@ -83,7 +86,7 @@ class RunState:
 
     def _entry(self, item: dict[str, Any]) -> Registered:
         name = item["name"]
-        if not self.folder.is_whole(name):
+        if not (self.folder.exists(name) if "/" in name else self.folder.is_whole(name)):
             raise RuntimeError(
                 f"The state names the checkpoint {name!r}, which is not in {self.folder.uri}. Put "
                 "it back, use another name for the run, or delete its folder."
@@ -91,7 +94,7 @@ class RunState:
         return Registered(self.checkpoint(name), item["metrics"], item["index"], item["status"])
 
     def checkpoint(self, name: str) -> Checkpoint:
-        """Return the checkpoint of that name in the run's folder."""
+        """Return the checkpoint of that name in the run's folder, or elsewhere by its path."""
         return Checkpoint(self.folder.at(name), self.folder.filesystem)
 
     def save(self) -> None:
@@ -131,7 +134,7 @@ class RunState:
         """Write the state without what is to be deleted, and delete it then."""
         self.save()
         for entry in doomed:
-            self.folder.delete(entry.checkpoint.path.removeprefix(f"{self.folder.path}/"))
+            entry.checkpoint._folder.delete()
 
     @property
     def pending(self) -> tuple[Registered, ...]:
@@ -141,7 +144,9 @@ class RunState:
         )
 
     def as_result(self, error: Any = None, return_value: Any = None) -> Result:
-        """Return what `fit` returns."""
+        """Return what `fit` returns; `error` is by default what the folder has."""
+        if error is None and self.folder.exists(ERROR_FILE):
+            error = pickle.loads(self.folder.read(ERROR_FILE))
         latest = self.registry.latest
         best = [(entry.checkpoint, entry.metrics) for entry in self.registry.best]
         rows = [metrics for _, metrics in best] or self.rows

@@ -1,0 +1,175 @@
+"""One try of a run: the training function runs on all workers until it returns, or one of them fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import raycompat as ray
+from raycompat.train._checkpoint import Checkpoint
+from raycompat.train._context import StorageContext
+from raycompat.train._health import Health
+from raycompat.train._rounds import Round, Rounds
+from raycompat.train._run_state import RunState
+from raycompat.train._session import Asked, Reported, Returned, Saved
+from raycompat.train._validation import Validations
+from raycompat.train._worker_group import Worker, WorkerGroup
+
+_log = logging.getLogger(__name__)
+
+#: Seconds between two looks at the workers' health when nothing else happens.
+_TICK_S = 1.0
+
+OnReport = Callable[[list[dict[str, Any]], Checkpoint | None], None]
+
+
+class WorkersFailed(Exception):
+    """Workers have failed.
+
+    Parameters
+    ----------
+    failures : dict of int to Exception
+        Why, by rank.
+    group : WorkerGroup
+        The workers, for where they were.
+    """
+
+    def __init__(self, failures: dict[int, Exception], group: WorkerGroup) -> None:
+        self.failures = failures
+        self.text = "\n\n".join(
+            f"{group.workers[rank]}: {error}" for rank, error in sorted(failures.items())
+        )
+        super().__init__(self.text)
+
+
+class Attempt:
+    """See the module.
+
+    Parameters
+    ----------
+    group : WorkerGroup
+        The workers, prepared.
+    state : RunState
+        The run's, which takes the reports.
+    validations : Validations
+        Those of the run.
+    on_report : callable
+        Called with the metrics of all ranks and the checkpoint, after each report.
+    """
+
+    def __init__(
+        self, group: WorkerGroup, state: RunState, validations: Validations, on_report: OnReport
+    ) -> None:
+        self._group = group
+        self._state = state
+        self._validations = validations
+        self._on_report = on_report
+        self._rounds = Rounds(len(group))
+        self._num_committed = 0
+        self._questions: list[tuple[Worker, Asked]] = []
+        self._return_value: Any = None
+
+    def run(self) -> Any:
+        """Train; return what the training function of rank 0 has returned.
+
+        Raises
+        ------
+        WorkersFailed
+            When a rank raises, dies, hangs, or waits for a report that others will not make.
+        """
+        workers = self._group.workers
+        health = Health(workers)
+        #: What each call's answer belongs to; a call of `train` fails, or is followed by an event.
+        training = {worker.actor.train.remote(): worker for worker in workers}
+        events = {worker.actor.next_event.remote(): worker for worker in workers}
+        while events:
+            refs = [*training, *events]
+            ray.wait(refs, num_returns=1, timeout=_TICK_S)
+            ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0)
+            failures: dict[int, Exception] = {}
+            for ref in ready:
+                worker = training.get(ref) or events[ref]
+                try:
+                    event = ray.get(ref)
+                except Exception as error:  # the training function's, of any type
+                    failures[worker.rank] = error
+                    continue
+                if training.pop(ref, None) is not None:
+                    continue
+                del events[ref]
+                self._take(worker, event)
+                if not isinstance(event, Returned):
+                    events[worker.actor.next_event.remote()] = worker
+            failures = failures or health.check() or self._mismatch()
+            if failures:
+                raise WorkersFailed(failures, self._group)
+            self._validations.collect()
+            self._answer_questions()
+        self._validations.finish()
+        return self._return_value
+
+    def _mismatch(self) -> dict[int, Exception]:
+        return {rank: RuntimeError(text) for rank, text in self._rounds.mismatch().items()}
+
+    def _take(self, worker: Worker, event: Any) -> None:
+        if isinstance(event, Returned):
+            self._rounds.add_return(worker.rank, event.num_reports)
+            if worker.rank == 0:
+                self._return_value = event.value
+        elif isinstance(event, Asked):
+            self._questions.append((worker, event))
+        elif isinstance(event, Saved):
+            self._rounds.add_saved(worker.rank, event)
+        else:
+            self._take_report(worker, event)
+        while (found := self._rounds.pop_saved()) is not None:
+            self._commit(*found)
+
+    def _take_report(self, worker: Worker, report: Reported) -> None:
+        round_ = self._rounds.add_report(worker.rank, report)
+        if round_ is None:
+            return
+        round_.name = round_.reports[0].name or StorageContext.make_default_checkpoint_dir_name()
+        self._tell_all("name", report.index, round_.name)
+
+    def _tell_all(self, about: str, index: int, value: Any) -> None:
+        for worker in self._group.workers:
+            worker.actor.answer.remote(about, index, value)
+
+    def _commit(self, index: int, round_: Round) -> None:
+        """Make a report of all ranks part of the run."""
+        assert round_.name is not None
+        checkpoint = None
+        if round_.savers:
+            checkpoint = round_.elsewhere
+            if checkpoint is None:
+                self._state.folder.commit(round_.name)
+                checkpoint = self._state.checkpoint(round_.name)
+        ranks = sorted(round_.reports)
+        metrics = [round_.reports[rank].metrics for rank in ranks]
+        entry = self._state.add_report(metrics[0], checkpoint)
+        self._num_committed += 1
+        if checkpoint is not None:
+            self._tell_all("committed", index, checkpoint)
+        asked = next(
+            (each.validation for each in round_.reports.values() if each.validation), False
+        )
+        if entry is not None and asked:
+            self._validations.start(entry, asked)
+        self._on_report(metrics, checkpoint)
+
+    def _answer_questions(self) -> None:
+        for question in list(self._questions):
+            worker, asked = question
+            if self._num_committed < asked.num_reports:
+                continue
+            if asked.consistency == "VALIDATED" and len(self._validations):
+                continue
+            self._questions.remove(question)
+            found = [
+                (entry.checkpoint, entry.metrics, entry.status)
+                for entry in self._state.registry.ranked
+            ]
+            about = "checkpoints_now" if asked.consistency == "now" else "checkpoints"
+            worker.actor.answer.remote(about, asked.index, found)

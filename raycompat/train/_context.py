@@ -1,0 +1,142 @@
+"""`TrainContext`: what a worker knows of itself and of its run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NoReturn
+
+from raycompat import _storage
+
+
+class StorageContext:
+    """Where a run keeps its files.
+
+    Parameters
+    ----------
+    folder : Folder
+        The run's folder.
+
+    Notes
+    -----
+    Ray source: what ``ray.train.get_context().get_storage()`` returns, 2.60.0.
+    """
+
+    def __init__(self, folder: _storage.Folder) -> None:
+        self._folder = folder
+
+    @property
+    def storage_filesystem(self) -> Any:
+        """The pyarrow file system."""
+        return _storage.as_pyarrow(self._folder.filesystem)
+
+    @property
+    def storage_fs_path(self) -> str:
+        """The path that `RunConfig` names, on the file system."""
+        return self._folder.path.rpartition("/")[0]
+
+    @property
+    def experiment_dir_name(self) -> str:
+        """The name of the run's folder."""
+        return self._folder.path.rpartition("/")[2]
+
+    @property
+    def experiment_fs_path(self) -> str:
+        """The path of the run's folder on the file system."""
+        return self._folder.path
+
+    def build_checkpoint_path_from_name(self, checkpoint_name: str) -> str:
+        """Return the path of a checkpoint on the file system."""
+        return self._folder.at(checkpoint_name)
+
+    @staticmethod
+    def make_default_checkpoint_dir_name() -> str:
+        """Return the name of a checkpoint that is made now."""
+        return f"checkpoint_{datetime.now():%Y-%m-%d_%H-%M-%S.%f}"
+
+
+def _only_in_tune(name: str) -> NoReturn:
+    raise DeprecationWarning(
+        f"TrainContext.{name}(): Ray has given this up for Train, where there are no trials. In a trial "
+        "of Tune call it on tune.get_context()."
+    )
+
+
+@dataclass(frozen=True)
+class TrainContext:
+    """What a worker knows of itself and of its run. Made by `get_context`.
+
+    Notes
+    -----
+    Ray source: ``ray.train.TrainContext``, 2.60.0. No known difference.
+    """
+
+    experiment_name: str
+    world_size: int = 1
+    world_rank: int = 0
+    local_rank: int = 0
+    local_world_size: int = 1
+    node_rank: int = 0
+    _folder: _storage.Folder | None = field(default=None, repr=False)
+
+    def get_experiment_name(self) -> str:
+        """Return the name of the run."""
+        return self.experiment_name
+
+    def get_world_size(self) -> int:
+        """Return the number of workers."""
+        return self.world_size
+
+    def get_world_rank(self) -> int:
+        """Return the number of this worker among all, from 0."""
+        return self.world_rank
+
+    def get_local_rank(self) -> int:
+        """Return the number of this worker among those of its node, from 0."""
+        return self.local_rank
+
+    def get_local_world_size(self) -> int:
+        """Return the number of workers on this node."""
+        return self.local_world_size
+
+    def get_node_rank(self) -> int:
+        """Return the number of this node among those of the run, from 0."""
+        return self.node_rank
+
+    def get_storage(self) -> StorageContext:
+        """Return where the run keeps its files.
+
+        Raises
+        ------
+        NotImplementedError
+            With ``num_workers=0``: such a run has no folder.
+        """
+        if self._folder is None:
+            raise NotImplementedError("A run with num_workers=0 has no folder.")
+        return StorageContext(self._folder)
+
+    def get_metadata(self) -> NoReturn:
+        """Refused: pass what the workers need as `train_loop_config`."""
+        raise DeprecationWarning(
+            "TrainContext.get_metadata(): Ray has given this up. Pass what the workers need as "
+            "train_loop_config."
+        )
+
+    def get_trial_name(self) -> NoReturn:
+        """Refused: it is Tune's."""
+        _only_in_tune("get_trial_name")
+
+    def get_trial_id(self) -> NoReturn:
+        """Refused: it is Tune's."""
+        _only_in_tune("get_trial_id")
+
+    def get_trial_resources(self) -> NoReturn:
+        """Refused: it is Tune's."""
+        _only_in_tune("get_trial_resources")
+
+    def get_trial_dir(self) -> NoReturn:
+        """Refused: it is Tune's."""
+        _only_in_tune("get_trial_dir")
+
+
+TrainContext.__module__ = "raycompat.train"

@@ -1,0 +1,115 @@
+"""`DataConfig`: how data sets are divided among the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+
+class DataConfig:
+    """Say which data sets are split, and how.
+
+    Parameters
+    ----------
+    datasets_to_split : "all" or list of str, default "all"
+        Names of data sets of which each worker gets a part. The others it gets as a whole.
+    execution_options : ExecutionOptions or dict, optional
+        Refused.
+    enable_shard_locality : bool, default True
+        Whether workers get what is on their node, where that is possible.
+
+    Notes
+    -----
+    Ray source: ``ray.train.DataConfig``, 2.60.0. Override `configure` to divide data sets otherwise.
+    """
+
+    def __init__(
+        self,
+        datasets_to_split: str | list[str] = "all",
+        execution_options: Any = None,
+        enable_shard_locality: bool = True,
+    ) -> None:
+        if not (isinstance(datasets_to_split, list) or datasets_to_split == "all"):
+            raise TypeError(
+                f"datasets_to_split={datasets_to_split!r}: expected 'all' or a list of names."
+            )
+        if execution_options is not None:
+            raise UnsupportedRayFeatureError(
+                "DataConfig(execution_options=...): pipelines take their options from raycompat.data. "
+                "Leave it out."
+            )
+        self._datasets_to_split = datasets_to_split
+        self._enable_shard_locality = enable_shard_locality
+
+    def configure(
+        self,
+        datasets: dict[str, Any],
+        world_size: int,
+        worker_handles: list[Any] | None,
+        worker_node_ids: list[str] | None,
+        **kwargs: Any,
+    ) -> list[dict[str, Any]]:
+        """Divide data sets.
+
+        Parameters
+        ----------
+        datasets : dict of str to object
+            Data sets, or lists, by name.
+        world_size : int
+            Number of workers.
+        worker_handles : list of ActorHandle, optional
+            Their processes.
+        worker_node_ids : list of str, optional
+            Their nodes.
+
+        Returns
+        -------
+        list of dict
+            For each worker its shards, by name.
+        """
+        hints = worker_node_ids if self._enable_shard_locality else None
+        shards: list[dict[str, Any]] = [{} for _ in range(world_size)]
+        for name, dataset in datasets.items():
+            is_split = self._datasets_to_split == "all" or name in self._datasets_to_split
+            parts = _split(name, dataset, world_size, hints) if is_split else None
+            for rank, shard in enumerate(shards):
+                shard[name] = parts[rank] if parts else _whole(dataset)
+        return shards
+
+
+def _split(name: str, dataset: Any, number: int, hints: list[str] | None) -> Sequence[Any]:
+    if hasattr(dataset, "streaming_split"):
+        parts: Sequence[Any] = dataset.streaming_split(number, equal=True, locality_hints=hints)
+        return parts
+    if isinstance(dataset, Sequence) and not isinstance(dataset, str | bytes):
+        return [dataset[rank::number] for rank in range(number)]
+    raise TypeError(
+        f"datasets[{name!r}] is a {type(dataset).__name__}: expected a Dataset of raycompat.data or a "
+        "list. Pass anything else as train_loop_config, or load it in the training function."
+    )
+
+
+def _whole(dataset: Any) -> Any:
+    return dataset.iterator() if hasattr(dataset, "iterator") else dataset
+
+
+def checked(datasets: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the data sets by name; factories are called later.
+
+    Raises
+    ------
+    TypeError
+        When it is not a dict.
+    """
+    if datasets is None:
+        return {}
+    if not isinstance(datasets, Mapping):
+        raise TypeError(
+            f"datasets={datasets!r}: expected a dict, for example datasets={{'train': dataset}}."
+        )
+    return dict(datasets)
+
+
+DataConfig.__module__ = "raycompat.train"

@@ -1,0 +1,131 @@
+"""Why a run has failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raycompat.exceptions import RayError
+
+
+class TrainingFailedError(RayError):
+    """What `fit` raises when a run has failed.
+
+    Notes
+    -----
+    Ray source: ``ray.train.TrainingFailedError``, 2.60.0. No known difference.
+    """
+
+
+class WorkerGroupError(TrainingFailedError):
+    """Workers have failed more often than `FailureConfig` allows.
+
+    Parameters
+    ----------
+    error_message : str
+        For each failed rank its node, its process and its traceback.
+    worker_failures : dict of int to Exception
+        What each failed rank has raised, or how its process ended.
+
+    Notes
+    -----
+    Ray source: ``ray.train.WorkerGroupError``, 2.60.0. Differs: errors of the training function are of
+    the user's type.
+    """
+
+    def __init__(self, error_message: str, worker_failures: dict[int, Exception]) -> None:
+        super().__init__(error_message)
+        self._error_message = error_message
+        self.worker_failures = worker_failures
+
+    def __reduce__(self) -> tuple[type, tuple[str, dict[int, Exception]]]:
+        return type(self), (self._error_message, self.worker_failures)
+
+
+class NCCLHangError(WorkerGroupError):
+    """A collective of GPUs hangs. Never raised here."""
+
+
+class ControllerError(TrainingFailedError):
+    """A run has failed outside of its workers: they cannot be placed, or its folder not be written.
+
+    Parameters
+    ----------
+    controller_failure : Exception
+        Why.
+
+    Notes
+    -----
+    Ray source: ``ray.train.ControllerError``, 2.60.0. No known difference.
+    """
+
+    def __init__(self, controller_failure: Exception) -> None:
+        super().__init__(f"The run failed outside of its workers:\n{controller_failure}")
+        self.controller_failure = controller_failure
+        self.with_traceback(controller_failure.__traceback__)
+
+    def __reduce__(self) -> tuple[type, tuple[Exception]]:
+        return type(self), (self.controller_failure,)
+
+
+@dataclass(frozen=True)
+class PreemptionInfo:
+    """Which nodes are about to be taken away.
+
+    Attributes
+    ----------
+    deadline_ms : int or None
+        When, in milliseconds since 1970.
+    preempted_node_to_ranks : dict of str to list of int
+        Ranks by node.
+
+    Notes
+    -----
+    Ray source: ``ray.train.PreemptionInfo``, 2.60.0. Nothing tells of such nodes here.
+    """
+
+    deadline_ms: int | None
+    preempted_node_to_ranks: dict[str, list[int]]
+
+    @property
+    def preempted_node_ids(self) -> list[str]:
+        """The nodes, sorted."""
+        return sorted(self.preempted_node_to_ranks)
+
+    @property
+    def preempted_ranks(self) -> list[int]:
+        """The ranks on them, sorted."""
+        return sorted({rank for ranks in self.preempted_node_to_ranks.values() for rank in ranks})
+
+
+class PreemptionError(TrainingFailedError):
+    """Nodes have been taken away. Never raised here: see `WorkerGroupError`.
+
+    Parameters
+    ----------
+    preemption_info : PreemptionInfo
+        Which.
+    drain_timed_out : bool
+        Whether workers did not end in time.
+    """
+
+    def __init__(self, preemption_info: PreemptionInfo, drain_timed_out: bool = False) -> None:
+        self.preemption_info = preemption_info
+        self.drain_timed_out = drain_timed_out
+        super().__init__(
+            f"The nodes of ranks {preemption_info.preempted_ranks} were taken away "
+            f"(in time: {not drain_timed_out})."
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[PreemptionInfo, bool]]:
+        return type(self), (self.preemption_info, self.drain_timed_out)
+
+
+for _class in (
+    TrainingFailedError,
+    WorkerGroupError,
+    NCCLHangError,
+    ControllerError,
+    PreemptionInfo,
+    PreemptionError,
+):
+    _class.__module__ = "raycompat.train"

@@ -1,0 +1,210 @@
+"""What training functions call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from raycompat.train import _session
+from raycompat.train._checkpoint import Checkpoint
+from raycompat.train._context import TrainContext
+from raycompat.train._errors import PreemptionInfo
+from raycompat.train._report_options import (
+    CheckpointConsistencyMode,
+    CheckpointUploadMode,
+    ReportedCheckpoint,
+    ReportedCheckpointStatus,
+    ValidationTaskConfig,
+)
+
+#: The name of a data set that is not named, and how `get_dataset_shard` finds it.
+TRAIN_DATASET_KEY = "train"
+
+
+def report(
+    metrics: dict[str, Any],
+    checkpoint: Checkpoint | None = None,
+    checkpoint_dir_name: str | None = None,
+    checkpoint_upload_mode: CheckpointUploadMode = CheckpointUploadMode.SYNC,
+    delete_local_checkpoint_after_upload: bool | None = None,
+    checkpoint_upload_fn: Callable[[Checkpoint, str], Checkpoint] | None = None,
+    validation: bool | ValidationTaskConfig = False,
+) -> None:
+    """Report metrics, and a checkpoint where there is one. Every rank must call it equally often.
+
+    It waits for the other ranks. What they save goes into one folder; a file that several have saved is
+    one rank's.
+
+    Parameters
+    ----------
+    metrics : dict
+        Metrics by name. Those of rank 0 are the run's.
+    checkpoint : Checkpoint, optional
+        What is kept. Its files are copied into the run's folder.
+    checkpoint_dir_name : str, optional
+        Name of the folder that they are copied to; rank 0's is taken. By default made of the time.
+    checkpoint_upload_mode : CheckpointUploadMode, default SYNC
+        When they are copied.
+    delete_local_checkpoint_after_upload : bool, optional
+        Whether the original is deleted then. By default with ASYNC.
+    checkpoint_upload_fn : callable, optional
+        Copies them instead: takes the checkpoint and the name, returns the copy as a `Checkpoint`.
+    validation : bool or ValidationTaskConfig, default False
+        Whether the trainer's validation function is run on the checkpoint.
+
+    Raises
+    ------
+    TypeError
+        When `metrics` is not a dict, or `checkpoint` not a `Checkpoint`.
+    ValueError
+        When there is something to be validated, and no checkpoint or no function for it.
+    FileNotFoundError
+        When the checkpoint's folder is missing.
+    OSError
+        When there is no room for it.
+    RuntimeError
+        Outside of a training function.
+
+    Notes
+    -----
+    Ray source: ``ray.train.report``, 2.60.0. Differs: a rank that ends while others wait in `report`
+    fails the run, where Ray waits for ever.
+    """
+    session = _session.current("report")
+    if not isinstance(metrics, Mapping):
+        raise TypeError(
+            f"report({metrics!r}): expected a dict of metrics, for example report({{'loss': 0.5}})."
+        )
+    if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
+        raise TypeError(
+            f"report(checkpoint={checkpoint!r}): expected a Checkpoint, for example "
+            "Checkpoint.from_directory(path)."
+        )
+    if validation and checkpoint is None:
+        raise ValueError(
+            "report(validation=...) needs a checkpoint to validate: pass checkpoint=..."
+        )
+    delete = delete_local_checkpoint_after_upload
+    if delete is None:
+        delete = checkpoint_upload_mode.default_delete_local_checkpoint_after_upload()
+    options = _session.ReportOptions(
+        checkpoint_dir_name, checkpoint_upload_mode, delete, checkpoint_upload_fn, validation
+    )
+    session.report(
+        {str(name): _plain(value) for name, value in metrics.items()}, checkpoint, options
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return a tensor's value as numpy's, so that it can be read where TensorFlow is not imported."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    as_numpy = getattr(value, "numpy", None)
+    if callable(as_numpy):
+        value = as_numpy()
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        return value.item()
+    return value
+
+
+def get_checkpoint() -> Checkpoint | None:
+    """Return the last checkpoint: this worker's, or the one that the run is resumed from.
+
+    Returns
+    -------
+    Checkpoint or None
+        None at the start of a run that begins anew.
+
+    Notes
+    -----
+    Ray source: ``ray.train.get_checkpoint``, 2.60.0. No known difference.
+    """
+    return _session.current("get_checkpoint").checkpoint
+
+
+def get_context() -> TrainContext:
+    """Return what this worker knows of itself and of its run.
+
+    Notes
+    -----
+    Ray source: ``ray.train.get_context``, 2.60.0. No known difference.
+    """
+    return _session.current("get_context").context
+
+
+def get_dataset_shard(dataset_name: str | None = None) -> Any:
+    """Return this worker's part of a data set that the trainer was given.
+
+    Parameters
+    ----------
+    dataset_name : str, optional
+        Its name. By default the only one, or the one named ``"train"``.
+
+    Raises
+    ------
+    KeyError
+        When the trainer was not given a data set of that name.
+
+    Notes
+    -----
+    Ray source: ``ray.train.get_dataset_shard``, 2.60.0. Differs: a list is a data set, too.
+    """
+    shards = _session.current("get_dataset_shard").shards
+    name = dataset_name
+    if name is None:
+        name = next(iter(shards)) if len(shards) == 1 else TRAIN_DATASET_KEY
+    if name not in shards:
+        raise KeyError(
+            f"There is no data set {name!r}. The trainer was given {sorted(shards)}: pass "
+            f"datasets={{{name!r}: ...}} to it."
+        )
+    return shards[name]
+
+
+def get_all_reported_checkpoints(
+    consistency_mode: CheckpointConsistencyMode = CheckpointConsistencyMode.VALIDATED,
+    timeout_s: float | None = None,
+) -> list[ReportedCheckpoint]:
+    """Return all checkpoints of the run that are kept, in the order of `Result.best_checkpoints`.
+
+    Parameters
+    ----------
+    consistency_mode : CheckpointConsistencyMode, default VALIDATED
+        Whether to wait for validations.
+    timeout_s : float, optional
+        Seconds to wait at most.
+
+    Notes
+    -----
+    Ray source: ``ray.train.get_all_reported_checkpoints``, 2.60.0. No known difference.
+    """
+    session = _session.current("get_all_reported_checkpoints")
+    if isinstance(session, _session.LocalSession):
+        return []
+    found = session.list_checkpoints(consistency_mode.value, timeout_s)
+    return [
+        ReportedCheckpoint(checkpoint, metrics, ReportedCheckpointStatus(status))
+        for checkpoint, metrics, status in found
+    ]
+
+
+def get_preemption_info() -> PreemptionInfo | None:
+    """Return which nodes are about to be taken away: None, for nothing tells of that here.
+
+    Notes
+    -----
+    Ray source: ``ray.train.get_preemption_info``, 2.60.0.
+    """
+    _session.current("get_preemption_info")
+    return None
+
+
+for _function in (
+    report,
+    get_checkpoint,
+    get_context,
+    get_dataset_shard,
+    get_all_reported_checkpoints,
+    get_preemption_info,
+):
+    _function.__module__ = "raycompat.train"

@@ -1,0 +1,66 @@
+"""One line for each report: in a terminal a line of the log, in a notebook one that changes."""
+
+from __future__ import annotations
+
+import logging
+import numbers
+import sys
+import time
+from typing import Any
+
+_log = logging.getLogger("raycompat.train")
+
+
+def shown(metrics: dict[str, Any]) -> str:
+    """Return metrics as text, numbers with four digits."""
+    return " ".join(
+        f"{name}={value:.4g}"
+        if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral)
+        else f"{name}={value}"
+        for name, value in metrics.items()
+        if isinstance(value, numbers.Number | str)
+    )
+
+
+class Progress:
+    """The progress of a run.
+
+    Parameters
+    ----------
+    name : str
+        The run's name.
+    verbose : int
+        0: nothing is shown.
+    """
+
+    def __init__(self, name: str, verbose: int) -> None:
+        self._name = name
+        self._verbose = verbose
+        self._began = time.monotonic()
+        self._number = 0
+        self._display: Any = None
+
+    def add(self, metrics: dict[str, Any], num_workers: int, checkpoint: str | None) -> None:
+        """Show a report of rank 0."""
+        self._number += 1
+        if self._verbose <= 0:
+            return
+        line = (
+            f"{self._name}: report {self._number} of {num_workers} workers, "
+            f"{time.monotonic() - self._began:.1f} s: {shown(metrics)}"
+        )
+        if checkpoint is not None:
+            line += f" [{checkpoint}]"
+        if "ipykernel" in sys.modules:
+            self._show_in_notebook(line)
+        else:
+            _log.info(line)
+
+    def _show_in_notebook(self, line: str) -> None:
+        from IPython.display import display
+
+        content = {"text/plain": line}
+        if self._display is None:
+            self._display = display(content, raw=True, display_id=True)
+        else:
+            self._display.update(content, raw=True)

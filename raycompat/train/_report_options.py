@@ -1,0 +1,138 @@
+"""What `report` can be asked for, and what is said of the checkpoints that it has taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from raycompat.train._checkpoint import Checkpoint
+
+
+class CheckpointUploadMode(Enum):
+    """When `report` copies a checkpoint to the run's folder.
+
+    Notes
+    -----
+    Ray source: ``ray.train.CheckpointUploadMode``, 2.60.0. No known difference.
+    """
+
+    #: Beside the training: `report` returns at once.
+    ASYNC = "ASYNC"
+    #: Before `report` returns.
+    SYNC = "SYNC"
+    #: Not at all: the checkpoint stays where it is.
+    NO_UPLOAD = "NO_UPLOAD"
+
+    def default_delete_local_checkpoint_after_upload(self) -> bool:
+        """Return whether the original is deleted when the caller says nothing of it."""
+        return self is CheckpointUploadMode.ASYNC
+
+
+class CheckpointConsistencyMode(Enum):
+    """What `get_all_reported_checkpoints` waits for."""
+
+    #: That all reports so far are written.
+    COMMITTED = "COMMITTED"
+    #: And validated, where that was asked for.
+    VALIDATED = "VALIDATED"
+
+
+class ReportedCheckpointStatus(Enum):
+    """How far a checkpoint has come."""
+
+    COMMITTED = "COMMITTED"
+    PENDING_VALIDATION = "PENDING_VALIDATION"
+    VALIDATED = "VALIDATED"
+    VALIDATION_TIMEOUT = "VALIDATION_TIMEOUT"
+    VALIDATION_FAILED = "VALIDATION_FAILED"
+
+
+@dataclass
+class ReportedCheckpoint:
+    """A checkpoint of the run, with its metrics.
+
+    Attributes
+    ----------
+    checkpoint : Checkpoint
+        The checkpoint.
+    metrics : dict
+        What was reported with it, and what its validation has added.
+    status : ReportedCheckpointStatus
+        How far it has come.
+    """
+
+    checkpoint: Checkpoint
+    metrics: dict[str, Any]
+    status: ReportedCheckpointStatus
+
+
+class ValidationFn(Protocol):
+    """A function that takes a checkpoint, and returns metrics for it."""
+
+    def __call__(self, checkpoint: Checkpoint, **kwargs: Any) -> dict[str, Any]:
+        """Validate a checkpoint."""
+
+
+@dataclass
+class ValidationTaskConfig:
+    """How one validation runs.
+
+    Parameters
+    ----------
+    fn_kwargs : dict, optional
+        Arguments of the function, by name.
+    timeout_s : float, optional
+        Seconds that it may take, more than 0. By default any number.
+    """
+
+    fn_kwargs: dict[str, Any] | None = None
+    timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        self.fn_kwargs = self.fn_kwargs or {}
+        if self.timeout_s is not None and self.timeout_s <= 0:
+            raise AssertionError(
+                f"timeout_s={self.timeout_s!r}: expected more than 0 seconds, or None."
+            )
+
+
+class ValidationConfig:
+    """How checkpoints are validated beside the training.
+
+    Parameters
+    ----------
+    fn : callable
+        Takes the checkpoint and the arguments of `task_config`; returns metrics.
+    task_config : ValidationTaskConfig, optional
+        How it runs when a report says nothing of it.
+    ray_remote_kwargs : dict, optional
+        Options of the remote function that it becomes.
+
+    Notes
+    -----
+    Ray source: ``ray.train.ValidationConfig``, 2.60.0. No known difference.
+    """
+
+    def __init__(
+        self,
+        fn: ValidationFn | Callable[..., dict[str, Any]],
+        task_config: ValidationTaskConfig | None = None,
+        ray_remote_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        self.fn = fn
+        self.task_config = task_config or ValidationTaskConfig()
+        self.ray_remote_kwargs = ray_remote_kwargs or {}
+
+
+for _class in (
+    CheckpointUploadMode,
+    CheckpointConsistencyMode,
+    ReportedCheckpointStatus,
+    ReportedCheckpoint,
+    ValidationFn,
+    ValidationTaskConfig,
+    ValidationConfig,
+):
+    _class.__module__ = "raycompat.train"

@@ -1,0 +1,262 @@
+"""The part of a run that lives in a worker: its context, and what it tells the controller.
+
+A report goes in steps, which all ranks take together:
+
+1. The worker puts a `Reported` into its outbox and waits. The controller fetches it.
+2. When all ranks have come so far, the controller answers with the name of the checkpoint's folder.
+3. The worker copies its files there, as a folder that is not committed yet, and puts a `Saved`.
+4. When all have, the controller commits the folder, writes the run's state, and answers with the
+   checkpoint. Then `report` returns.
+
+Without a checkpoint a report ends with step 2.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from raycompat import _storage
+from raycompat.train._checkpoint import Checkpoint
+from raycompat.train._context import TrainContext
+from raycompat.train._report_options import CheckpointUploadMode, ValidationTaskConfig
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A worker has reported."""
+
+    index: int
+    metrics: dict[str, Any]
+    has_checkpoint: bool
+    name: str | None
+    validation: bool | ValidationTaskConfig = False
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A worker has saved its part of a checkpoint: in the run's folder, or elsewhere by itself."""
+
+    index: int
+    elsewhere: Checkpoint | None = None
+
+
+@dataclass(frozen=True)
+class Returned:
+    """The training function of a worker has returned."""
+
+    num_reports: int
+    value: Any
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A worker asks for the checkpoints of the run, with those of its first `num_reports` reports."""
+
+    index: int
+    num_reports: int
+    consistency: str
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """How a report's checkpoint is saved; see `report`."""
+
+    name: str | None = None
+    mode: CheckpointUploadMode = CheckpointUploadMode.SYNC
+    delete: bool | None = None
+    upload: Callable[[Checkpoint, str], Checkpoint] | None = None
+    validation: bool | ValidationTaskConfig = False
+
+
+@dataclass
+class Session:
+    """What the training function of a worker may use.
+
+    Attributes
+    ----------
+    context : TrainContext
+        Ranks and names.
+    folder : Folder
+        The run's folder.
+    checkpoint : Checkpoint or None
+        The last checkpoint.
+    shards : dict
+        This worker's part of each data set, by name.
+    validates : bool
+        Whether checkpoints can be validated.
+    num_reports : int
+        Reports of this worker so far.
+    """
+
+    context: TrainContext
+    folder: _storage.Folder
+    checkpoint: Checkpoint | None
+    shards: dict[str, Any]
+    validates: bool = False
+    num_reports: int = 0
+    outbox: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
+    _answers: dict[tuple[str, int], Future[Any]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _uploads: list[threading.Thread] = field(default_factory=list)
+    _upload_error: BaseException | None = None
+    _num_questions: int = 0
+
+    def answer(self, about: str, index: int, value: Any) -> None:
+        """Take an answer of the controller's."""
+        if about == "committed":
+            self.checkpoint = value
+        self._future(about, index).set_result(value)
+
+    def _future(self, about: str, index: int) -> Future[Any]:
+        with self._lock:
+            return self._answers.setdefault((about, index), Future())
+
+    def _wait_for(self, about: str, index: int) -> Any:
+        answer = self._future(about, index).result()
+        with self._lock:
+            del self._answers[about, index]
+        return answer
+
+    def report(
+        self, metrics: dict[str, Any], checkpoint: Checkpoint | None, options: ReportOptions
+    ) -> None:
+        """See `raycompat.train.report`."""
+        self._raise_upload_error()
+        if options.validation and not self.validates:
+            raise ValueError(
+                "report(validation=...): the trainer has no function for it. Pass "
+                "validation_config=ValidationConfig(fn=...) to the trainer."
+            )
+        self._check_delete(checkpoint, options)
+        index = self.num_reports
+        self.num_reports += 1
+        has_checkpoint = checkpoint is not None
+        self.outbox.put(Reported(index, metrics, has_checkpoint, options.name, options.validation))
+        name = self._wait_for("name", index)
+        if checkpoint is None:
+            return
+        if options.mode is CheckpointUploadMode.ASYNC:
+            self._save_beside(index, name, checkpoint, options)
+            return
+        self._save(index, name, checkpoint, options)
+        self._wait_for("committed", index)
+
+    def list_checkpoints(
+        self, consistency: str, timeout_s: float | None
+    ) -> list[tuple[Checkpoint, dict[str, Any], str]]:
+        """Ask the controller for all checkpoints of the run."""
+        with self._lock:
+            index = self._num_questions
+            self._num_questions += 1
+        answer = self._future("checkpoints", index)
+        self.outbox.put(Asked(index, self.num_reports, consistency))
+        try:
+            return answer.result(timeout_s)
+        except TimeoutError:  # then without what is not there yet
+            now = self._future("checkpoints_now", index)
+            self.outbox.put(Asked(index, 0, "now"))
+            return now.result()
+
+    def _check_delete(self, checkpoint: Checkpoint | None, options: ReportOptions) -> None:
+        if not options.delete or checkpoint is None:
+            return
+        if Path(self.folder.path).is_relative_to(Path(checkpoint.path)):
+            raise ValueError(
+                f"delete_local_checkpoint_after_upload: {checkpoint.path} contains the run's folder "
+                f"{self.folder.path}, which would be deleted with it. Save checkpoints in a folder of "
+                "their own."
+            )
+
+    def _save(self, index: int, name: str, checkpoint: Checkpoint, options: ReportOptions) -> None:
+        elsewhere = None
+        if options.upload is not None:
+            elsewhere = options.upload(checkpoint, name)
+            if not isinstance(elsewhere, Checkpoint):
+                raise ValueError(
+                    f"checkpoint_upload_fn returned {elsewhere!r}: expected a train.Checkpoint."
+                )
+        elif options.mode is CheckpointUploadMode.NO_UPLOAD:
+            elsewhere = checkpoint
+        else:
+            with checkpoint.as_directory() as source:
+                self.folder.stage(name).receive(source)
+        if options.delete:
+            checkpoint._folder.delete()
+        self.outbox.put(Saved(index, elsewhere))
+
+    def _save_beside(
+        self, index: int, name: str, checkpoint: Checkpoint, options: ReportOptions
+    ) -> None:
+        """Save in a thread, after what is being saved already."""
+        before = self._uploads[-1] if self._uploads else None
+
+        def save() -> None:
+            if before is not None:
+                before.join()
+            try:
+                self._save(index, name, checkpoint, options)
+            except BaseException as error:  # raised by the next report, or at the end
+                self._upload_error = error
+
+        thread = threading.Thread(target=save, name=f"upload-{name}", daemon=True)
+        self._uploads.append(thread)
+        thread.start()
+
+    def _raise_upload_error(self) -> None:
+        if self._upload_error is not None:
+            raise self._upload_error
+
+    def finish(self) -> None:
+        """Wait for what is being saved; raise what went wrong with it."""
+        for thread in self._uploads:
+            thread.join()
+        self._raise_upload_error()
+
+
+@dataclass
+class LocalSession:
+    """What the training function uses when it runs in the caller's process."""
+
+    context: TrainContext
+    shards: dict[str, Any]
+    checkpoint: Checkpoint | None = None
+    metrics: dict[str, Any] | None = None
+
+    def report(
+        self, metrics: dict[str, Any], checkpoint: Checkpoint | None, options: ReportOptions
+    ) -> None:
+        """Keep the metrics and the checkpoint as the last ones."""
+        self.metrics = metrics
+        self.checkpoint = checkpoint or self.checkpoint
+
+
+#: The session of this process.
+_current: Session | LocalSession | None = None
+
+
+def enter(session: Session | LocalSession | None) -> None:
+    """Make a session that of this process; None: end it."""
+    global _current
+    _current = session
+
+
+def current(caller: str) -> Session | LocalSession:
+    """Return the session of this process.
+
+    Raises
+    ------
+    RuntimeError
+        When this process is not a worker.
+    """
+    if _current is None:
+        raise RuntimeError(
+            f"train.{caller}() works in the function that a trainer runs on its workers, not here. Call "
+            "it in there, and start it with trainer.fit()."
+        )
+    return _current

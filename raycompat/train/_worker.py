@@ -1,0 +1,141 @@
+"""The actor in which a rank trains: a process for one try of one run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import raycompat as ray
+from raycompat import _storage
+from raycompat.train import _session
+from raycompat.train._checkpoint import Checkpoint
+from raycompat.train._context import TrainContext
+
+#: A file in the run's folder: a worker that does not see it does not see the storage.
+MARKER = ".validate_storage_marker"
+#: How the return value of a training function travels when it cannot be pickled.
+_UNSENT = "The return value of the training function cannot be sent: "
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a worker is.
+
+    Attributes
+    ----------
+    node_id : str
+        Its node.
+    node_ip : str
+        The node's address.
+    pid : int
+        Its process.
+    gpu_ids : list of str
+        Its GPUs.
+    """
+
+    node_id: str
+    node_ip: str
+    pid: int
+    gpu_ids: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a worker is told before it trains; see `Session`."""
+
+    context: TrainContext
+    folder: _storage.Folder
+    checkpoint: Checkpoint | None
+    shards: dict[str, Any]
+    validates: bool
+
+
+class RayTrainWorker:
+    """See the module.
+
+    Parameters
+    ----------
+    rank : int
+        World rank.
+    variables : dict of str to str
+        Environment variables that are set now, before user code runs.
+    """
+
+    def __init__(self, rank: int, variables: dict[str, str]) -> None:
+        self._rank = rank
+        self._session: _session.Session | None = None
+        os.environ.update(variables)
+
+    def __repr__(self) -> str:
+        return f"RayTrainWorker(rank={self._rank})"
+
+    def find_place(self) -> Place:
+        """Return where this process runs."""
+        context = ray.get_runtime_context()
+        gpus = context.get_accelerator_ids().get("GPU", [])
+        return Place(context.get_node_id(), ray.util.get_node_ip_address(), os.getpid(), gpus)
+
+    def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function in this process."""
+        return function(*args, **kwargs)
+
+    def prepare(self, setup: Setup) -> None:
+        """Make this process ready to train.
+
+        Raises
+        ------
+        RuntimeError
+            When it does not see the run's folder.
+        """
+        if not setup.folder.exists(MARKER):
+            raise RuntimeError(
+                f"Node {ray.util.get_node_ip_address()} does not see the run's folder {setup.folder.uri}. "
+                "Pass RunConfig(storage_path=...) a place that all nodes share: a network file system, or "
+                "a URI such as s3://bucket/folder."
+            )
+        self._session = _session.Session(
+            setup.context, setup.folder, setup.checkpoint, setup.shards, setup.validates
+        )
+        _session.enter(self._session)
+
+    @staticmethod
+    def function() -> Any:
+        """Train: a subclass has the training function."""
+        raise NotImplementedError
+
+    def train(self) -> None:
+        """Run the training function; the last event tells what it has returned."""
+        session = self._session
+        assert session is not None
+        try:
+            value = self.function()
+            session.finish()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        value = _sendable(value) if self._rank == 0 else None
+        session.outbox.put(_session.Returned(session.num_reports, value))
+
+    def next_event(self) -> Any:
+        """Wait for the next thing that the training function tells."""
+        assert self._session is not None
+        return self._session.outbox.get()
+
+    def answer(self, about: str, index: int, value: Any) -> None:
+        """Pass on an answer of the controller's."""
+        assert self._session is not None
+        self._session.answer(about, index, value)
+
+    def ping(self) -> None:
+        """Show that the process is alive."""
+
+
+def _sendable(value: Any) -> Any:
+    try:
+        ray.cloudpickle.dumps(value)
+    except Exception as error:
+        return f"{_UNSENT}{error}"
+    return value

@@ -1,0 +1,84 @@
+"""`Backend` and `BackendConfig`: what makes a group of workers ready for a library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar
+
+from raycompat.air._shown import as_table
+from raycompat.train._worker_group import WorkerGroup
+
+__all__ = ["Backend", "BackendConfig"]
+
+
+class BackendConfig:
+    """Inherit from this to set up the workers for a library.
+
+    Notes
+    -----
+    Ray source: ``ray.train.BackendConfig``, 2.60.0. No known difference.
+    """
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        """The class that does it."""
+        return Backend
+
+    @property
+    def train_func_context(self) -> Callable[[], AbstractContextManager[Any]]:
+        """A context manager that the training function runs in."""
+        return nullcontext
+
+    @property
+    def framework(self) -> Any:
+        """The library, where Train knows it."""
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings."""
+        return {}
+
+    def _variables(self, function: Callable[..., Any], given: dict[str, str]) -> dict[str, str]:
+        """Return variables of the environment that the workers' processes start with.
+
+        Parameters
+        ----------
+        function : callable
+            The training function.
+        given : dict of str to str
+            What the user sets for the workers.
+        """
+        return {}
+
+    def _repr_html_(self) -> str:
+        return as_table(type(self).__name__, self.to_dict())
+
+
+class Backend:
+    """Inherit from this to run code around the training function.
+
+    Attributes
+    ----------
+    share_cuda_visible_devices : bool
+        Whether each worker sees the GPUs of all workers on its node.
+
+    Notes
+    -----
+    Ray source: ``ray.train.backend.Backend``, 2.60.0. No known difference.
+    """
+
+    share_cuda_visible_devices: ClassVar[bool] = False
+    has_replica_groups: ClassVar[bool] = False
+
+    def on_start(self, worker_group: WorkerGroup, backend_config: Any) -> None:
+        """Run when the workers' processes are there."""
+
+    def on_shutdown(self, worker_group: WorkerGroup, backend_config: Any) -> None:
+        """Run before the workers' processes are ended."""
+
+    def on_training_start(self, worker_group: WorkerGroup, backend_config: Any) -> None:
+        """Run when the workers are about to call the training function."""
+
+
+BackendConfig.__module__ = "raycompat.train"

@@ -1,0 +1,319 @@
+"""`DataParallelTrainer`: one function, run on many workers."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any, Self
+
+import cloudpickle
+
+from raycompat import _storage
+from raycompat.train import _data_config, _session
+from raycompat.train._checkpoint import Checkpoint
+from raycompat.train._configs import RunConfig, ScalingConfig
+from raycompat.train._context import TrainContext
+from raycompat.train._controller import Controller, require_session
+from raycompat.train._data_config import DataConfig
+from raycompat.train._report_options import ValidationConfig
+from raycompat.train._result import Result
+from raycompat.train._run import TrainRunContext
+from raycompat.train._run_state import STATE_FILE, RunState
+from raycompat.train.backend import BackendConfig
+
+__all__ = ["DataParallelTrainer"]
+
+#: What a trainer is restored from: its arguments, pickled.
+TRAINER_FILE = "trainer.pkl"
+
+
+class DataParallelTrainer:
+    """Run a function on many workers, each a fresh process that sees its part of the data.
+
+    Parameters
+    ----------
+    train_loop_per_worker : callable
+        What each worker runs; it takes nothing, or `train_loop_config`.
+    train_loop_config : dict, optional
+        The function's argument.
+    backend_config : BackendConfig, optional
+        What makes the workers ready for a library.
+    scaling_config : ScalingConfig, optional
+        How many workers, and what each may use. By default one with one CPU.
+    run_config : RunConfig, optional
+        The run's name, its folder, which failures are recovered from.
+    datasets : dict, optional
+        Data sets by name: what has ``streaming_split``, lists, or functions that return them.
+    dataset_config : DataConfig, optional
+        How they are divided.
+    resume_from_checkpoint : Checkpoint, optional
+        What `get_checkpoint` returns at the start of a run that has none of its own.
+    metadata : dict, optional
+        Refused.
+    validation_config : ValidationConfig, optional
+        How checkpoints are validated.
+
+    Raises
+    ------
+    ValueError
+        When the function takes more than one argument, or a configuration is of another type.
+
+    Examples
+    --------
+    >>> import raycompat as ray
+    >>> from raycompat import train
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> def square(config):
+    ...     train.report({"value": config["x"] ** 2})
+    >>> trainer = DataParallelTrainer(
+    ...     square,
+    ...     train_loop_config={"x": 3},
+    ...     scaling_config=train.ScalingConfig(num_workers=2),
+    ... )
+    >>> trainer.fit().metrics  # doctest: +SKIP
+    {'value': 9}
+
+    Notes
+    -----
+    Ray source: ``ray.train.v2.api.data_parallel_trainer.DataParallelTrainer``, 2.60.0. Differs:
+    `resume_from_checkpoint`, `restore` and `can_restore` work, as in Ray's first version of Train.
+    """
+
+    def __init__(
+        self,
+        train_loop_per_worker: Callable[..., Any],
+        *,
+        train_loop_config: dict[str, Any] | None = None,
+        backend_config: BackendConfig | None = None,
+        scaling_config: ScalingConfig | None = None,
+        run_config: RunConfig | None = None,
+        datasets: dict[str, Any] | None = None,
+        dataset_config: DataConfig | None = None,
+        resume_from_checkpoint: Checkpoint | None = None,
+        metadata: dict[str, Any] | None = None,
+        validation_config: ValidationConfig | None = None,
+    ) -> None:
+        if metadata is not None:
+            raise DeprecationWarning(
+                f"metadata={metadata!r}: Ray has given this up. Pass it as train_loop_config, or call "
+                "checkpoint.set_metadata() before train.report()."
+            )
+        if not callable(train_loop_per_worker):
+            raise TypeError(
+                f"train_loop_per_worker={train_loop_per_worker!r}: expected a function."
+            )
+        self.train_loop_per_worker = train_loop_per_worker
+        self.train_loop_config = train_loop_config
+        self.backend_config = backend_config or BackendConfig()
+        self.scaling_config = scaling_config or ScalingConfig()
+        self.run_config = run_config or RunConfig()
+        self.datasets = _data_config.checked(datasets)
+        self.data_config = dataset_config or DataConfig()
+        self.resume_from_checkpoint = resume_from_checkpoint
+        self.validation_config = validation_config
+        self._check_types()
+        self.running_in_local_mode = self.scaling_config.num_workers == 0
+        self.train_run_context = TrainRunContext(
+            run_config=self.run_config,
+            train_loop_config=self.train_loop_config,
+            scaling_config=self.scaling_config,
+            backend_config=self.backend_config,
+            dataset_config=self.data_config,
+        )
+
+    def _check_types(self) -> None:
+        for name, value, expected in (
+            ("run_config", self.run_config, RunConfig),
+            ("scaling_config", self.scaling_config, ScalingConfig),
+            ("dataset_config", self.data_config, DataConfig),
+            ("backend_config", self.backend_config, BackendConfig),
+        ):
+            if not isinstance(value, expected):
+                raise ValueError(
+                    f"{name}={value!r}: expected a train.{expected.__name__}, which is imported from "
+                    "raycompat.train."
+                )
+        resume = self.resume_from_checkpoint
+        if resume is not None and not isinstance(resume, Checkpoint):
+            raise ValueError(
+                f"resume_from_checkpoint={resume!r}: expected a train.Checkpoint, for example "
+                "Result.checkpoint."
+            )
+
+    def fit(self) -> Result:
+        """Train, and wait until that has ended.
+
+        Returns
+        -------
+        Result
+            The last metrics and checkpoints.
+
+        Raises
+        ------
+        WorkerGroupError
+            When workers failed more often than `FailureConfig` allows: with rank, node and traceback.
+        ControllerError
+            When the cluster has no room for the workers, or the run's folder cannot be written.
+        ValueError
+            When the training function takes more than one argument.
+        """
+        function = _bound(self.train_loop_per_worker, self.train_loop_config, self.backend_config)
+        if self.running_in_local_mode:
+            return self._fit_here(function)
+        require_session()
+        folder = self.run_config.storage_context
+        state = RunState(folder, self._retention)
+        if folder.exists(STATE_FILE):
+            state = RunState.load(folder, self._retention)
+        folder.write(TRAINER_FILE, cloudpickle.dumps(self._arguments()))
+        return Controller(
+            function,
+            self.train_run_context,
+            self.datasets,
+            state,
+            self.resume_from_checkpoint,
+            self.validation_config,
+        ).run()
+
+    @property
+    def _retention(self) -> Any:
+        return self.run_config.checkpoint_config
+
+    def _fit_here(self, function: Callable[[], Any]) -> Result:
+        datasets = {
+            name: each() if callable(each) and not hasattr(each, "streaming_split") else each
+            for name, each in self.datasets.items()
+        }
+        context = TrainContext(str(self.run_config.name))
+        session = _session.LocalSession(context, datasets, self.resume_from_checkpoint)
+        _session.enter(session)
+        try:
+            value = function()
+        finally:
+            _session.enter(None)
+        return Result(
+            metrics=session.metrics,
+            checkpoint=session.checkpoint,
+            error=None,
+            path=None,
+            return_value=value,
+        )
+
+    # --- restore --------------------------------------------------------------------------------
+
+    def _arguments(self) -> dict[str, Any]:
+        """Return the arguments that a trainer like this one is made with, without data sets."""
+        return {
+            "train_loop_per_worker": self.train_loop_per_worker,
+            "train_loop_config": self.train_loop_config,
+            "backend_config": self.backend_config,
+            "scaling_config": self.scaling_config,
+            "run_config": self.run_config,
+            "dataset_config": self.data_config,
+            "resume_from_checkpoint": self.resume_from_checkpoint,
+            "validation_config": self.validation_config,
+        }
+
+    @classmethod
+    def restore(
+        cls,
+        path: str | os.PathLike[str],
+        train_loop_per_worker: Callable[..., Any] | None = None,
+        train_loop_config: dict[str, Any] | None = None,
+        *,
+        storage_filesystem: Any = None,
+        datasets: dict[str, Any] | None = None,
+        scaling_config: ScalingConfig | None = None,
+    ) -> Self:
+        """Return a trainer whose `fit` continues a run that was interrupted.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The run's folder.
+        train_loop_per_worker : callable, optional
+            The training function, where it has changed.
+        train_loop_config : dict, optional
+            Its argument, where it has changed.
+        storage_filesystem : pyarrow or fsspec file system, optional
+            Where the folder is.
+        datasets : dict, optional
+            The data sets: they are not saved.
+        scaling_config : ScalingConfig, optional
+            The workers, where they have changed.
+
+        Raises
+        ------
+        ValueError
+            When no run of a trainer has made the folder.
+
+        Notes
+        -----
+        Ray source: ``DataParallelTrainer.restore`` of Ray's first version of Train; that of 2.60.0
+        raises.
+        """
+        folder = _storage.Folder(path, storage_filesystem)
+        if not folder.exists(TRAINER_FILE):
+            raise ValueError(
+                f"{folder.uri} has no {TRAINER_FILE}: expected the folder of a run, a Result.path."
+            )
+        arguments = cloudpickle.loads(folder.read(TRAINER_FILE))
+        changed = {
+            "train_loop_per_worker": train_loop_per_worker,
+            "train_loop_config": train_loop_config,
+            "scaling_config": scaling_config,
+            "datasets": datasets,
+        }
+        arguments.update({name: value for name, value in changed.items() if value is not None})
+        run_config: RunConfig = arguments["run_config"]
+        parent, _, run_config.name = folder.path.rpartition("/")
+        run_config.storage_path = parent
+        run_config.storage_filesystem = None if folder.is_local else folder.filesystem
+        run_config.__dict__.pop("storage_context", None)
+        return cls._from_arguments(arguments)
+
+    @classmethod
+    def _from_arguments(cls, arguments: dict[str, Any]) -> Self:
+        return cls(**arguments)
+
+    @classmethod
+    def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
+        """Whether `restore` can continue a run.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The run's folder.
+        storage_filesystem : pyarrow or fsspec file system, optional
+            Where the folder is.
+        """
+        return _storage.Folder(path, storage_filesystem).exists(TRAINER_FILE)
+
+
+def _bound(
+    function: Callable[..., Any], config: dict[str, Any] | None, backend: BackendConfig
+) -> Callable[[], Any]:
+    """Return the training function with its argument, in the backend's context."""
+    parameters = inspect.signature(function).parameters.values()
+    required = [
+        each.name
+        for each in parameters
+        if each.default is each.empty
+        and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    ]
+    if len(required) > 1:
+        raise ValueError(
+            f"train_loop_per_worker requires {len(required)} arguments, {required}: expected none, or one "
+            "that takes train_loop_config."
+        )
+    arguments = (config or {},) if required else ()
+    entered = backend.train_func_context
+
+    @functools.wraps(function)
+    def train() -> Any:
+        with entered():
+            return function(*arguments)
+
+    return train
