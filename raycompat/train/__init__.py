@@ -3,14 +3,14 @@
 The life of a run, ``trainer.fit()``:
 
 1. The trainer binds the training function to its configuration (`data_parallel_trainer`).
-2. The controller, in the process that called `fit`, reads the run's folder: a run of that name goes on
-   from its last checkpoint (`_controller`, `_run_state`).
+2. The controller, in the process that called `fit`, reads the run's folder. A run of that name goes
+   on from its last checkpoint (`_controller`, `_run_state`).
 3. It reserves a placement group and starts an actor for each rank, a fresh process (`_worker_group`,
    `_worker`), which the backend makes ready for its library (`backend`, `tensorflow.config`).
 4. All ranks call the training function (`_attempt`). What they report is put together rank by rank
-   (`_session`, `_rounds`); a checkpoint is written beside its place and renamed (`raycompat._storage`).
-5. When a rank raises, dies or hangs (`_health`), all are killed, and a new try begins at step 3 from the
-   last checkpoint that is whole, as often as `FailureConfig` allows.
+   (`_session`, `_rounds`). A checkpoint is written beside its place and renamed (`raycompat._storage`).
+5. When a rank raises, dies or hangs (`_health`), all are killed, and a new try begins at step 3 from
+   the last checkpoint that is whole, as often as `FailureConfig` allows.
 """
 
 from raycompat.train._callback import UserCallback

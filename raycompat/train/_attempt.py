@@ -1,4 +1,4 @@
-"""One try of a run: the training function runs on all workers until it returns, or one of them fails."""
+"""One try of a run: the training function runs on all workers until it returns, or one fails."""
 
 from __future__ import annotations
 

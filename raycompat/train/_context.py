@@ -57,8 +57,8 @@ class StorageContext:
 
 def _only_in_tune(name: str) -> NoReturn:
     raise DeprecationWarning(
-        f"TrainContext.{name}(): Ray has given this up for Train, where there are no trials. In a trial "
-        "of Tune call it on tune.get_context()."
+        f"TrainContext.{name}(): Ray has given this up for Train, where there are no trials. In a "
+        "trial of Tune call it on tune.get_context()."
     )
 
 

@@ -1,8 +1,8 @@
 """Finds workers that hang: stopped processes soon, and others that do not answer, later.
 
 A worker that holds the interpreter's lock for long, as TensorFlow does while it connects to other
-workers, does not answer either. So what does not answer is looked at on its node: only a process that is
-stopped is given up at once.
+workers, does not answer either. So a silent process is looked at on its node; it is given up at once
+only if it is stopped.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Progress:
             _log.info(line)
 
     def _show_in_notebook(self, line: str) -> None:
-        from IPython.display import display
+        from IPython.display import display  # type: ignore[import-not-found]
 
         content = {"text/plain": line}
         if self._display is None:

@@ -152,6 +152,19 @@ class Result(TrialResult):
 
     return_value: Any = None
 
+    def __post_init__(self) -> None:
+        rows = self.metrics_dataframe
+        if isinstance(
+            rows, list
+        ):  # becomes a table when it is looked at: pandas takes long to import
+            del self.__dict__["metrics_dataframe"]
+            self._rows = rows
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "metrics_dataframe" and "_rows" in self.__dict__:
+            self.__dict__["metrics_dataframe"] = _frame(self.__dict__.pop("_rows"))
+        return super().__getattribute__(name)
+
     @property
     def config(self) -> dict[str, Any] | None:
         """Refused: a run of Train has no hyperparameters of its own."""
@@ -182,6 +195,19 @@ class Result(TrialResult):
         if not folder.exists():
             raise RuntimeError(f"{folder.uri} does not exist: expected the folder of a run.")
         return RunState.load(folder).as_result()
+
+
+def _frame(rows: list[dict[str, Any]]) -> Any:
+    """Return a table of metrics; None when there are none."""
+    if not rows:
+        return None
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError(
+            "Result.metrics_dataframe is a table of pandas, which is not installed: pip install pandas."
+        ) from error
+    return pd.DataFrame(rows)
 
 
 Result.__module__ = "raycompat.train"

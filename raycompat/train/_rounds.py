@@ -91,9 +91,9 @@ class Rounds:
             if not ended:
                 continue
             text = (
-                f"It waits in its report number {index + 1}, but the training function has returned on "
-                f"rank {', '.join(map(str, ended))} after {self._returned[ended[0]]} reports. Every rank "
-                "must call train.report() equally often."
+                f"It waits in its report number {index + 1}, but the training function has returned "
+                f"on rank {', '.join(map(str, ended))} after {self._returned[ended[0]]} reports. Every "
+                "rank must call train.report() equally often."
             )
             found.update(dict.fromkeys(round_.reports, text))
         return found

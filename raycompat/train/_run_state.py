@@ -156,7 +156,7 @@ class RunState:
             checkpoint=latest.checkpoint if latest else None,
             error=error,
             path=self.folder.path,
-            metrics_dataframe=_frame(rows),
+            metrics_dataframe=rows or None,
             best_checkpoints=best,
             _storage_filesystem=None if self.folder.is_local else self.folder.filesystem,
             return_value=return_value,
@@ -169,14 +169,3 @@ def _read_rows(folder: Folder) -> list[dict[str, Any]]:
         return []
     *lines, _ = folder.read(METRICS_FILE).split(b"\n")
     return [json.loads(line) for line in lines if line.endswith(b"}")]
-
-
-def _frame(rows: list[dict[str, Any]]) -> Any:
-    """Return a table of metrics; None when there are none, or pandas is not installed."""
-    if not rows:
-        return None
-    try:
-        import pandas as pd
-    except ImportError:
-        return None
-    return pd.DataFrame(rows)

@@ -154,14 +154,15 @@ class Session:
         with self._lock:
             index = self._num_questions
             self._num_questions += 1
+        answer: Future[list[tuple[Checkpoint, dict[str, Any], str]]]
         answer = self._future("checkpoints", index)
         self.outbox.put(Asked(index, self.num_reports, consistency))
         try:
             return answer.result(timeout_s)
         except TimeoutError:  # then without what is not there yet
-            now = self._future("checkpoints_now", index)
+            answer = self._future("checkpoints_now", index)
             self.outbox.put(Asked(index, 0, "now"))
-            return now.result()
+            return answer.result()
 
     def _check_delete(self, checkpoint: Checkpoint | None, options: ReportOptions) -> None:
         if not options.delete or checkpoint is None:
@@ -256,7 +257,7 @@ def current(caller: str) -> Session | LocalSession:
     """
     if _current is None:
         raise RuntimeError(
-            f"train.{caller}() works in the function that a trainer runs on its workers, not here. Call "
-            "it in there, and start it with trainer.fit()."
+            f"train.{caller}() works in the function that a trainer runs on its workers, not here. "
+            "Call it in there, and start it with trainer.fit()."
         )
     return _current

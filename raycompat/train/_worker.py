@@ -92,9 +92,9 @@ class RayTrainWorker:
         """
         if not setup.folder.exists(MARKER):
             raise RuntimeError(
-                f"Node {ray.util.get_node_ip_address()} does not see the run's folder {setup.folder.uri}. "
-                "Pass RunConfig(storage_path=...) a place that all nodes share: a network file system, or "
-                "a URI such as s3://bucket/folder."
+                f"Node {ray.util.get_node_ip_address()} does not see the run's folder "
+                f"{setup.folder.uri}. Pass RunConfig(storage_path=...) a place that all nodes share: a "
+                "network file system, or a URI such as s3://bucket/folder."
             )
         self._session = _session.Session(
             setup.context, setup.folder, setup.checkpoint, setup.shards, setup.validates

@@ -177,7 +177,8 @@ class WorkerGroup:
 
     def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
         """Call a function on all workers; return what it returns, by rank."""
-        return ray.get(self.execute_async(function, *args, **kwargs))
+        results: list[Any] = ray.get(self.execute_async(function, *args, **kwargs))
+        return results
 
     def execute_single_async(
         self, worker_index: int, function: Callable[..., Any], *args: Any, **kwargs: Any

@@ -305,8 +305,8 @@ def _bound(
     ]
     if len(required) > 1:
         raise ValueError(
-            f"train_loop_per_worker requires {len(required)} arguments, {required}: expected none, or one "
-            "that takes train_loop_config."
+            f"train_loop_per_worker requires {len(required)} arguments, {required}: expected none, or "
+            "one that takes train_loop_config."
         )
     arguments = (config or {},) if required else ()
     entered = backend.train_func_context

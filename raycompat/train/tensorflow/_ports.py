@@ -1,0 +1,72 @@
+"""Free ports for TensorFlow's servers, which two runs never take at once.
+
+A port is free between the moment that we try it and the moment that TensorFlow binds it, and TensorFlow
+does not let us keep it bound (it forbids SO_REUSEPORT). So ports come from below the range that the
+kernel gives to outgoing connections, and each is held by a lock: an abstract Unix socket with its name,
+which the worker keeps, and which goes with its process.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import socket
+from pathlib import Path
+
+#: Where services begin that have ports of their own, and where the kernel's range begins by default.
+_FIRST, _LAST = 20_000, 32_767
+
+#: The locks of this process; see above.
+_locks: list[socket.socket] = []
+
+
+def _last_port() -> int:
+    """Return the last port that outgoing connections are not given."""
+    try:
+        first = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]
+    except OSError:
+        return _LAST
+    return max(min(int(first) - 1, _LAST), _FIRST + 1000)
+
+
+def reserve_port() -> int:
+    """Return a port that this process alone may listen on, among all workers of this host.
+
+    Raises
+    ------
+    OSError
+        When all are taken.
+    """
+    ports = list(range(_FIRST, _last_port() + 1))
+    random.Random(os.getpid()).shuffle(ports)
+    for port in ports:
+        lock = _locked(port)
+        if lock is None:
+            continue
+        if _can_be_bound(port):
+            _locks.append(lock)
+            return port
+        lock.close()
+    raise OSError(
+        errno.EADDRINUSE, f"No port is free from {ports[0]} to {ports[-1]} for TensorFlow's server"
+    )
+
+
+def _locked(port: int) -> socket.socket | None:
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        lock.bind(f"\0raycompat-tensorflow-port-{port}")
+    except OSError:
+        lock.close()
+        return None
+    return lock
+
+
+def _can_be_bound(port: int) -> bool:
+    with socket.socket() as attempt:
+        try:
+            attempt.bind(("", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,67 @@
+"""`TensorflowConfig`: what makes workers ready for TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import raycompat as ray
+from raycompat.train._worker_group import WorkerGroup
+from raycompat.train.backend import Backend, BackendConfig
+from raycompat.train.tensorflow import _keras_choice
+from raycompat.train.tensorflow._ports import reserve_port
+
+__all__ = ["TensorflowConfig"]
+
+
+@dataclass
+class TensorflowConfig(BackendConfig):
+    """Give each worker the variable ``TF_CONFIG``, with the addresses of all, and the right Keras.
+
+    Notes
+    -----
+    Ray source: ``ray.train.tensorflow.TensorflowConfig``, 2.60.0. Differs: ``TF_USE_LEGACY_KERAS`` is
+    set before TensorFlow is imported, and only when the program needs it.
+    """
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        """The class that does it."""
+        return _TensorflowBackend
+
+    @property
+    def framework(self) -> Any:
+        """The library's name."""
+        return "tensorflow"
+
+    def _variables(self, function: Callable[..., Any], given: dict[str, str]) -> dict[str, str]:
+        return _keras_choice.choose(function, given)
+
+
+class _TensorflowBackend(Backend):
+    """Sets `TensorflowConfig` up."""
+
+    def on_start(self, worker_group: WorkerGroup, backend_config: Any) -> None:
+        """Tell each worker who the others are."""
+        addresses = worker_group.execute(_reserve_address)
+        ray.get(
+            [
+                worker_group.execute_single_async(rank, _set_up, addresses, rank)
+                for rank in range(len(worker_group))
+            ]
+        )
+
+
+def _reserve_address() -> str:
+    host = ray.util.get_node_ip_address()
+    return f"[{host}]:{reserve_port()}" if ":" in host else f"{host}:{reserve_port()}"
+
+
+def _set_up(addresses: list[str], rank: int) -> None:
+    os.environ["TF_CONFIG"] = json.dumps(
+        {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
+    )
+    _keras_choice.watch_keras()

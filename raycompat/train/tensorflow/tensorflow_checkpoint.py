@@ -1,0 +1,118 @@
+"""`TensorflowCheckpoint`: a checkpoint that is a model of Keras."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from typing import Any, ClassVar
+
+import cloudpickle
+
+from raycompat.train._checkpoint import Checkpoint
+
+__all__ = ["TensorflowCheckpoint"]
+
+#: The key of the metadata that a preprocessor is kept under.
+_PREPROCESSOR = "preprocessor_pkl"
+
+
+class TensorflowCheckpoint(Checkpoint):
+    """A checkpoint that is a model of Keras.
+
+    Notes
+    -----
+    Ray source: ``ray.train.tensorflow.TensorflowCheckpoint``, 2.60.0, where it is deprecated: a
+    `Checkpoint` with the file of the model does as well.
+    """
+
+    MODEL_FILENAME_KEY: ClassVar[str] = "_model_filename"
+
+    @classmethod
+    def from_model(cls, model: Any, *, preprocessor: Any = None) -> TensorflowCheckpoint:
+        """Save a model into a new temporary folder.
+
+        Parameters
+        ----------
+        model : keras.Model
+            The model.
+        preprocessor : Preprocessor, optional
+            Kept with it, for `get_preprocessor`.
+        """
+        folder = tempfile.mkdtemp(prefix="checkpoint-")
+        model.save(os.path.join(folder, "model.keras"))
+        return cls._described(folder, "model.keras", preprocessor)
+
+    @classmethod
+    def from_h5(cls, file_path: str, *, preprocessor: Any = None) -> TensorflowCheckpoint:
+        """Copy a model in a file ``.h5`` into a new temporary folder.
+
+        Raises
+        ------
+        ValueError
+            When there is no such file, or its name does not end so.
+        """
+        if not os.path.isfile(file_path) or not file_path.endswith(".h5"):
+            raise ValueError(f"{file_path!r}: expected a file whose name ends with .h5.")
+        folder = tempfile.mkdtemp(prefix="checkpoint-")
+        shutil.copy(file_path, folder)
+        return cls._described(folder, os.path.basename(file_path), preprocessor)
+
+    @classmethod
+    def from_saved_model(cls, dir_path: str, *, preprocessor: Any = None) -> TensorflowCheckpoint:
+        """Copy a SavedModel into a new temporary folder.
+
+        Raises
+        ------
+        ValueError
+            When there is no such folder.
+        """
+        if not os.path.isdir(dir_path):
+            raise ValueError(f"{dir_path!r}: expected the folder of a SavedModel.")
+        folder = tempfile.mkdtemp(prefix="checkpoint-")
+        shutil.copytree(dir_path, folder, dirs_exist_ok=True)
+        return cls._described(folder, ".", preprocessor)
+
+    @classmethod
+    def _described(cls, folder: str, name: str, preprocessor: Any) -> TensorflowCheckpoint:
+        checkpoint = cls(folder)
+        if preprocessor is not None:
+            checkpoint.set_preprocessor(preprocessor)
+        checkpoint.update_metadata({cls.MODEL_FILENAME_KEY: name})
+        return checkpoint
+
+    def get_model(self) -> Any:
+        """Load the model, with the Keras of this process.
+
+        Returns
+        -------
+        keras.Model
+            The model.
+
+        Raises
+        ------
+        ValueError
+            When the metadata does not name its file.
+        """
+        name = self.get_metadata().get(self.MODEL_FILENAME_KEY)
+        if name is None:
+            raise ValueError(
+                f"The metadata of {self!r} does not name the model's file. Add to metadata with "
+                "update_metadata(): set_metadata() replaces all of it."
+            )
+        import tensorflow as tf
+
+        with self.as_directory() as folder:
+            return tf.keras.models.load_model(os.path.join(folder, name))
+
+    def get_preprocessor(self) -> Any:
+        """Return the preprocessor that was kept with the model; None: there is none."""
+        found = self.get_metadata().get(_PREPROCESSOR)
+        return None if found is None else cloudpickle.loads(bytes.fromhex(found))
+
+    def set_preprocessor(self, preprocessor: Any) -> None:
+        """Keep a preprocessor with the model."""
+        self.update_metadata({_PREPROCESSOR: cloudpickle.dumps(preprocessor).hex()})
+
+
+TensorflowCheckpoint.__module__ = "raycompat.train.tensorflow"

@@ -1,0 +1,86 @@
+"""`TensorflowTrainer`: a training function with TensorFlow, on many workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+from raycompat.train._checkpoint import Checkpoint
+from raycompat.train._configs import RunConfig, ScalingConfig
+from raycompat.train._data_config import DataConfig
+from raycompat.train._report_options import ValidationConfig
+from raycompat.train.data_parallel_trainer import DataParallelTrainer
+from raycompat.train.tensorflow.config import TensorflowConfig
+
+__all__ = ["TensorflowTrainer"]
+
+
+class TensorflowTrainer(DataParallelTrainer):
+    """Run a training function with TensorFlow on many workers, which see each other.
+
+    Each worker is a fresh process with the variable ``TF_CONFIG``, so that
+    ``tf.distribute.MultiWorkerMirroredStrategy()`` connects it to the others. Such a strategy trains
+    with Keras 2, which the worker gets as ``tf.keras``; with Keras 3 use
+    `raycompat.train.tensorflow.keras.DistributedOptimizer`.
+
+    Parameters
+    ----------
+    train_loop_per_worker : callable
+        What each worker runs; it takes nothing, or `train_loop_config`.
+    train_loop_config : dict, optional
+        The function's argument.
+    tensorflow_config : TensorflowConfig, optional
+        How the workers are made ready.
+    scaling_config, dataset_config, run_config, datasets, resume_from_checkpoint, validation_config
+        As of `DataParallelTrainer`.
+    metadata : dict, optional
+        Refused.
+    tensorflow_backend : TensorflowConfig, optional
+        A name of older guides for `tensorflow_config`.
+
+    Notes
+    -----
+    Ray source: ``ray.train.tensorflow.TensorflowTrainer``, 2.60.0. Differs: see `TensorflowConfig` and
+    `DataParallelTrainer`.
+    """
+
+    def __init__(
+        self,
+        train_loop_per_worker: Callable[..., Any],
+        *,
+        train_loop_config: dict[str, Any] | None = None,
+        tensorflow_config: TensorflowConfig | None = None,
+        scaling_config: ScalingConfig | None = None,
+        dataset_config: DataConfig | None = None,
+        run_config: RunConfig | None = None,
+        datasets: dict[str, Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+        resume_from_checkpoint: Checkpoint | None = None,
+        validation_config: ValidationConfig | None = None,
+        tensorflow_backend: TensorflowConfig | None = None,
+    ) -> None:
+        if tensorflow_config is not None and tensorflow_backend is not None:
+            raise ValueError(
+                "tensorflow_config and tensorflow_backend are two names of one option: pass "
+                "tensorflow_config."
+            )
+        super().__init__(
+            train_loop_per_worker,
+            train_loop_config=train_loop_config,
+            backend_config=tensorflow_config or tensorflow_backend or TensorflowConfig(),
+            scaling_config=scaling_config,
+            dataset_config=dataset_config,
+            run_config=run_config,
+            datasets=datasets,
+            metadata=metadata,
+            resume_from_checkpoint=resume_from_checkpoint,
+            validation_config=validation_config,
+        )
+
+    @classmethod
+    def _from_arguments(cls, arguments: dict[str, Any]) -> Self:
+        arguments["tensorflow_config"] = arguments.pop("backend_config")
+        return cls(**arguments)
+
+
+TensorflowTrainer.__module__ = "raycompat.train.tensorflow"
