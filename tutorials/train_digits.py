@@ -44,7 +44,7 @@ def train_digits(config: dict) -> None:
 
 
 def main() -> None:
-    ray.init(num_cpus=2, include_dashboard=False)
+    ray.init()
     trainer = TensorflowTrainer(
         train_digits,
         train_loop_config={"batch_size_per_worker": 32, "learning_rate": 0.003, "epochs": 15},

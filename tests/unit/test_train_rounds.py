@@ -1,0 +1,56 @@
+"""Reports of ranks become reports of a run, whatever the order in which they come."""
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raycompat.train._rounds import Rounds
+from raycompat.train._session import Reported, Saved
+
+
+@given(st.integers(1, 4), st.lists(st.booleans(), max_size=6), st.randoms())
+def test_rounds_come_out_whole_and_in_order(number: int, saves: list[bool], chance: random.Random):
+    """Each rank reports, and saves what it has when it knows the name; ranks go at any speed."""
+    rounds = Rounds(number)
+    steps = {rank: iter(range(len(saves))) for rank in range(number)}
+    to_save: list[tuple[int, int]] = []
+    waiting: dict[int, int] = {}
+    found = []
+    while steps or to_save:
+        if to_save and (not steps or chance.random() < 0.5):
+            rank, index = to_save.pop(chance.randrange(len(to_save)))
+            rounds.add_saved(rank, Saved(index))
+        else:
+            free = [rank for rank in steps if rank not in waiting]
+            rank = chance.choice(free)
+            index = next(steps[rank], None)
+            if index is None:
+                del steps[rank]
+                continue
+            waiting[rank] = index
+            report = Reported(index, {"rank": rank}, saves[index], None)
+            round_ = rounds.add_report(rank, report)
+            if round_ is not None:
+                round_.name = f"checkpoint_{index}"
+                waiting.clear()
+                to_save += [(each, index) for each in round_.savers]
+        while (popped := rounds.pop_saved()) is not None:
+            found.append(popped)
+    assert [index for index, _ in found] == list(range(len(saves)))
+    for index, round_ in found:
+        assert sorted(round_.reports) == list(range(number))
+        assert round_.savers == (list(range(number)) if saves[index] else [])
+    assert rounds.mismatch() == {}
+
+
+def test_ranks_that_wait_for_one_that_has_returned_are_told():
+    rounds = Rounds(2)
+    rounds.add_return(0, 1)
+    for index in range(2):
+        rounds.add_report(1, Reported(index, {}, False, None))
+    rounds.add_report(0, Reported(0, {}, False, None))
+    told = rounds.mismatch()
+    assert list(told) == [1]
+    assert "report number 2" in told[1]
+    assert "rank 0 after 1 reports" in told[1]
