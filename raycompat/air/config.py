@@ -60,11 +60,6 @@ class ScalingConfig(ShownAsTable):
                 f"resources_per_worker has GPU: {gpus}, but use_gpu is False. Pass use_gpu=True, or "
                 "leave GPU out of resources_per_worker."
             )
-        if self.use_gpu and "GPU" in self.resources_per_worker and gpus == 0:
-            raise ValueError(
-                "use_gpu is True, but resources_per_worker has GPU: 0. Pass use_gpu=False, or a "
-                "positive number of GPUs."
-            )
 
     def __repr__(self) -> str:
         return as_text(self)

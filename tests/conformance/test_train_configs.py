@@ -84,7 +84,6 @@ def test_levels_of_logging_are_upper_case(train):
         ("ScalingConfig", {"num_workers": 1.5}),
         ("ScalingConfig", {"num_workers": None}),
         ("ScalingConfig", {"resources_per_worker": {"GPU": 1}}),
-        ("ScalingConfig", {"use_gpu": True, "resources_per_worker": {"GPU": 0}}),
         ("ScalingConfig", {"elastic_resize_monitor_interval_s": -1}),
         ("ScalingConfig", {"num_workers": 2, "label_selector": [{}]}),
         ("ScalingConfig", {"resources_per_worker": {"TPU": 1}}),
@@ -134,6 +133,7 @@ def test_what_has_been_given_up_is_a_deprecation_warning(train, name, arguments)
         ({"resources_per_worker": {"CPU": 4}}, 4, 0, {}),
         ({"resources_per_worker": {"CPU": 0, "custom": 1}}, 0, 0, {"custom": 1}),
         ({"use_gpu": True, "resources_per_worker": {"CPU": 2}}, 2, 1, {}),
+        ({"use_gpu": True, "resources_per_worker": {"GPU": 0}}, 0, 1, {}),
         (
             {"use_gpu": True, "resources_per_worker": {"GPU": 0.5, "memory": 9}},
             0,
