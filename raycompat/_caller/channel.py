@@ -9,8 +9,8 @@ again if they may be retried, and else they fail.
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +39,8 @@ class Channel(Sender):
         self.key = actor
         self._in_order = in_order
         self._num_handles = 0
-        #: Calls that were not sent yet, in order.
-        self._queue: deque[DirectCall] = deque()
+        #: Calls that were not sent yet, by key, in order. None is searched for.
+        self._queue: OrderedDict[str, DirectCall] = OrderedDict()
         #: Calls that were sent and not answered, in order.
         self._unanswered: dict[str, DirectCall] = {}
         #: What the scheduler said last, and which incarnation of the process we were connected to.
@@ -104,9 +104,9 @@ class Channel(Sender):
                 if self._error is not None:
                     self._fail(call, self._error)
                     return
-                self._queue.append(call)
+                self._queue[call.key] = call
                 self._await_arguments(call)
-                self._refuse_while_restarting()
+                self._refuse_while_restarting([call])
         except BaseException:  # nobody will get its reference
             self._unanswered.pop(call.key, None)
             self._session.calls.pop(call.key, None)
@@ -117,12 +117,11 @@ class Channel(Sender):
             call.num_waits -= 1
             if not call.num_waits:
                 self._fail_if_an_argument_failed(call)
-            self._advance()
+            self._advance([call])
 
     def _fail_if_an_argument_failed(self, call: DirectCall) -> None:
         for entry in call.dependencies:
-            if entry.state is State.FAILED and call in self._queue:
-                self._queue.remove(call)
+            if entry.state is State.FAILED and self._queue.pop(call.key, None) is not None:
                 self._fail(call, entry.error or b"", victim=call.name)
 
     def _resolve(self, call: DirectCall) -> bool:
@@ -132,17 +131,24 @@ class Channel(Sender):
             self._when_synced(call)
         return not call.num_waits
 
-    def _advance(self) -> None:
-        """Send what may be sent: in order, or whatever is ready. The caller holds the lock."""
-        for call in list(self._queue) if not self._in_order else ():
-            if self._connection is not None and not call.num_waits and self._resolve(call):
-                self._post(call, self._connection, partial(self._queue.remove, call))
+    def _advance(self, calls: Iterable[DirectCall] = ()) -> None:
+        """Send what may be sent: in order, or those of some calls that are ready.
+
+        The caller holds the lock.
+        """
+        for call in calls if not self._in_order else ():
+            is_ready = not call.num_waits and call.key in self._queue
+            if self._connection is not None and is_ready and self._resolve(call):
+                self._post(call, self._connection, self._dequeue(call))
         while (connection := self._connection) is not None and self._queue:
-            call = self._queue[0]
+            call = next(iter(self._queue.values()))
             if call.num_waits or not self._resolve(call):
                 break
-            self._post(call, connection, self._queue.popleft)
+            self._post(call, connection, self._dequeue(call))
         self.flush()
+
+    def _dequeue(self, call: DirectCall) -> Callable[[], object]:
+        return partial(self._queue.pop, call.key, None)
 
     def _post(self, call: DirectCall, connection: roads.Road, *taken: Callable[[], object]) -> None:
         """Send a call; `taken` takes it out of where it waited."""
@@ -174,8 +180,7 @@ class Channel(Sender):
         """End a call that was not sent; have the actor's process end one that was."""
         with self._locked():
             call.is_cancelled = True
-            if call in self._queue:
-                self._queue.remove(call)
+            if self._queue.pop(call.key, None) is not None:
                 self._fail(call, failures.cancelled(call.key))
                 self._advance()
                 return
@@ -209,12 +214,12 @@ class Channel(Sender):
             self._incarnation = self._report["incarnation"]
             self._host, self._node_address = self._report["host"], self._report["address"]
             self._interrupt()
-            for call in self._queue:
+            for call in self._queue.values():
                 call.wires = None  # the host may be another one
             self._session.run(roads.connect(self._session, self._report, self))
         elif state == "RESTARTING":
             self._interrupt()
-            self._refuse_while_restarting()
+            self._refuse_while_restarting(list(self._queue.values()))
         elif state == "DEAD":
             self._bury(error or failures.actor_died("The actor is dead.", self.key))
 
@@ -228,7 +233,7 @@ class Channel(Sender):
                 return
             self._connection = connection
             connection.post(("hello", self._session.setup.host), now=True)
-            self._advance()
+            self._advance(list(self._queue.values()))
 
     def kill(self) -> None:
         """Take the actor for dead from now on: this process has asked for its end."""
@@ -277,19 +282,20 @@ class Channel(Sender):
                 continue
             call.retries -= call.retries > 0
             again.append(call)
-        self._queue.extendleft(reversed(again))
+        self._queue = OrderedDict({call.key: call for call in (*again, *self._queue.values())})
         for call in again:
             for entry in call.returns:
                 entry.is_on_wire = False
             call.wires = None
             self._await_arguments(call)
 
-    def _refuse_while_restarting(self) -> None:
-        """Fail calls that may not be retried: they do not wait for a restart, as in Ray."""
+    def _refuse_while_restarting(self, calls: Sequence[DirectCall]) -> None:
+        """Fail those calls that may not be retried: they do not wait for a restart, as in Ray."""
         if self._report["state"] != "RESTARTING":
             return
-        for call in [call for call in self._queue if not call.waits_for_restart]:
-            self._queue.remove(call)
+        for call in calls:
+            if call.waits_for_restart or self._queue.pop(call.key, None) is None:
+                continue
             self._fail(call, self._unavailable("The actor is restarting"))
 
     def _unavailable(self, why: str) -> bytes:
@@ -298,8 +304,8 @@ class Channel(Sender):
     def _bury(self, error: bytes) -> None:
         self._error = error
         self.close()
-        pending = [*self._unanswered.values(), *self._queue]
-        self._unanswered, self._queue = {}, deque()
+        pending = [*self._unanswered.values(), *self._queue.values()]
+        self._unanswered, self._queue = {}, OrderedDict()
         for call in pending:
             self._fail(call, error)
 
@@ -340,7 +346,7 @@ class Channel(Sender):
             else:
                 for entry in call.returns:
                     entry.is_on_wire = False
-                self._queue.append(call)
+                self._queue[call.key] = call
 
     def _add_item(self, call: DirectCall, index: int, wire: Wire) -> None:
         stream = call.stream

@@ -1,8 +1,8 @@
 """Lines of calls that wait for resources. A line has the calls of one shape, in order.
 
 Each line is kept under a resource of which too little was free when it was tried last, by the units
-that it needs. What becomes free is then offered to the lines that it may be enough for, and to no
-others: thousands of shapes that wait for CPUs cost nothing while no CPU is free. Pure.
+that it needs. The dispatcher then offers free resources to the lines that they may be enough for, and
+to no others: thousands of shapes that wait for CPUs cost nothing while no CPU is free. Pure.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Line:
         self.round = 0
         #: Whether it was not tried since it came, or since nodes have come or gone.
         self.is_untried = True
-        #: Whether its owner was told that it waits in vain.
+        #: Whether its owner was notified that it waits in vain.
         self.is_told = False
         #: The resource that it lacks, and the units of it that it needs.
         self._place = (_ANY, 0)
@@ -157,7 +157,7 @@ class Lines:
         self._move(line, _ANY, 0)
 
     def try_all(self) -> None:
-        """Have every line tried again: nodes have come or gone."""
+        """Mark every line as not tried: nodes have come or gone."""
         for line in self._by_shape.values():
             line.is_untried = True
             self._move(line, _ANY, 0)

@@ -1,0 +1,61 @@
+"""The way to an actor: what a call costs does not depend on how many others wait."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from raycompat._caller.calls import DirectCall
+from raycompat._caller.channel import Channel
+
+NUM_CALLS = 1000
+
+
+class CountingCall(DirectCall):
+    """A call that counts how often one is asked whether it still waits."""
+
+    num_looks = 0
+    _waits = 0
+
+    @property
+    def num_waits(self) -> int:
+        CountingCall.num_looks += 1
+        return self._waits
+
+    @num_waits.setter
+    def num_waits(self, count: int) -> None:
+        self._waits = count
+
+
+def make_channel() -> Channel:
+    """Return the channel of an actor whose calls need not be in order, connected to nothing."""
+    session = SimpleNamespace(
+        calls={},
+        unflushed=set(),
+        send=lambda *_, **__: None,
+        table=SimpleNamespace(get=lambda key: None, when_settled=lambda entry, settled: True),
+    )
+    channel = Channel(session, "actor", in_order=False)
+    channel._connection = SimpleNamespace(
+        flush=lambda: None,
+        post=lambda message, now, notes: [note() for note in notes],
+    )
+    return channel
+
+
+def submit(channel: Channel, key: str, *, waits: bool) -> CountingCall:
+    call = CountingCall(channel, key, "method", "method")
+    call.dependencies = [SimpleNamespace(state=None)] if waits else []
+    channel.submit(call)
+    return call
+
+
+def test_a_call_that_is_ready_passes_those_that_wait_without_a_look_at_them():
+    channel = make_channel()
+    for number in range(NUM_CALLS):
+        submit(channel, f"waits-{number}", waits=True)
+    CountingCall.num_looks = 0
+    for number in range(NUM_CALLS):
+        submit(channel, f"ready-{number}", waits=False)
+    assert list(channel._unanswered) == [f"ready-{number}" for number in range(NUM_CALLS)]
+    assert len(channel._queue) == NUM_CALLS
+    assert CountingCall.num_looks < 20 * NUM_CALLS
