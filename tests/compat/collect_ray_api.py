@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 #: Modules whose ``__all__`` is the list, and modules whose own classes and functions are.
-LISTED = ("ray", "ray.util")
+LISTED = ("ray", "ray.util", "ray.util.collective")
 OWN = (
     "ray.exceptions",
     "ray.util.actor_pool",

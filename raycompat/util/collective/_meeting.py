@@ -1,0 +1,224 @@
+"""Where the members of a group find each other: a named actor.
+
+It answers when all ranks have joined, and makes the token by which they recognise each other. It ends
+with the process that made it, once that has reached all other ranks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from raycompat import _api, actor
+from raycompat.exceptions import ActorDiedError, GetTimeoutError, RayTaskError
+from raycompat.object_ref import ObjectRef
+from raycompat.util.collective.types import CollectiveError, CollectiveTimeoutError
+
+#: Bytes of a group's token.
+_TOKEN_BYTES = 32
+
+#: Seconds for which a member that gives up asks who is missing.
+_ASK_S = 10.0
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What `create_collective_group` said of a group.
+
+    Parameters
+    ----------
+    ranks : dict
+        The rank of each actor, by the actor's id in hexadecimal digits.
+    """
+
+    world_size: int
+    ranks: dict[str, int]
+    backend: str
+    gloo_timeout: int
+
+
+@dataclass
+class Roster:
+    """What every rank has said, by rank, and a secret that only they know."""
+
+    token: bytes
+    rows: list[Any]
+
+
+@dataclass
+class _Table:
+    """Those who have joined so far."""
+
+    world_size: int
+    rows: dict[int, Any] = field(default_factory=dict)
+    waiting: dict[int, asyncio.Future[Roster]] = field(default_factory=dict)
+
+
+class _Meeting:
+    """The actor; it runs in one event loop."""
+
+    def __init__(self, declared: Declared | None = None) -> None:
+        self._declared = declared
+        self._tables: dict[str, _Table] = {}
+
+    async def wait_for_end(self) -> None:
+        """Return never: the call fails when the meeting is ended."""
+        await asyncio.get_running_loop().create_future()
+
+    async def get_declared(self) -> Declared | None:
+        return self._declared
+
+    async def join(self, stage: str, world_size: int, rank: int, row: Any) -> Roster:
+        table = self._tables.setdefault(stage, _Table(world_size))
+        if table.world_size != world_size:
+            error = ValueError(
+                f"The members of a group give different world sizes: {table.world_size}, and "
+                f"{world_size} at rank {rank}."
+            )
+            self._fail(stage, error)
+            raise error
+        replaced = table.waiting.pop(rank, None)
+        if replaced is not None and not replaced.done():
+            replaced.set_exception(
+                ValueError(
+                    f"Another process joined the group as rank {rank}. Give each process a rank of its "
+                    "own."
+                )
+            )
+        mine = table.waiting[rank] = asyncio.get_running_loop().create_future()
+        table.rows[rank] = row
+        if len(table.rows) == world_size:
+            del self._tables[stage]
+            token = secrets.token_bytes(_TOKEN_BYTES)
+            for future in table.waiting.values():
+                future.set_result(Roster(token, [table.rows[each] for each in range(world_size)]))
+        roster: Roster = await mine
+        return roster
+
+    def _fail(self, stage: str, error: Exception) -> None:
+        for future in self._tables.pop(stage).waiting.values():
+            future.set_exception(error)
+
+    async def give_up(self, stage: str, rank: int, row: Any) -> list[int]:
+        """Take a member off a stage's table; return the ranks that are missing."""
+        table = self._tables.get(stage)
+        if table is None:
+            return []
+        missing = [each for each in range(table.world_size) if each not in table.rows]
+        if table.rows.get(rank) == row:  # else another process has joined with this rank
+            del table.rows[rank]
+            table.waiting.pop(rank).set_result(Roster(b"", []))  # which nobody waits for
+        if not table.rows:
+            del self._tables[stage]
+        return missing
+
+
+_meetings = _api.remote(_Meeting)
+
+
+def name_of(group_name: str) -> str:
+    """Return the name of a group's meeting."""
+    return f"info_{group_name}"
+
+
+def declare(group_name: str, declared: Declared) -> tuple[Any, ObjectRef[None]]:
+    """Make the meeting of a group whose ranks are known.
+
+    Returns
+    -------
+    ActorHandle
+        Keeps the meeting.
+    ObjectRef
+        Fails when the meeting has been ended.
+
+    Raises
+    ------
+    ValueError
+        When there is one.
+    """
+    options = {"name": name_of(group_name), "num_cpus": 0}
+    meeting: Any = _meetings.options(**options).remote(declared)
+    _api.get(meeting.get_declared.remote())
+    return meeting, meeting.wait_for_end.remote()
+
+
+def declared(group_name: str) -> Declared | None:
+    """Return what was declared of a group; None if nothing was."""
+    try:
+        meeting: Any = actor.get_actor(name_of(group_name))
+        found: Declared | None = _api.get(meeting.get_declared.remote())
+    except (ValueError, ActorDiedError):
+        return None
+    return found
+
+
+class Membership:
+    """One rank's part in the meeting of a group.
+
+    The handle keeps the meeting, if this process made it, so drop it only when the group is complete.
+
+    Parameters
+    ----------
+    timeout_s : float
+        Seconds for all that is done here together.
+    """
+
+    def __init__(self, group_name: str, world_size: int, rank: int, timeout_s: float) -> None:
+        self._group_name, self._world_size, self._rank = group_name, world_size, rank
+        self._timeout_s = timeout_s
+        self._deadline = time.monotonic() + timeout_s
+        self._meeting: Any = None
+
+    def remaining_s(self) -> float:
+        """Return how many seconds are left; 0 when the time is up."""
+        return max(0.0, self._deadline - time.monotonic())
+
+    def join(self, stage: str, row: Any) -> Roster:
+        """Say something to all ranks, and hear what they say.
+
+        Raises
+        ------
+        CollectiveTimeoutError
+            When ranks are missing.
+        CollectiveError
+            When the members do not agree on size or ranks.
+        """
+        while True:
+            options = {"name": name_of(self._group_name), "get_if_exists": True, "num_cpus": 0}
+            self._meeting = _meetings.options(**options).remote()
+            answer = self._meeting.join.remote(stage, self._world_size, self._rank, row)
+            try:
+                roster: Roster = _api.get(answer, timeout=self.remaining_s())
+            except GetTimeoutError:
+                raise self._too_late(stage, row) from None
+            except ActorDiedError:
+                # It belonged to a former group of this name, or to a member that has died: the ranks
+                # that are left meet again.
+                if not self.remaining_s():
+                    raise self._too_late(stage, row) from None
+            except RayTaskError as error:
+                raise CollectiveError(str(error.cause)) from None
+            else:
+                return roster
+
+    def _too_late(self, stage: str, row: Any) -> CollectiveTimeoutError:
+        missing: list[int] = []
+        try:
+            call = self._meeting.give_up.remote(stage, self._rank, row)
+            missing = _api.get(call, timeout=_ASK_S)
+        except (ActorDiedError, GetTimeoutError):
+            pass  # then it is not known who is missing
+        who = f"ranks {missing} of {self._world_size}" if missing else "other ranks"
+        return CollectiveTimeoutError(
+            f"The group {self._group_name!r} is not complete: {who} did not join within "
+            f"{self._timeout_s:g} s. See that every member calls init_collective_group with the same "
+            "name and world size, or give a longer gloo_timeout.",
+            tuple(missing),
+        )
+
+    def leave(self) -> None:
+        """Drop the meeting: every rank is connected to this one, and so has heard all."""
+        self._meeting = None

@@ -1,0 +1,225 @@
+"""Connect every two ranks of a group, and make sure that they are who they say.
+
+Ranks of one host and one user connect by abstract Unix sockets: the kernel says whose process is at
+the other end (``SO_PEERCRED``), and it must be this user's. Other ranks connect by TCP between the
+nodes' addresses. On both, either side proves that it knows the group's token (HMAC-SHA256 of both
+sides' random numbers), which came by the cluster's own connections and is never sent here. What ranks
+send each other by TCP afterwards is neither encrypted nor signed, even in a cluster that uses TLS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import os
+import secrets
+import select
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+from raycompat.util._node_address import get_node_ip_address
+from raycompat.util.collective._meeting import Membership
+from raycompat.util.collective._peers import Peer
+from raycompat.util.collective.types import CollectiveTimeoutError
+
+#: Seconds for one handshake: a stranger that connects and says nothing holds up no more than this.
+_HANDSHAKE_S = 5.0
+
+_NONCE_BYTES = 16
+_DIGEST_BYTES = 32
+_RANK = struct.Struct("<I")
+_CREDENTIALS = struct.Struct("3i")
+
+
+class _RefusedError(Exception):
+    """The other end of a connection is not the rank that it should be."""
+
+
+def place() -> str:
+    """Identify the processes that can meet on abstract Unix sockets: kernel, network and user."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}:{os.stat('/proc/self/ns/net').st_ino}:{os.getuid()}"
+
+
+class _Mesh:
+    """The connections while they are made: to lower ranks; higher ranks connect here."""
+
+    def __init__(self, rank: int, membership: Membership, places: list[str], token: bytes) -> None:
+        self._rank = rank
+        self._membership = membership
+        self._places = places
+        self._token = token
+        self.peers: dict[int, Peer] = {}
+
+    def is_near(self, rank: int) -> bool:
+        return self._places[rank] == self._places[self._rank]
+
+    def connect(self, rank: int, unix: str, tcp: tuple[str, int] | None) -> None:
+        near = tcp is None or self.is_near(rank)
+        connection = socket.socket(socket.AF_UNIX if near else _family(tcp))
+        address: Any = unix if near else tcp
+        try:
+            connection.settimeout(min(_HANDSHAKE_S, self._membership.remaining_s()) or 0.001)
+            connection.connect(address)
+            pid = _process(connection) if near else None
+            self._introduce(connection, rank)
+        except (OSError, _RefusedError) as error:
+            connection.close()
+            raise CollectiveTimeoutError(
+                f"Rank {rank} cannot be reached from rank {self._rank} at "
+                f"{'a Unix socket of this host' if near else f'{tcp}'}: {error}.",
+                (rank,),
+            ) from error
+        self._add(rank, connection, pid)
+
+    def _add(self, rank: int, connection: socket.socket, pid: int | None) -> None:
+        if connection.family != socket.AF_UNIX:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.peers[rank] = Peer(rank, connection, pid)
+
+    def accept(self, listener: socket.socket) -> None:
+        """Take one connection; drop it if it is not a rank's that is awaited."""
+        connection, _ = listener.accept()
+        try:
+            connection.settimeout(_HANDSHAKE_S)
+            pid = _process(connection) if connection.family == socket.AF_UNIX else None
+            rank = self._be_introduced(connection)
+        except (OSError, _RefusedError):
+            connection.close()
+        else:
+            self._add(rank, connection, pid)
+
+    def close(self) -> None:
+        """Close the connections that are not handed on."""
+        for peer in self.peers.values():
+            peer.socket.close()
+
+    # --- the handshake ----------------------------------------------------------------------------
+
+    def _digest(self, side: bytes, ranks: bytes, nonces: bytes) -> bytes:
+        return hmac.digest(self._token, side + ranks + nonces, "sha256")
+
+    def _introduce(self, connection: socket.socket, rank: int) -> None:
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        ranks = _RANK.pack(self._rank) + _RANK.pack(rank)
+        connection.sendall(_RANK.pack(self._rank) + nonce)
+        answer = _read(connection, _NONCE_BYTES + _DIGEST_BYTES)
+        nonces = nonce + answer[:_NONCE_BYTES]
+        if not hmac.compare_digest(answer[_NONCE_BYTES:], self._digest(b"to", ranks, nonces)):
+            raise _RefusedError("it does not know the group's token")
+        connection.sendall(self._digest(b"from", ranks, nonces))
+
+    def _be_introduced(self, connection: socket.socket) -> int:
+        hello = _read(connection, _RANK.size + _NONCE_BYTES)
+        rank: int = _RANK.unpack_from(hello)[0]
+        if not self._rank < rank < len(self._places) or rank in self.peers:
+            raise _RefusedError(f"rank {rank} is not awaited")
+        own_nonce = secrets.token_bytes(_NONCE_BYTES)
+        nonces = hello[_RANK.size :] + own_nonce
+        ranks = _RANK.pack(rank) + _RANK.pack(self._rank)
+        connection.sendall(own_nonce + self._digest(b"to", ranks, nonces))
+        proof = _read(connection, _DIGEST_BYTES)
+        if not hmac.compare_digest(proof, self._digest(b"from", ranks, nonces)):
+            raise _RefusedError("it does not know the group's token")
+        return rank
+
+
+def _read(connection: socket.socket, num_bytes: int) -> bytes:
+    data = bytearray()
+    while len(data) < num_bytes:
+        piece = connection.recv(num_bytes - len(data))
+        if not piece:
+            raise _RefusedError("it closed the connection")
+        data += piece
+    return bytes(data)
+
+
+def _process(connection: socket.socket) -> int | None:
+    """Return the pid at the other end, None if it is of another pid namespace; refuse other users'."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(raw)
+    if uid != os.getuid():
+        raise _RefusedError("it belongs to another user")
+    return pid or None
+
+
+def _listen_unix(stack: contextlib.ExitStack, backlog: int) -> tuple[socket.socket, str]:
+    listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+    name = f"\0raycompat-collective-{secrets.token_hex(16)}"
+    listener.bind(name)
+    listener.listen(backlog)
+    return listener, name
+
+
+def _listen_tcp(stack: contextlib.ExitStack, backlog: int) -> tuple[socket.socket, tuple[str, int]]:
+    host = get_node_ip_address()
+    listener = stack.enter_context(socket.socket(_family((host, 0))))
+    listener.bind((host, 0))
+    listener.listen(backlog)
+    return listener, (host, listener.getsockname()[1])
+
+
+def _family(address: tuple[str, int] | None) -> socket.AddressFamily:
+    return socket.AF_INET6 if address is not None and ":" in address[0] else socket.AF_INET
+
+
+def connect(
+    group_name: str, world_size: int, rank: int, timeout_s: float
+) -> tuple[list[Peer], list[str]]:
+    """Meet the other ranks of a group and connect to each.
+
+    Returns
+    -------
+    list of Peer
+        The others.
+    list of str
+        The place of each rank: ranks with equal ones share a host and a user.
+
+    Raises
+    ------
+    CollectiveError, CollectiveTimeoutError
+        When the ranks do not agree, or one cannot be reached in time.
+    """
+    membership = Membership(group_name, world_size, rank, timeout_s)
+    with contextlib.ExitStack() as stack:
+        unix_listener, unix = _listen_unix(stack, world_size)
+        roster = membership.join("places", (place(), unix))
+        places = [where for where, _ in roster.rows]
+        listeners: list[socket.socket] = [unix_listener]
+        tcp: list[tuple[str, int] | None] = [None] * world_size
+        if len(set(places)) > 1:
+            listener, address = _listen_tcp(stack, world_size)
+            listeners.append(listener)
+            tcp = membership.join(roster.token.hex(), address).rows
+        mesh = _Mesh(rank, membership, places, roster.token)
+        stack.callback(mesh.close)
+        for lower in range(rank):
+            mesh.connect(lower, roster.rows[lower][1], tcp[lower])
+        _accept_all(mesh, listeners, world_size, membership, timeout_s)
+        peers = [mesh.peers.pop(other) for other in sorted(mesh.peers)]
+    membership.leave()
+    return peers, places
+
+
+def _accept_all(
+    mesh: _Mesh,
+    listeners: list[socket.socket],
+    world_size: int,
+    membership: Membership,
+    timeout_s: float,
+) -> None:
+    while len(mesh.peers) < world_size - 1:
+        ready, _, _ = select.select(listeners, [], [], membership.remaining_s())
+        if not ready:
+            missing = [
+                rank for rank in range(world_size) if rank not in mesh.peers and rank != mesh._rank
+            ]
+            raise CollectiveTimeoutError(
+                f"Ranks {missing} joined the group but did not connect to rank {mesh._rank} within "
+                f"{timeout_s:g} s: their processes may have ended.",
+                tuple(missing),
+            )
+        for listener in ready:
+            mesh.accept(listener)

@@ -1,0 +1,579 @@
+"""The functions of `raycompat.util.collective`."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Never
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.util.collective import _groups, _meeting, _tensors, types
+from raycompat.util.collective.backend_registry import _global_registry
+from raycompat.util.collective.collective_group.base_collective_group import BaseGroup
+
+_logger = logging.getLogger(__name__)
+
+#: Milliseconds for a group to be complete, and for an operation without progress.
+_TIMEOUT_MS = 30_000
+
+
+# --- groups -----------------------------------------------------------------------------------------
+
+
+def nccl_available() -> bool:
+    """Return False: groups work in CPU memory.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.nccl_available``, 2.60.0. Differs from Ray: never true.
+    """
+    return is_backend_available("NCCL")
+
+
+def gloo_available() -> bool:
+    """Return True: the backend ``gloo`` is raycompat's own and needs nothing more.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.gloo_available``, 2.60.0. Differs from Ray: needs no torch.
+    """
+    return is_backend_available("GLOO")
+
+
+def is_backend_available(backend: str) -> bool:
+    """Tell whether a backend is registered and works in this process.
+
+    Parameters
+    ----------
+    backend : str
+        Upper and lower case are the same.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.is_backend_available``, 2.60.0. No known difference.
+    """
+    return _global_registry.check(backend)
+
+
+def is_group_initialized(group_name: str) -> bool:
+    """Tell whether this process is a member of a group of this name.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.is_group_initialized``, 2.60.0. No known difference.
+    """
+    return _groups.is_member(group_name)
+
+
+def init_collective_group(
+    world_size: int,
+    rank: int,
+    backend: str = types.Backend.NCCL,
+    group_name: str = "default",
+    gloo_timeout: int = _TIMEOUT_MS,
+) -> None:
+    """Become a member of a group; return when all its members have called this.
+
+    Parameters
+    ----------
+    world_size : int
+        How many members the group has, 1 or more.
+    rank : int
+        The number of this one: 0 to `world_size` - 1, each once.
+    backend : str, default "NCCL"
+        Give ``"gloo"``. The default is Ray's, and refused.
+    group_name : str, default "default"
+        What the operations call the group.
+    gloo_timeout : int, default 30000
+        Milliseconds until the group must be complete, and for which an operation may wait without any
+        progress. Give more than the longest time between a fast and a slow member.
+
+    Raises
+    ------
+    CollectiveTimeoutError
+        When members are missing; a TimeoutError.
+    CollectiveError
+        When the members do not agree on the size, or two have one rank; a RuntimeError.
+    RuntimeError
+        In a driver, or when this process is in a group of this name.
+    ValueError
+        When an argument is impossible.
+    UnsupportedRayFeatureError
+        For NCCL.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.init_collective_group``, 2.60.0. Differs from Ray: no torch is
+    needed; `gloo_timeout` holds for operations too; impossible ranks are a ValueError.
+
+    Members of one host share memory. Members on several hosts send what they exchange by TCP, neither
+    encrypted nor signed, whatever the cluster does; only members can connect.
+    """
+    _groups.check_inside()
+    _check_group_name(group_name)
+    _check_size(world_size)
+    if not _is_int(rank) or not 0 <= rank < world_size:
+        raise ValueError(f"rank must be 0 to {world_size - 1} (world_size - 1), not {rank!r}.")
+    _check_timeout(gloo_timeout)
+    _groups.form(world_size, rank, backend, group_name, gloo_timeout)
+
+
+def create_collective_group(
+    actors: list[Any],
+    world_size: int,
+    ranks: list[int],
+    backend: str = types.Backend.NCCL,
+    group_name: str = "default",
+    gloo_timeout: int = _TIMEOUT_MS,
+) -> None:
+    """Declare a group of actors; each becomes a member at its first operation.
+
+    Parameters
+    ----------
+    actors : list of ActorHandle
+    world_size : int
+        As many as there are actors.
+    ranks : list of int
+        The rank of each actor: 0 to `world_size` - 1, each once.
+    backend, group_name, gloo_timeout
+        As for `init_collective_group`.
+
+    Raises
+    ------
+    RuntimeError
+        When a group of this name exists, or the numbers do not fit together.
+    UnsupportedRayFeatureError
+        For NCCL.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.create_collective_group``, 2.60.0. Differs from Ray: the
+    declaration ends with the process that made it, so nothing is left of it in the cluster.
+    """
+    _check_group_name(group_name)
+    _check_timeout(gloo_timeout)
+    backend = _groups.check_backend(backend)
+    actors, ranks = list(actors), list(ranks)
+    if len(ranks) != len(actors):
+        raise RuntimeError(
+            f"Each actor has one rank: got {len(ranks)} ranks, {len(actors)} actors."
+        )
+    if not _is_int(world_size) or world_size != len(actors) or world_size < 1:
+        raise RuntimeError(
+            f"World size must be the number of actors, 1 or more: got {world_size!r} and "
+            f"{len(actors)} actors."
+        )
+    if sorted(ranks) != list(range(world_size)):
+        raise RuntimeError(f"Ranks must be 0 to {world_size - 1}, each once: got {ranks}.")
+    by_actor = {each._actor_id.hex(): rank for each, rank in zip(actors, ranks, strict=True)}
+    if len(by_actor) != world_size:
+        raise RuntimeError("An actor is listed twice: each member of a group is another actor.")
+    _groups.declare(group_name, _meeting.Declared(world_size, by_actor, backend, gloo_timeout))
+
+
+def destroy_collective_group(group_name: str = "default") -> None:
+    """Leave a group; operations that the other members call afterwards fail.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.destroy_collective_group``, 2.60.0. As there, a group that this
+    process is not in is a warning in the log.
+    """
+    _groups.check_inside()
+    if not _groups.destroy(group_name):
+        _logger.warning("This process is not in the collective group %r.", group_name)
+
+
+def get_rank(group_name: str = "default") -> int:
+    """Return the rank of this process in a group; -1 if it is not a member, or not yet.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.get_rank``, 2.60.0. No known difference.
+    """
+    _groups.check_inside()
+    return _groups.rank_of(group_name)[0]
+
+
+def get_collective_group_size(group_name: str = "default") -> int:
+    """Return how many members a group has; -1 if this process is not one, or not yet.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.get_collective_group_size``, 2.60.0. No known difference.
+    """
+    _groups.check_inside()
+    return _groups.rank_of(group_name)[1]
+
+
+def get_group_handle(group_name: str = "default") -> BaseGroup:
+    """Return this process's membership in a group; become a member if the group was declared.
+
+    Raises
+    ------
+    RuntimeError
+        When there is no such group, or this process cannot be in it.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.get_group_handle``, 2.60.0. No known difference.
+    """
+    return _groups.find(group_name)
+
+
+# --- operations ---------------------------------------------------------------------------------------
+
+
+def allreduce(
+    tensor: Any, group_name: str = "default", op: types.ReduceOp = types.ReduceOp.SUM
+) -> None:
+    """Combine the tensors of all members element by element; each gets the result in place.
+
+    Parameters
+    ----------
+    tensor : numpy.ndarray or torch.Tensor
+        Any shape and any dtype of numbers, equal on all members; in CPU memory.
+    group_name : str, default "default"
+    op : ReduceOp, default ReduceOp.SUM
+
+    Raises
+    ------
+    CollectiveError
+        When a member has ended, left, stopped, or calls another operation, shape or dtype.
+    CollectiveTimeoutError
+        When nothing has moved for the group's time-out.
+    RuntimeError
+        When this process is not in the group, or the tensor is of another type.
+    ValueError
+        When the array is read-only.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.allreduce``, 2.60.0. Differs from Ray: an array need not be
+    contiguous; calls that do not match are errors at once; the members get bitwise equal results.
+
+    On one host each rank combines 1/n of the elements in shared memory; 4 MiB chunks of the tensor go
+    through it one after the other, so it takes no more memory for larger tensors.
+    """
+    _tensors.check_tensor(tensor)
+    group = get_group_handle(group_name)
+    group.allreduce([tensor], types.AllReduceOptions(reduceOp=op))
+
+
+def barrier(group_name: str = "default") -> None:
+    """Wait until all members of a group have called this.
+
+    Raises
+    ------
+    CollectiveError, CollectiveTimeoutError
+        As for `allreduce`.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.barrier``, 2.60.0. No known difference.
+    """
+    get_group_handle(group_name).barrier()
+
+
+def reduce(
+    tensor: Any,
+    dst_rank: int = 0,
+    group_name: str = "default",
+    op: types.ReduceOp = types.ReduceOp.SUM,
+) -> None:
+    """Combine the tensors of all members; one of them gets the result in place.
+
+    Parameters
+    ----------
+    tensor, group_name, op
+        As for `allreduce`. The tensors of the others stay as they are.
+    dst_rank : int, default 0
+        Who gets the result.
+
+    Raises
+    ------
+    CollectiveError, CollectiveTimeoutError, RuntimeError
+        As for `allreduce`.
+    ValueError
+        When the group has no such rank, or the destination's array is read-only.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.reduce``, 2.60.0. Differs from Ray as `allreduce` does.
+    """
+    _tensors.check_tensor(tensor)
+    group = get_group_handle(group_name)
+    _check_rank(group, dst_rank)
+    group.reduce([tensor], types.ReduceOptions(reduceOp=op, root_rank=dst_rank))
+
+
+def broadcast(tensor: Any, src_rank: int = 0, group_name: str = "default") -> None:
+    """Copy one member's tensor into those of all others.
+
+    Parameters
+    ----------
+    tensor, group_name
+        As for `allreduce`.
+    src_rank : int, default 0
+        Whose tensor it is.
+
+    Raises
+    ------
+    CollectiveError, CollectiveTimeoutError, RuntimeError
+        As for `allreduce`.
+    ValueError
+        When the group has no such rank, or another member's array is read-only.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.broadcast``, 2.60.0. Differs from Ray as `allreduce` does.
+    """
+    _tensors.check_tensor(tensor)
+    group = get_group_handle(group_name)
+    _check_rank(group, src_rank)
+    group.broadcast([tensor], types.BroadcastOptions(root_rank=src_rank))
+
+
+def allgather(tensor_list: list[Any], tensor: Any, group_name: str = "default") -> None:
+    """Store the tensors of all members in a list, by rank.
+
+    Parameters
+    ----------
+    tensor_list : list of numpy.ndarray or torch.Tensor
+        One for each rank, of the shape and dtype of `tensor`; overwritten.
+    tensor, group_name
+        As for `allreduce`; `tensor` stays as it is.
+
+    Raises
+    ------
+    CollectiveError, CollectiveTimeoutError
+        As for `allreduce`.
+    RuntimeError
+        As for `allreduce`, and when the list has another length than the group.
+    ValueError
+        When the list's tensors are not like `tensor`, or read-only.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.allgather``, 2.60.0. Differs from Ray as `allreduce` does.
+    """
+    _tensors.check_tensor(tensor)
+    _check_list(tensor_list)
+    group = get_group_handle(group_name)
+    _check_length(group, tensor_list)
+    group.allgather([tensor_list], [tensor], types.AllGatherOptions())
+
+
+def reducescatter(
+    tensor: Any,
+    tensor_list: list[Any],
+    group_name: str = "default",
+    op: types.ReduceOp = types.ReduceOp.SUM,
+) -> None:
+    """Combine the lists of all members element by element; the member of rank r gets tensor r.
+
+    Parameters
+    ----------
+    tensor : numpy.ndarray or torch.Tensor
+        Gets the result.
+    tensor_list : list of numpy.ndarray or torch.Tensor
+        One for each rank, of the shape and dtype of `tensor`.
+    group_name, op
+        As for `allreduce`.
+
+    Raises
+    ------
+    CollectiveError, CollectiveTimeoutError, RuntimeError, ValueError
+        As for `allgather`.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.reducescatter``, 2.60.0. Differs from Ray: the list stays as it
+    is; Ray's gloo overwrites it with what it has combined.
+    """
+    _tensors.check_tensor(tensor)
+    _check_list(tensor_list)
+    group = get_group_handle(group_name)
+    _check_length(group, tensor_list)
+    group.reducescatter([tensor], [tensor_list], types.ReduceScatterOptions(reduceOp=op))
+
+
+def send(tensor: Any, dst_rank: int, group_name: str = "default") -> None:
+    """Send a tensor to another member, which calls `recv`.
+
+    Parameters
+    ----------
+    tensor, group_name
+        As for `allreduce`; `tensor` stays as it is.
+    dst_rank : int
+        Who receives it.
+
+    Raises
+    ------
+    CollectiveError, CollectiveTimeoutError
+        As for `allreduce`.
+    RuntimeError
+        As for `allreduce`, and when the destination is this process.
+    ValueError
+        When the group has no such rank.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.send``, 2.60.0. Differs from Ray: returns when the tensor is on
+    its way; a receiver with another shape or dtype has an error. A pair's sends arrive in order.
+    """
+    _tensors.check_tensor(tensor)
+    group = get_group_handle(group_name)
+    _check_other_rank(group, dst_rank, "destination")
+    group.send([tensor], types.SendOptions(dst_rank=dst_rank))
+
+
+def recv(tensor: Any, src_rank: int, group_name: str = "default") -> None:
+    """Receive a tensor from another member, which calls `send`.
+
+    Parameters
+    ----------
+    tensor : numpy.ndarray or torch.Tensor
+        Of the shape and dtype of the tensor that is sent; overwritten.
+    src_rank : int
+        Who sends it.
+    group_name : str, default "default"
+
+    Raises
+    ------
+    CollectiveError, CollectiveTimeoutError, RuntimeError, ValueError
+        As for `send`.
+
+    Notes
+    -----
+    Ray source: ``ray.util.collective.recv``, 2.60.0. Differs from Ray as `send` does.
+    """
+    _tensors.check_tensor(tensor)
+    group = get_group_handle(group_name)
+    _check_other_rank(group, src_rank, "source")
+    group.recv([tensor], types.RecvOptions(src_rank=src_rank))
+
+
+# --- several GPUs a process: refused ----------------------------------------------------------------
+
+
+def _refuse(name: str) -> Never:
+    raise UnsupportedRayFeatureError(
+        f"{name}()",
+        "Groups work in CPU memory, and a member has one tensor",
+        f"Copy the tensor to the CPU and call {name.removesuffix('_multigpu')}()",
+    )
+
+
+def allreduce_multigpu(
+    tensor_list: list[Any], group_name: str = "default", op: types.ReduceOp = types.ReduceOp.SUM
+) -> None:
+    """Raise UnsupportedRayFeatureError: use `allreduce`."""
+    _refuse("allreduce_multigpu")
+
+
+def reduce_multigpu(
+    tensor_list: list[Any],
+    dst_rank: int = 0,
+    dst_tensor: int = 0,
+    group_name: str = "default",
+    op: types.ReduceOp = types.ReduceOp.SUM,
+) -> None:
+    """Raise UnsupportedRayFeatureError: use `reduce`."""
+    _refuse("reduce_multigpu")
+
+
+def broadcast_multigpu(
+    tensor_list: list[Any], src_rank: int = 0, src_tensor: int = 0, group_name: str = "default"
+) -> None:
+    """Raise UnsupportedRayFeatureError: use `broadcast`."""
+    _refuse("broadcast_multigpu")
+
+
+def allgather_multigpu(
+    output_tensor_lists: list[Any], input_tensor_list: list[Any], group_name: str = "default"
+) -> None:
+    """Raise UnsupportedRayFeatureError: use `allgather`."""
+    _refuse("allgather_multigpu")
+
+
+def reducescatter_multigpu(
+    output_tensor_list: list[Any],
+    input_tensor_lists: list[Any],
+    group_name: str = "default",
+    op: types.ReduceOp = types.ReduceOp.SUM,
+) -> None:
+    """Raise UnsupportedRayFeatureError: use `reducescatter`."""
+    _refuse("reducescatter_multigpu")
+
+
+def send_multigpu(
+    tensor: Any,
+    dst_rank: int,
+    dst_gpu_index: int,
+    group_name: str = "default",
+    n_elements: int = 0,
+) -> None:
+    """Raise UnsupportedRayFeatureError: use `send`."""
+    _refuse("send_multigpu")
+
+
+def recv_multigpu(
+    tensor: Any,
+    src_rank: int,
+    src_gpu_index: int,
+    group_name: str = "default",
+    n_elements: int = 0,
+) -> None:
+    """Raise UnsupportedRayFeatureError: use `recv`."""
+    _refuse("recv_multigpu")
+
+
+# --- arguments ----------------------------------------------------------------------------------------
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _check_group_name(group_name: str) -> None:
+    if not isinstance(group_name, str) or not group_name:
+        raise ValueError(f"group_name must be a string that is not empty, not {group_name!r}.")
+
+
+def _check_size(world_size: int) -> None:
+    if not _is_int(world_size) or world_size < 1:
+        raise ValueError(f"world_size must be an int, 1 or more, not {world_size!r}.")
+
+
+def _check_timeout(gloo_timeout: int) -> None:
+    if not isinstance(gloo_timeout, int | float) or not gloo_timeout > 0:
+        raise ValueError(f"gloo_timeout must be milliseconds, more than 0, not {gloo_timeout!r}.")
+
+
+def _check_rank(group: BaseGroup, rank: int) -> None:
+    if not _is_int(rank) or not 0 <= rank < group.world_size:
+        raise ValueError(
+            f"rank must be 0 to {group.world_size - 1} in the group {group.group_name!r}, "
+            f"not {rank!r}."
+        )
+
+
+def _check_other_rank(group: BaseGroup, rank: int, what: str) -> None:
+    _check_rank(group, rank)
+    if rank == group.rank:
+        raise RuntimeError(f"The {what} rank {rank} is this process: give another member's.")
+
+
+def _check_list(tensors: list[Any]) -> None:
+    if not isinstance(tensors, list) or not tensors:
+        raise RuntimeError(f"Expected a list of tensors, one for each rank, got {tensors!r}.")
+    for each in tensors:
+        _tensors.check_tensor(each)
+
+
+def _check_length(group: BaseGroup, tensors: list[Any]) -> None:
+    if len(tensors) != group.world_size:
+        raise RuntimeError(
+            f"The list must have as many tensors as the group {group.group_name!r} has members, "
+            f"{group.world_size}: got {len(tensors)}."
+        )
