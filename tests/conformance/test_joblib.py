@@ -67,15 +67,3 @@ def test_options_of_the_actors(ray):
 def test_one_job_runs_here():
     with joblib.parallel_backend("ray", n_jobs=1):
         assert joblib.Parallel()(joblib.delayed(os.getpid)() for _ in range(2)) == [os.getpid()] * 2
-
-
-def test_grid_search_of_scikit_learn():
-    datasets = pytest.importorskip("sklearn.datasets")
-    from sklearn.linear_model import RidgeClassifier
-    from sklearn.model_selection import GridSearchCV
-
-    data, target = datasets.make_classification(n_samples=200, random_state=0)
-    search = GridSearchCV(RidgeClassifier(), {"alpha": [0.1, 1.0]}, cv=2)
-    with joblib.parallel_backend("ray", n_jobs=2):
-        search.fit(data, target)
-    assert search.best_score_ > 0.7
