@@ -305,7 +305,7 @@ def _open_session(
     uses_leases: bool,
 ) -> None:
     global num_started
-    here = segment.host_id(str(segment.SHARED_MEMORY))
+    here = segment.host_id()
     home = _home(nodes, here)
     namespace = given["namespace"] or str(uuid.uuid4())
     setup = sessions.Setup(

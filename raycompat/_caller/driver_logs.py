@@ -244,7 +244,7 @@ def _foldings() -> dict[str, Folding[Source]]:
     if os.environ.get("RAY_DEDUP_LOGS", "1").lower() not in ("1", "true"):
         return {}
     window = os.environ.get("RAY_DEDUP_LOGS_AGG_WINDOW_S", "")
-    seconds = int(window) if window.isdigit() else _FOLDING_S
+    seconds = int(window) if window.isdecimal() else _FOLDING_S
     allow = _pattern("RAY_DEDUP_LOGS_ALLOW_REGEX")
     skip = _pattern("RAY_DEDUP_LOGS_SKIP_REGEX")
     return {stream: Folding(seconds, allow, skip) for stream in ("stdout", "stderr")}

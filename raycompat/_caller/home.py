@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from raycompat._protocol import segment
+from raycompat._protocol import own_folder, segment
 from raycompat._protocol.values import StorePlace
 
 #: Share of the machine's memory that a driver without a node on its host may take for objects.
@@ -41,5 +41,5 @@ def home_at(node: Mapping[str, Any], here: str) -> Home:
 
 def _own_place(here: str) -> StorePlace:
     limit = int(psutil.virtual_memory().total * _OWN_SHARE)
-    directories = (str(segment.SHARED_MEMORY), tempfile.gettempdir())
+    directories = (segment.shared_folder(), str(own_folder.make(tempfile.gettempdir())))
     return StorePlace(segment.store_name(), directories, here, limit)

@@ -313,21 +313,26 @@ class LeasePool(Sender):
     def _tick(self) -> None:
         """Return what is not needed. Called in the session's event loop."""
         with self._locked():
-            now = time.monotonic()
-            for lease in list(self._leases):  # an interrupt may have struck between choice and call
-                self._rest(lease)
-            self._waiting.enter_all()
-            # Idle leases are too small for calls that wait, which may wait for their CPUs.
-            idle_s = _TICK_S if self._waiting else _IDLE_S
-            for lease in [each for each in self._idle.values() if now - each.idle_since > idle_s]:
-                self._return(lease)
-            if not self._waiting and self._num_sent() <= len(self._leases):
-                self._ask_no_more()
-            elif sizes := self._waiting.sizes():
-                self._ask_no_more(above=sizes[-1])
-            self._ticks = bool(self._leases or self._asked) and not self._session.closed
-            if self._ticks:
-                self._session.call_later(_TICK_S, self._tick)
+            try:
+                self._return_what_is_not_needed()
+            finally:
+                self._ticks = bool(self._leases or self._asked) and not self._session.closed
+                if self._ticks:
+                    self._session.call_later(_TICK_S, self._tick)
+
+    def _return_what_is_not_needed(self) -> None:
+        now = time.monotonic()
+        for lease in list(self._leases):  # an interrupt may have struck between choice and call
+            self._rest(lease)
+        self._waiting.enter_all()
+        # Idle leases are too small for calls that wait, which may wait for their CPUs.
+        idle_s = _TICK_S if self._waiting else _IDLE_S
+        for lease in [each for each in self._idle.values() if now - each.idle_since > idle_s]:
+            self._return(lease)
+        if not self._waiting and self._num_sent() <= len(self._leases):
+            self._ask_no_more()
+        elif sizes := self._waiting.sizes():
+            self._ask_no_more(above=sizes[-1])
 
     def return_idle(self) -> None:
         """Return the leases that have nothing to do now."""

@@ -213,7 +213,7 @@ class LocalNode:
         self._clean_up()
 
     def _clean_up(self) -> None:
-        segment.sweep([str(segment.SHARED_MEMORY)])
+        segment.sweep(segment.own_folders())
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
@@ -296,5 +296,5 @@ class LocalCluster:
         for node in list(self.nodes):
             self.remove_node(node, gracefully=True)
         self.scheduler.end()
-        segment.sweep([str(segment.SHARED_MEMORY)], and_mine=True)
+        segment.sweep(segment.own_folders(), and_mine=True)
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -96,7 +96,7 @@ def _walk(
 
 def _limit_bytes() -> int:
     value = os.environ.get(_LIMIT_VARIABLE, "")
-    return int(value) if value.isdigit() else _LIMIT_BYTES
+    return int(value) if value.isdecimal() else _LIMIT_BYTES
 
 
 def _check_size(num_bytes: int, what: str) -> None:

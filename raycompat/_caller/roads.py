@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from raycompat._protocol import peer
 from raycompat._protocol.connection import (
     Connection,
     Notes,
@@ -106,6 +107,9 @@ async def _by_socket(session: Session, place: dict[str, Any], party: Party) -> b
             await _reach(stream, place["socket"])
         except OSError as error:  # it has just died, or it is in another network namespace
             logger.debug("no Unix socket to %s: %r", party.key, error)
+            return False
+        if not peer.is_of_this_user(stream):
+            logger.warning("another user of this host listens in place of %s", party.key)
             return False
         connection = Connection(
             stream, session.pump, party.on_message, lambda: party.disconnected(connection)

@@ -51,7 +51,7 @@ def stop_all(*, force: bool, grace_period_s: float) -> Stopped:
         left += [process.pid for process in not_ended]
         if not not_ended:
             _clean_up(leaders)
-    segment.sweep([str(segment.SHARED_MEMORY)])
+    segment.sweep(segment.own_folders())
     return Stopped(found, killed, left)
 
 

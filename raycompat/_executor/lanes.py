@@ -138,8 +138,10 @@ def serve_in_loops(
             main_loop.stop()
 
     def tick() -> None:
-        mailbox.on_idle()
-        main_loop.call_later(_TICK_S, tick)
+        try:
+            mailbox.on_idle()
+        finally:
+            main_loop.call_later(_TICK_S, tick)
 
     main_loop.call_later(_TICK_S, tick)
     main_loop.add_reader(mailbox.fileno(), arrived)

@@ -10,14 +10,13 @@ import logging
 import os
 import select
 import socket
-import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from raycompat._protocol import segment
+from raycompat._protocol import peer, segment
 from raycompat._protocol.connection import Connection
 
 if TYPE_CHECKING:
@@ -42,8 +41,6 @@ _TAKING_S = 0.005
 
 #: Segments that a caller may be slow to take before the list of them is looked through.
 _MANY_SEGMENTS = 256
-
-_CREDENTIALS = struct.Struct("3i")
 
 
 class Caller(Connection):
@@ -176,9 +173,8 @@ class Mailbox:
                 stream, _ = self._listener.accept()
             except BlockingIOError:
                 return
-            peer = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-            if _CREDENTIALS.unpack(peer)[1] != os.getuid():
-                stream.close()  # another user of this host
+            if not peer.is_of_this_user(stream):
+                stream.close()
                 continue
             caller = Caller(stream, self._pump, self)
             self._callers[stream.fileno()] = caller

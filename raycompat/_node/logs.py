@@ -333,7 +333,7 @@ class Logs:
 
 def _setting(variable: str, default: int, least: int) -> int:
     value = os.environ.get(variable, "")
-    if value.isdigit() and int(value) >= least:
+    if value.isdecimal() and int(value) >= least:
         return int(value)
     if value:
         logger.warning("%s=%r: expected a whole number, %d or more.", variable, value, least)

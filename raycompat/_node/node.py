@@ -286,10 +286,12 @@ class Node:
         self.pool.kill(victim.executor)
 
     def _tidy(self) -> None:
-        if self.store.keeps_anything:
-            gc.collect()  # tracebacks of Dask's failed transfers have values in their frames
-        self.store.tidy()
-        self._tidying = asyncio.get_running_loop().call_later(_TIDY_S, self._tidy)
+        try:
+            if self.store.keeps_anything:
+                gc.collect()  # tracebacks of Dask's failed transfers have values in their frames
+            self.store.tidy()
+        finally:  # one failure is logged, and does not end the tidying
+            self._tidying = asyncio.get_running_loop().call_later(_TIDY_S, self._tidy)
 
     def collect_garbage_soon(self) -> None:
         """Break the cycle that Dask makes of a failed task's exception, frames and arguments.

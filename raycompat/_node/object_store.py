@@ -27,13 +27,13 @@ class ObjectStore:
     """Knows which segments the node keeps for Dask, so that it can tell what a crash left."""
 
     def __init__(self, spill_directory: str, limit_bytes: int) -> None:
-        shared = str(segment.SHARED_MEMORY)
-        segment.sweep([shared])
+        shared = segment.shared_folder()
+        segment.sweep(segment.own_folders())
         segment.allow_many()
         self.place = StorePlace(
             store=segment.store_name(),
             directories=(shared, spill_directory),
-            host=segment.host_id(shared),
+            host=segment.host_id(),
             limit_bytes=limit_bytes,
         )
         segment.keep_free_segments(shared, self.place.store)
@@ -123,7 +123,7 @@ class ObjectStore:
 
     def tidy(self) -> None:
         """Give memory back that nobody has wanted for a while, and what nodes left that have died."""
-        segment.sweep(self.place.directories[:1])
+        segment.sweep(segment.own_folders())
         directory, store = self.place.directories[0], self.place.store
         segment.drop_free(directory, store, _UNTAKEN_FOR_S)
         segment.drop_shared(directory, store, _UNTAKEN_FOR_S)

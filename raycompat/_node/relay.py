@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
+from raycompat._protocol import peer
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -38,10 +39,15 @@ class Relays:
         self, actor: str
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         try:
-            return await asyncio.open_unix_connection("\0" + self._socket_of(actor))
+            reader, writer = await asyncio.open_unix_connection("\0" + self._socket_of(actor))
         except (KeyError, OSError) as error:
             logger.debug("the process of %s is not there: %r", actor, error)
             return None
+        if not peer.is_of_this_user(writer.get_extra_info("socket")):
+            logger.warning("another user of this host listens in place of %s", actor)
+            writer.close()
+            return None
+        return reader, writer
 
     # --- callers that connect -------------------------------------------------------------------
 

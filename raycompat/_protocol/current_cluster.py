@@ -1,8 +1,8 @@
 """The cluster that was started last on this machine by this user: what ``init("auto")`` connects to.
 
-Whoever starts a cluster that others are to find records it in one file; an entry counts as long as
-its scheduler's process is there. The folder is the user's alone: who could write there could have
-drivers send their code to a scheduler of his own.
+A program that starts a cluster that others are to find records it in one file; an entry counts as long
+as its scheduler's process is there. The folder is the user's alone (`own_folder`): another user who
+could write there could have drivers send their code to a scheduler of theirs.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import logging
 import os
-import stat
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from raycompat._protocol import segment
+from raycompat._protocol import own_folder, segment
 
 logger = logging.getLogger(__name__)
+
+_FILE = "current.json"
 
 
 def folder() -> Path:
@@ -25,18 +26,22 @@ def folder() -> Path:
 
     Raises
     ------
-    PermissionError
-        When it belongs to somebody else, or others may write there.
+    OSError
+        When it cannot be made, or others could put another in its place.
     """
-    path = file().parent
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check_owner(path)
-    return path
+    parent = _parent()
+    parent.mkdir(parents=True, exist_ok=True)
+    return own_folder.make(parent)
 
 
-def file() -> Path:
-    """Return where the entry is, if there is one."""
-    return Path(os.environ.get("TMPDIR") or "/tmp", f"raycompat-{os.getuid()}", "current.json")
+def _parent() -> Path:
+    return Path(os.environ.get("TMPDIR") or "/tmp")
+
+
+def _file() -> Path | None:
+    """Return where the entry is, or would be; None if there is no folder for it yet."""
+    folders = own_folder.all_in(_parent())
+    return folders[0] / _FILE if folders else None
 
 
 def record(address: str, pid: int) -> None:
@@ -44,10 +49,10 @@ def record(address: str, pid: int) -> None:
 
     Raises
     ------
-    PermissionError
-        When the folder for it belongs to somebody else, or others may write there.
+    OSError
+        When there can be no folder for it.
     """
-    path = folder() / file().name
+    path = folder() / _FILE
     entry = {"address": address, "pid": pid, "start": segment.process_start(pid)}
     descriptor, name = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(descriptor, "w") as new:
@@ -63,20 +68,21 @@ def find() -> str | None:
 
 def forget(pid: int) -> None:
     """Remove the entry of the cluster whose scheduler is, or was, process `pid`."""
-    entry = _entry()
-    if entry is not None and entry["pid"] == pid:
-        file().unlink(missing_ok=True)
+    entry, path = _entry(), _file()
+    if entry is not None and entry["pid"] == pid and path is not None:
+        path.unlink(missing_ok=True)
 
 
 def _entry() -> dict[str, Any] | None:
-    path = file()
     try:
-        _check_owner(path.parent)
+        path = _file()
+        if path is None:
+            return None
         entry = json.loads(path.read_text())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        logger.warning("raycompat does not look for a running cluster in %s: %s", path, error)
+        logger.warning("raycompat does not look for a running cluster in %s: %s", _parent(), error)
         return None
     is_whole = isinstance(entry, dict) and {"address", "pid", "start"} <= entry.keys()
     return entry if is_whole else None
@@ -84,12 +90,3 @@ def _entry() -> dict[str, Any] | None:
 
 def _is_running(entry: dict[str, Any]) -> bool:
     return entry["start"] is not None and segment.process_start(entry["pid"]) == entry["start"]
-
-
-def _check_owner(folder: Path) -> None:
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise PermissionError(
-            f"{folder} must be a folder of yours that nobody else may enter (mode 0700). Remove it, or "
-            "set TMPDIR to another place."
-        )

@@ -6,6 +6,10 @@ nothing for good::
 
     raycompat-<node pid>.<node start>-<writer pid>-<time>.<count>
 
+It lies in a folder of ``/dev/shm`` that only this user may enter (`own_folder`). What is opened must
+still be a regular file of this user that nobody else may use: who could plant a file would have their
+pickles loaded.
+
 Filling memory that was used before is twice as fast as filling fresh pages. So a large segment is not
 removed but renamed into its store's folder of *free* segments, from where the next writer takes it.
 Every reader's mapping holds a shared lock on its file (``flock``, which the kernel drops with the
@@ -21,17 +25,25 @@ import fcntl
 import itertools
 import mmap
 import os
+import re
 import resource
 import shutil
+import stat
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from raycompat._protocol import warm_memory
+from raycompat._protocol import own_folder, warm_memory
 from raycompat._protocol.serialization import Block
 
 PREFIX = "raycompat-"
 SHARED_MEMORY = Path("/dev/shm")
+
+#: What a segment may be called, or a store's folder of free segments. Other names are left alone.
+_NAME = re.compile(
+    rf"{PREFIX}(?P<pid>[0-9]{{1,9}})\.(?P<start>[0-9]{{1,20}})-"
+    r"(?:free|(?P<writer>[0-9]{1,9})-[0-9a-z.]+)"
+)
 
 #: Bytes from which on a segment is worth keeping for the next writer.
 RECYCLED_BYTES = 1 << 20
@@ -51,6 +63,9 @@ _MANY_FILES = 65536
 #: Seconds between two looks at how full a store is that was found full.
 _LOOK_AGAIN_S = 0.05
 
+#: Why a file is refused.
+_NOT_OURS = "Expected a regular file of this user that nobody else may use (mode 0600)"
+
 _counter = itertools.count()
 _began = f"{time.time_ns():x}"
 
@@ -68,11 +83,22 @@ def _number() -> str:
     return f"{_began}.{next(_counter)}"
 
 
-def host_id(directory: str) -> str:
-    """Identify the host whose processes can map the segments in `directory`."""
+def shared_folder() -> str:
+    """Return the folder for segments in shared memory: it is this user's alone.
+
+    Raises
+    ------
+    OSError
+        When it cannot be made.
+    """
+    return str(own_folder.make(SHARED_MEMORY))
+
+
+def host_id() -> str:
+    """Identify the processes that can map each other's segments: those of one user of one host."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    place = os.stat(directory)
-    return f"{boot}:{place.st_dev}:{place.st_ino}"
+    place = os.stat(SHARED_MEMORY)
+    return f"{boot}:{place.st_dev}:{place.st_ino}:{os.geteuid()}"
 
 
 def process_start(pid: int) -> int | None:
@@ -149,13 +175,12 @@ def _reuse(path: str, size: int, free: str) -> int | None:
     for name in _by_fitness(free, size)[:_LOOKED_AT]:
         source = os.path.join(free, name)
         try:
-            descriptor = os.open(source, os.O_RDWR | os.O_CLOEXEC)
+            descriptor, status = _open(source, os.O_RDWR)
         except FileNotFoundError:
             continue  # another writer was quicker
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            status = os.fstat(descriptor)
-            if status.st_nlink > 1:
+            if os.fstat(descriptor).st_nlink > 1:
                 raise BlockingIOError
             os.rename(source, path)
             if status.st_size > size:
@@ -167,6 +192,38 @@ def _reuse(path: str, size: int, free: str) -> int | None:
         else:
             return descriptor
     return None
+
+
+def _open(path: str, flags: int) -> tuple[int, os.stat_result]:
+    """Open a segment and return it with what it is.
+
+    Raises
+    ------
+    PermissionError
+        When it is not a regular file of this user that nobody else may use.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, or a socket
+            raise PermissionError(errno.EPERM, _NOT_OURS, path) from error
+        raise
+    status = os.fstat(descriptor)
+    if not _is_segment(status):
+        os.close(descriptor)
+        raise PermissionError(errno.EPERM, _NOT_OURS, path)
+    return descriptor, status
+
+
+def _is_segment(status: os.stat_result) -> bool:
+    """Whether this is a regular file of this user that nobody else may use."""
+    mode = status.st_mode
+    return stat.S_ISREG(mode) and not mode & 0o077 and status.st_uid == os.geteuid()
+
+
+def _check(path: str) -> None:
+    if not _is_segment(os.lstat(path)):
+        raise PermissionError(errno.EPERM, _NOT_OURS, path)
 
 
 def _by_fitness(free: str, size: int) -> list[str]:
@@ -197,15 +254,17 @@ def read(path: str) -> mmap.mmap:
     ------
     FileNotFoundError
         When it is gone.
+    PermissionError
+        When it is not a segment of this user.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor, status = _open(path, os.O_RDONLY)
     try:
         is_locked = False
         while not is_locked:  # whoever has it alone renames it at once, or lets go
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 is_locked = True
-            if os.stat(path).st_ino != os.fstat(descriptor).st_ino:
+            if os.stat(path, follow_symlinks=False).st_ino != status.st_ino:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)  # has a duplicate of it: the lock
     finally:
@@ -221,7 +280,10 @@ def share(path: str) -> str:
     ------
     FileNotFoundError
         When it is gone.
+    PermissionError
+        When it is not a segment of this user.
     """
+    _check(path)
     directory, name = os.path.split(path)
     store = "-".join(name.split("-")[:2])
     shared = os.path.join(directory, f"{store}-{os.getpid()}{_SHARED}{_number()}")
@@ -237,16 +299,15 @@ def take(path: str, store: str) -> str:
     Raises
     ------
     OSError
-        When it is gone, or cannot be taken.
+        When it is gone, cannot be taken, or is not a segment of this user.
     """
     directory, name = os.path.split(path)
     writer, _, number = name.removeprefix(PREFIX).partition("-")[2].partition("-")
     mine = os.path.join(directory, f"{store}-{os.getpid()}-{writer}.{number}")
-    try:
+    with contextlib.suppress(FileNotFoundError):
+        _check(path)
         os.rename(path, mine)
-    except FileNotFoundError:
-        if not os.path.exists(mine):
-            raise
+    _check(mine)
     return mine
 
 
@@ -297,8 +358,14 @@ def _size_of(name: str) -> int:
 
 
 def keep_free_segments(directory: str, store: str) -> None:
-    """Have the segments of `store` in `directory` recycled from now on."""
-    os.makedirs(os.path.join(directory, store + _FREE), mode=0o700, exist_ok=True)
+    """Have the segments of `store` in `directory` recycled from now on.
+
+    Raises
+    ------
+    OSError
+        When the folder of its free segments cannot be made, or is there already.
+    """
+    os.mkdir(os.path.join(directory, store + _FREE), mode=0o700)
 
 
 def drop_free(directory: str, store: str, older_than_s: float = 0.0) -> bool:
@@ -373,24 +440,32 @@ def sweep(directories: Iterable[str], *, and_mine: bool = False) -> None:
     """
     for directory in directories:
         for path in Path(directory).glob(f"{PREFIX}*"):
-            pid, _, start = path.name[len(PREFIX) :].partition("-")[0].partition(".")
-            if not (pid.isdigit() and start.isdigit()):
-                continue  # it is no segment
-            is_orphan = str(process_start(int(pid))) != start and _is_ours(path)
+            name = _NAME.fullmatch(path.name)
+            if name is None:
+                continue  # it is not a segment
+            is_orphan = str(process_start(int(name["pid"]))) != name["start"] and _is_ours(path)
             if is_orphan and _writer(path) in ((None, os.getpid()) if and_mine else (None,)):
                 _remove_path(path)
 
 
+def own_folders() -> list[str]:
+    """Return the folders in shared memory where processes of this user write segments."""
+    return [str(path) for path in own_folder.all_in(SHARED_MEMORY)]
+
+
 def _writer(path: Path) -> int | None:
     """Return the pid of the process that wrote a segment, if it lives."""
-    writer = path.name[len(PREFIX) :].split("-")[1]
-    return int(writer) if writer.isdigit() and process_start(int(writer)) is not None else None
+    name = _NAME.fullmatch(path.name)
+    if name is None or name["writer"] is None:
+        return None
+    writer = int(name["writer"])
+    return writer if process_start(writer) is not None else None
 
 
 def _is_ours(path: Path) -> bool:
     try:
-        return path.lstat().st_uid == os.getuid()
-    except FileNotFoundError:  # somebody else has swept it away
+        return path.lstat().st_uid == os.geteuid()
+    except FileNotFoundError:  # another process has removed it
         return False
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from raycompat._protocol import segment
+from raycompat._protocol import own_folder, segment
 
 #: Seconds that a command has, on a machine that is busy.
 COMMAND_S = 100
@@ -103,7 +103,7 @@ class CommandLine:
 
     @property
     def own_folder(self) -> Path:
-        return self.folder / f"raycompat-{os.getuid()}"
+        return own_folder.make(self.folder)
 
     @property
     def current(self) -> dict[str, object]:
@@ -150,4 +150,4 @@ class CommandLine:
         self.note()
         self.must("stop", "--force")
         assert self.left() == []
-        segment.sweep(["/dev/shm"])
+        segment.sweep(segment.own_folders())

@@ -99,4 +99,4 @@ class DaskCluster:
                 process.send_signal(signal.SIGTERM)
             process.wait(PROCESS_S)
         # As the node does that starts next, for some were killed, and whose end did not see that of ours.
-        segment.sweep(["/dev/shm"], and_mine=True)
+        segment.sweep(segment.own_folders(), and_mine=True)

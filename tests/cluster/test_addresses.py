@@ -181,7 +181,7 @@ def test_init_works_beside_a_running_event_loop(one_worker, is_connected_to):
 def entry(tmp_path, monkeypatch):
     """The file that says which cluster runs here; there is none yet."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    return current_cluster.file()
+    return current_cluster.folder() / "current.json"
 
 
 def test_a_recorded_cluster_is_found(one_worker, entry, is_connected_to):
@@ -542,7 +542,7 @@ def test_the_end_of_a_driver_ends_its_actors_and_leaves_others(one_worker, wait_
 @pytest.fixture
 def elsewhere(monkeypatch):
     """This process takes itself to be on another host than all nodes."""
-    monkeypatch.setattr(segment, "host_id", lambda directory: "another host")
+    monkeypatch.setattr(segment, "host_id", lambda: "another host")
 
 
 @pytest.fixture

@@ -149,9 +149,9 @@ def test_stop_removes_segments(commands):
     )
     drive(commands, with_segment)
     node = commands.pid_of("node")
-    assert list(Path("/dev/shm").glob(f"{segment.PREFIX}{node}.*"))
+    assert list(Path("/dev/shm").glob(f"*/{segment.PREFIX}{node}.*"))
     commands.must("stop", "--force")
-    assert not list(Path("/dev/shm").glob(f"{segment.PREFIX}{node}.*"))
+    assert not list(Path("/dev/shm").glob(f"*/{segment.PREFIX}{node}.*"))
 
 
 def test_what_does_not_end_by_itself_is_killed_and_told(commands):
@@ -183,13 +183,13 @@ def test_a_pid_that_has_come_back_is_somebody_elses(commands):
 
 
 def test_a_folder_that_others_may_enter_is_refused(commands):
-    commands.own_folder.mkdir(mode=0o755)
-    commands.own_folder.chmod(0o755)
+    folder = commands.own_folder
+    folder.chmod(0o755)
     done = commands.run("start", "--head", "--port=0")
     assert done.returncode == 1
     assert "nobody else may enter" in done.stderr
     assert "Traceback" not in done.stderr
-    commands.own_folder.chmod(0o700)
+    folder.chmod(0o700)
 
 
 # When it does not come up

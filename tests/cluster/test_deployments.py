@@ -67,7 +67,7 @@ def pids():
     yield found
     alive = [psutil.Process(pid) for pid in found if psutil.pid_exists(pid)]
     assert not psutil.wait_procs(alive, 30)[1]
-    segment.sweep(["/dev/shm"])
+    segment.sweep(segment.own_folders())
 
 
 def pids_of_nodes():

@@ -54,7 +54,7 @@ def test_a_driver_outlives_its_home(dask_cluster, wait_until, session_of_driver)
         later = ray.put(np.full(LARGE, 2.0))
         call = total.options(scheduling_strategy=strategy)
         assert ray.get([call.remote(own), call.remote(later)], timeout=60) == [LARGE, 2 * LARGE]
-    first_store = Path("/dev/shm").glob(f"{first.place.store}-*-*")
+    first_store = Path("/dev/shm").glob(f"*/{first.place.store}-*-*")
     assert not list(first_store)  # what the driver has given away is not its to remove any more
     assert len(living()) == 1
 

@@ -91,7 +91,7 @@ def small_store(no_cluster):
 def shared_bytes() -> int:
     session = sys.modules["raycompat._caller.session"].current()
     used = 0
-    for path in Path("/dev/shm").glob(f"{session.home.place.store}*"):
+    for path in Path("/dev/shm").glob(f"*/{session.home.place.store}*"):
         used += sum(each.stat().st_size for each in (path.iterdir() if path.is_dir() else [path]))
     return used
 
@@ -423,7 +423,7 @@ def test_a_crash_leaves_nothing(no_cluster, wait_until, tmp_path, victim):
     )
     store, *pids = driver.stdout.readline().split()
     executor, node, scheduler, *processes = map(int, pids)
-    assert list(Path("/dev/shm").glob(f"{store}-*"))
+    assert list(Path("/dev/shm").glob(f"*/{store}-*"))
     chosen = {"driver": driver.pid, "executor": executor, "node": node, "scheduler": scheduler}
     os.kill(chosen[victim], signal.SIGKILL)
     wait_until(lambda: not is_running(chosen[victim]))
@@ -434,8 +434,8 @@ def test_a_crash_leaves_nothing(no_cluster, wait_until, tmp_path, victim):
     driver.wait(60)
     driver.stdout.close()
     wait_until(lambda: not any(is_running(pid) for pid in processes))
-    segment.sweep(["/dev/shm"])  # as whoever starts next does
-    assert not list(Path("/dev/shm").glob(f"{store}*"))
+    segment.sweep(segment.own_folders())  # as whoever starts next does
+    assert not list(Path("/dev/shm").glob(f"*/{store}*"))
 
 
 def is_running(pid: int) -> bool:

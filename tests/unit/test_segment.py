@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -99,7 +100,7 @@ def test_a_sweep_touches_nothing_of_other_users_and_nothing_that_is_no_segment(
     folder = tmp_path / f"raycompat-{os.getuid()}"
     folder.mkdir()
     with monkeypatch.context() as other_user:
-        other_user.setattr(os, "getuid", lambda: theirs.stat().st_uid + 1)
+        other_user.setattr(os, "geteuid", lambda: theirs.stat().st_uid + 1)
         segment.sweep([str(tmp_path)])
     assert theirs.exists()
     segment.sweep([str(tmp_path)])
@@ -364,3 +365,83 @@ def test_free_segments_go_where_the_file_system_is_full(tmp_path, block, monkeyp
 
     monkeypatch.setattr(segment, "_write_file", write)
     assert os.path.dirname(segment.write(*store, block)) == str(tmp_path)
+
+
+# --- what is not a segment of this user's ---------------------------------------------------------
+
+OPENS = {
+    "read": segment.read,
+    "share": segment.share,
+    "take": lambda path: segment.take(path, "raycompat-1.1"),
+}
+
+
+def make_readable(path):
+    os.chmod(path, 0o644)
+
+
+def replace_by_link(path):
+    os.rename(path, f"{path}.target")
+    os.symlink(f"{path}.target", path)
+
+
+def replace_by_pipe(path):
+    os.unlink(path)
+    os.mkfifo(path, 0o600)
+
+
+def replace_by_socket(path):
+    os.unlink(path)
+    os.mknod(path, stat.S_IFSOCK | 0o600)
+
+
+def give_away(path):
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    os.chown(path, 65534, 65534)
+
+
+CHANGES = [make_readable, replace_by_link, replace_by_pipe, replace_by_socket, give_away]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", OPENS)
+def test_what_others_may_have_made_is_not_opened(tmp_path, store, name, change):
+    path = segment.write(*store, numbers(400_000, 1.0))
+    change(path)
+    with pytest.raises(PermissionError, match="Expected a regular file of this user"):
+        OPENS[name](path)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_free_segment_that_others_may_have_made_is_not_written(tmp_path, store, change):
+    segment.remove(segment.write(*store, numbers(400_000, 1.0)), FREE_BYTES)
+    (free,) = tmp_path.glob("*-free/*")
+    change(str(free))
+    with pytest.raises(PermissionError, match="Expected a regular file of this user"):
+        segment.write(*store, numbers(400_000, 2.0))
+
+
+def test_a_folder_of_free_segments_that_is_there_already_is_refused(tmp_path):
+    (tmp_path / "raycompat-1.1-free").mkdir()
+    with pytest.raises(FileExistsError):
+        segment.keep_free_segments(str(tmp_path), "raycompat-1.1")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "².1",
+        "².1-³-0",
+        "1.١-1-1",
+        ".-",
+        "99999999999999999999.1-1-1",
+        "4194305.77-4194306-A",
+        "4194305.77-",
+    ],
+)
+def test_names_that_only_look_like_segments_are_left_alone(tmp_path, name):
+    path = tmp_path / f"{segment.PREFIX}{name}"
+    path.touch()
+    segment.sweep([str(tmp_path)])
+    assert path.exists()
