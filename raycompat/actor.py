@@ -6,7 +6,6 @@ import functools
 import inspect
 import pickle
 import traceback
-import uuid
 from collections.abc import (
     AsyncGenerator,
     Callable,
@@ -257,14 +256,8 @@ class ActorClass(Generic[T]):
         return ActorHandle(created, about)
 
     def _export(self, session: Session) -> str:
-        function = self._exports.get(session.setup.job)
-        if function is None:
-            function = self._exports[session.setup.job] = uuid.uuid4().hex
-        elif not session.setup.is_driver:
-            return function  # it came from a caller that has exported it
         what = f"actor class {self._class.__name__}"
-        submit.export(session, function, self._class, what, self)
-        return function
+        return submit.exported_id(session, self._exports, self._class, what, self)
 
     def __repr__(self) -> str:
         return f"ActorClass({self._class.__name__})"

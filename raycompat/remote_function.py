@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import pickle
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -142,13 +141,8 @@ class RemoteFunction:
         return submit.call(session, spec, arguments, payload, num_returns, holds=held)
 
     def _export(self, session: Session) -> str:
-        function = self._exports.get(session.setup.job)
-        if function is None:
-            function = self._exports[session.setup.job] = uuid.uuid4().hex
-        elif not session.setup.is_driver:
-            return function  # it came from a caller that has exported it
-        submit.export(session, function, self._function, f"function {self._function_name}", self)
-        return function
+        what = f"function {self._function_name}"
+        return submit.exported_id(session, self._exports, self._function, what, self)
 
     def bind(self, *args: Any, **kwargs: Any) -> FunctionNode:
         """Return the node of a call in a graph of calls; see `raycompat.dag`."""

@@ -125,6 +125,8 @@ class Session:
         self.group_bundles: dict[str, list[ResourceSet]] = {}
         #: Functions already exported, with what holds the references in their closures.
         self.exported: dict[str, Any] = {}
+        #: The ids that this process has given to functions; others have come with them.
+        self.own_exports: set[str] = set()
         #: The version of the environment variables that calls of ours see.
         self.environment = (setup.job, 0)
         #: Whether nodes were told that code of ours names TensorFlow: then they import it early.

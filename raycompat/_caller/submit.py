@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import uuid
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -213,6 +214,9 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
     The references in its closure live as long as `remote`, what `raycompat.remote` made of it. What
     else executors load by an id goes the same way: environment variables.
 
+    It counts as exported only when it was sent. So two threads may both pickle and send it, which
+    does no harm; and after an error, or an interrupt, the next call tries again.
+
     Raises
     ------
     TypeError
@@ -220,24 +224,15 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
     """
     if function in session.exported:
         return
-    session.exported[function] = ()
     try:
         with collecting_refs() as found:
             data = cloudpickle.dumps(code, protocol=5)
     except Exception as error:
-        del session.exported[function]
         raise TypeError(
             f"Could not serialize the {what}: {error!r}. What it refers to (globals, closures) goes "
             f"to other processes with it. {_PICKLING_HINT}"
         ) from error
-    try:
-        _check_size(len(data), what)
-    except ValueError:
-        del session.exported[function]
-        raise
-    if found:
-        session.exported[function] = tuple(found.values())
-        weakref.finalize(remote, session.exported.pop, function, None).atexit = False
+    _check_size(len(data), what)
     if not session.names_tensorflow and tensorflow_mode.is_named_in(data):
         session.names_tensorflow = True
         session.send("raycompat-names-tensorflow", job=session.setup.job)
@@ -247,6 +242,37 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
         function=function,
         code=tensorflow_mode.in_mode(data),
     )
+    session.exported[function] = tuple(found.values())
+    if found:
+        weakref.finalize(remote, session.exported.pop, function, None).atexit = False
+
+
+def exported_id(
+    session: Session, known: dict[str, str], code: object, what: str, remote: object
+) -> str:
+    """Return the id under which executors load a function or class; export it if that is not done.
+
+    `known` has its id by job, and travels with `remote`.
+
+    Raises
+    ------
+    TypeError
+        When it cannot be pickled.
+    """
+    job = session.setup.job
+    function = known.get(job)
+    if function is None:
+        function = uuid.uuid4().hex
+        session.own_exports.add(function)
+        function = known.setdefault(job, function)  # before the pickling: it may refer to itself
+    elif not session.setup.is_driver and function not in session.own_exports:
+        return function  # it came from a caller that has exported it
+    try:
+        export(session, function, code, what, remote)
+    except BaseException:
+        known.pop(job, None)  # nobody may refer to an id that nobody has sent
+        raise
+    return function
 
 
 def _check_size(num_bytes: int, what: str) -> None:

@@ -920,3 +920,68 @@ def test_a_function_that_is_too_large_is_refused(cluster, ray):
 
     with pytest.raises(ValueError, match="too large|very large|oversized|limit"):
         size.remote()
+
+
+class MeetsAnotherThread:
+    """Cannot be pickled. The first attempt takes until `other_is_done`, or half a second."""
+
+    def __init__(self):
+        self.is_being_pickled = threading.Event()
+        self.other_is_done = threading.Event()
+
+    def __reduce__(self):
+        if not self.is_being_pickled.is_set():
+            self.is_being_pickled.set()
+            self.other_is_done.wait(0.5)
+        raise TypeError("never")
+
+
+def test_two_threads_that_call_a_function_that_cannot_be_pickled_both_get_an_error(ray):
+    closure = MeetsAnotherThread()
+
+    @ray.remote
+    def use():
+        return closure
+
+    errors = []
+
+    def call():
+        try:
+            ray.get(use.remote(), timeout=20)
+        except Exception as error:
+            errors.append(error)
+
+    first = threading.Thread(target=call)
+    first.start()
+    assert closure.is_being_pickled.wait(20)
+    second = threading.Thread(target=lambda: (call(), closure.other_is_done.set()))
+    second.start()
+    first.join(60)
+    second.join(60)
+    assert [type(error) for error in errors] == [TypeError, TypeError]
+
+
+class PickledAtTheSecondAttempt:
+    """Raises an error, or an interrupt, when it is pickled for the first time."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __reduce__(self):
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+        return int, (7,)
+
+
+@pytest.mark.parametrize("error", [TypeError("not yet"), KeyboardInterrupt()], ids=repr)
+def test_a_function_whose_pickling_was_interrupted_can_be_called_again(ray, error):
+    closure = PickledAtTheSecondAttempt(error)
+
+    @ray.remote
+    def use():
+        return closure
+
+    with pytest.raises(type(error)):
+        use.remote()
+    assert ray.get(use.remote(), timeout=30) == 7
