@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import os
 import pickle
 import ssl
@@ -34,10 +35,13 @@ from distributed.scheduler import TaskPrefix
 from distributed.worker_state_machine import RemoveReplicasEvent, SecedeEvent
 
 from raycompat._protocol import failures
+from raycompat._protocol.text import encodable
 from raycompat._protocol.values import CallFailed
 
 if TYPE_CHECKING:
     from distributed import Client, Scheduler, Worker
+
+logger = logging.getLogger(__name__)
 
 #: What the handler of a connection returns that it has served itself.
 NO_REPLY = Status.dont_reply
@@ -57,6 +61,32 @@ _RECENT_MESSAGES = 10
 def _send_at_once(stream: Any) -> None:
     stream.interval = 0
     stream.recent_message_log = deque(maxlen=_RECENT_MESSAGES)
+
+
+def guarded(
+    handlers: Mapping[str, Callable[..., None]],
+    on_error: Callable[[dict[str, Any], Exception], None] = lambda message, error: None,
+) -> dict[str, Callable[..., None]]:
+    """Return handlers of a stream that outlive an error in one message: Dask would end the stream.
+
+    `on_error` is called with the message and the error, to tell those who wait for what was asked.
+    """
+    return {operation: _guarded(operation, each, on_error) for operation, each in handlers.items()}
+
+
+def _guarded(
+    operation: str,
+    handler: Callable[..., None],
+    on_error: Callable[[dict[str, Any], Exception], None],
+) -> Callable[..., None]:
+    def handle(**message: Any) -> None:
+        try:
+            handler(**message)
+        except Exception as error:
+            logger.exception("raycompat could not handle the message %s", operation)
+            on_error(message, error)
+
+    return handle
 
 
 # --- in the scheduler ---------------------------------------------------------------------------
@@ -350,7 +380,7 @@ def as_bytes(block: Any) -> Any:
 
 def tell_scheduler(worker: Worker, message: dict[str, Any]) -> None:
     """Send one message up a worker's stream, in order with Dask's own."""
-    worker.batched_stream.send(message)
+    worker.batched_stream.send(encodable(message))
 
 
 def send_batches_at_once(worker: Worker) -> None:
@@ -447,7 +477,7 @@ def prepare_client(
 
     client._reconnect = give_up
     own = client._stream_handlers
-    for operation, handler in handlers.items():
+    for operation, handler in guarded(handlers).items():
         own[operation] = _both(handler, own[operation]) if operation in own else handler
     _send_at_once(client.scheduler_comm)
 
@@ -480,7 +510,7 @@ def graph_of_one(key: str, source: str, kept: object) -> dict[str, Any]:
 
 def send(client: Client, messages: Iterable[dict[str, Any]]) -> None:
     """Send messages up a client's stream; call it in the client's event loop."""
-    client.scheduler_comm.send(*messages)
+    client.scheduler_comm.send(*map(encodable, messages))
 
 
 def error_bytes(exception: Any) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import pickle
 import sys
 import tempfile
 import threading
@@ -329,11 +330,7 @@ def _open_session(
         job=setup.job,
         namespace=namespace,
         setup={
-            "sys_path": _paths_of_the_driver(),
-            # What a job with a working directory imports is there, and not where its driver is.
-            "hidden_paths": _own_paths() if "working_dir" in env else [],
-            "argv": sys.argv,
-            "cwd": os.getcwd(),
+            "program": _program(hides_own_paths="working_dir" in env),
             "runtime_env": setup.runtime_env,
             "driver_pid": os.getpid(),
             "driver_host": here,
@@ -344,6 +341,18 @@ def _open_session(
             "log_to_driver": True if log_to_driver is None else log_to_driver,
         },
     )
+
+
+def _program(*, hides_own_paths: bool) -> bytes:
+    """Return what executors need of this program, pickled: paths are not always valid UTF-8."""
+    program = {
+        "sys_path": _paths_of_the_driver(),
+        # What a job with a working directory imports is there, and not where its driver is.
+        "hidden_paths": _own_paths() if hides_own_paths else [],
+        "argv": sys.argv,
+        "cwd": os.getcwd(),
+    }
+    return pickle.dumps(program, protocol=5)
 
 
 def _home(nodes: list[dict[str, Any]], host: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from raycompat import exceptions
 from raycompat._protocol import shared_secret
 from raycompat._protocol.shared_secret import Authority
+from raycompat._protocol.text import checked_text
 
 #: Set to 0, it has every call go by the scheduler, as ``init(_leases=False)`` does.
 _LEASES_VARIABLE = "RAYCOMPAT_LEASES"
@@ -82,6 +83,8 @@ def refuse(given: dict[str, Any]) -> None:
         raise TypeError("namespace must be None or a string.")
     if given["namespace"] == "":
         raise ValueError('"" is not a valid namespace. Give it a name, or leave it out.')
+    if given["namespace"] is not None:
+        checked_text("namespace", given["namespace"])
     if given["local_mode"]:
         raise unsupported(
             "init(local_mode=True)",

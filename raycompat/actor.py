@@ -45,6 +45,7 @@ from raycompat._protocol.options import (
     method_options,
 )
 from raycompat._protocol.runtime_env import inherited
+from raycompat._protocol.text import checked_text
 from raycompat._typing import MethodDecorator, P, R, RemoteGenerator, RemoteMethod
 from raycompat.object_ref import WeakObjectRef
 from raycompat.remote_function import pickled_exceptions
@@ -123,6 +124,7 @@ class ActorClass(Generic[T]):
     """
 
     def __init__(self, cls: type[T], options: ActorOptions) -> None:
+        checked_text("The name of an actor class", f"{cls.__qualname__}: {cls.__name__}")
         self._class = cls
         self._options = options
         constructor = getattr(cls, "__init__")  # noqa: B009  (of the class, not of an instance)
@@ -507,7 +509,7 @@ def _namespace(session: Session, given: str | None) -> str:
         return session.setup.namespace
     if not given:
         raise ValueError('"" is not a valid namespace. Give it a name, or leave it out.')
-    return given
+    return checked_text("The namespace", given)
 
 
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
@@ -535,6 +537,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
         raise ValueError(f"get_actor({name!r}): supply a non-empty value, the name of an actor.")
     if not isinstance(name, str):
         raise TypeError(f"The name of an actor is a string, not {name!r}.")
+    checked_text("The name of an actor", name)
     session = _driver.require_session()
     space = _namespace(session, namespace)
     found = session.rpc("raycompat_find_actor", name=name, namespace=space)

@@ -19,6 +19,7 @@ from raycompat._protocol.call_spec import new_spec
 from raycompat._protocol.options import TaskOptions, task_options
 from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.strategy import InGroup, Strategy
+from raycompat._protocol.text import checked_text
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ class RemoteFunction:
                 "tasks. Call asyncio.run(...) in a plain function, or make it an actor's method."
             )
         self._function = function
-        self._function_name = f"{function.__module__}.{function.__name__}"
+        name = f"{function.__module__}.{function.__name__}"
+        self._function_name = checked_text("The name of a remote function", name)
         self._options = options
         self._is_generator = inspect.isgeneratorfunction(function)
         _check_num_returns(function, options.num_returns, self._is_generator)

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -120,26 +121,36 @@ class Executor:
     # --- the reading thread ---------------------------------------------------------------------
 
     def read(self) -> None:
-        """Take what the node says until it closes the connection: then this process ends."""
-        while (message := self._channel.receive()) is not None:
-            operation, *rest = message
-            if operation == "run":
-                self._calls.put(tuple(rest))
-            elif operation == "function":
-                self._functions[rest[0]].set_result(rest[1])
-            elif operation == "no-function":
-                self._functions.pop(rest[0]).set_exception(exceptions.RaySystemError(rest[1]))
-            elif operation == "cancel":
-                self._cancel(*rest)
-            elif operation == "lease":
-                self._begin_lease(*rest)
-            elif operation in ("revoke", "abandon", "kill-if-running"):
-                self._tell_lease(operation, *rest)
-            elif operation == "exit":
-                if self.actor is not None:
-                    self.actor.leave()
-                self._calls.put(None)
-        os._exit(1)
+        """Take what the node says until it closes the connection: then this process ends.
+
+        It also ends after an error, which the node tells the callers. Otherwise it would run on and
+        hear nothing.
+        """
+        try:
+            while (message := self._channel.receive()) is not None:
+                self._on_message(*message)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+    def _on_message(self, operation: str, *rest: Any) -> None:
+        if operation == "run":
+            self._calls.put(tuple(rest))
+        elif operation == "function":
+            self._functions[rest[0]].set_result(rest[1])
+        elif operation == "no-function":
+            self._functions.pop(rest[0]).set_exception(exceptions.RaySystemError(rest[1]))
+        elif operation == "cancel":
+            self._cancel(*rest)
+        elif operation == "lease":
+            self._begin_lease(*rest)
+        elif operation in ("revoke", "abandon", "kill-if-running"):
+            self._tell_lease(operation, *rest)
+        elif operation == "exit":
+            if self.actor is not None:
+                self.actor.leave()
+            self._calls.put(None)
 
     def _begin_lease(self, key: str, about: dict[str, Any]) -> None:
         self.lease = Lease(self, key, about)

@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -226,7 +227,17 @@ class Lease:
             self._executor.note_cancelled(key)  # it may be about to begin
 
     def _watch(self) -> None:
-        """Give back what waits behind a long call."""
+        """Give back what waits behind a long call.
+
+        After an error the process ends: calls would wait behind others.
+        """
+        try:
+            self._give_back_in_time()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+
+    def _give_back_in_time(self) -> None:
         seen, pause_s = -1, _LONG_S
         while True:
             self._is_busy.wait()

@@ -220,7 +220,7 @@ class ExecutorPool:
         Raises
         ------
         OSError
-            When the machine has no room for one more process, or the environment is too large.
+            When the machine has no room for one more process.
         """
         forkserver = await self._find_forkserver(setup, prepared)
         async with forkserver.fork_limit:

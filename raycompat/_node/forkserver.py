@@ -4,8 +4,9 @@ And TensorFlow, in the one for programs that use it: imported, but with nothing 
 not survive.
 
 It is single-threaded and runs no user code. The node asks for a fork with one packet that carries
-three descriptors: the executor's end of its connection to the node, and what becomes its standard
-output and standard error. The forkserver answers with the pid, and tells when a child has ended.
+four descriptors: the executor's end of its connection to the node, what becomes its standard output
+and standard error, and a file in memory that says what the executor is to know. That may be of any
+size, and a packet may not. The forkserver answers with the pid, and tells when a child has ended.
 
 It ends when the node's end of the socket closes; its children get SIGKILL when it dies.
 """
@@ -23,10 +24,11 @@ import socket
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
-#: Bytes. The largest request: mostly the environment variables that a call asks for.
-MAX_PACKET_BYTES = 1 << 20
+#: Bytes. More than any packet has.
+MAX_PACKET_BYTES = 1 << 16
+_NUM_DESCRIPTORS = 4
 _PR_SET_PDEATHSIG = 1
 
 
@@ -37,18 +39,21 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def _become_executor(request: dict[str, Any], descriptors: list[int], parent: int) -> NoReturn:
+def _become_executor(descriptors: list[int], parent: int) -> NoReturn:
     """Turn a freshly forked process into an executor."""
     die_with_parent(parent)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     from raycompat._executor.start import begin
 
-    connection, output, errors = descriptors
+    connection, output, errors, about = descriptors
     os.dup2(output, 1)
     os.dup2(errors, 2)
     os.close(output)
     os.close(errors)
+    with os.fdopen(about, "rb") as file:
+        file.seek(0)
+        request = pickle.load(file)
     begin(socket.socket(fileno=connection), request)
 
 
@@ -89,7 +94,7 @@ def serve(control: socket.socket) -> None:
             _reap(control, children)
         if control.fileno() not in ready:
             continue
-        packet, descriptors, _, _ = socket.recv_fds(control, MAX_PACKET_BYTES, 3)
+        packet, descriptors, _, _ = socket.recv_fds(control, MAX_PACKET_BYTES, _NUM_DESCRIPTORS)
         if not packet:
             _end_all(control, children)
             return
@@ -98,14 +103,14 @@ def serve(control: socket.socket) -> None:
             if request["pid"] in children:
                 os.kill(request["pid"], signal.SIGKILL)
             continue
-        _fork(control, request, descriptors, children, (wake_read, wake_write))
+        _fork(control, request["number"], descriptors, children, (wake_read, wake_write))
         for descriptor in descriptors:
             os.close(descriptor)
 
 
 def _fork(
     control: socket.socket,
-    request: dict[str, Any],
+    number: int,
     descriptors: list[int],
     children: set[int],
     private: tuple[int, ...],
@@ -114,15 +119,15 @@ def _fork(
     try:
         pid = os.fork()
     except OSError as error:
-        control.send(pickle.dumps(("failed", request["number"], str(error))))
+        control.send(pickle.dumps(("failed", number, str(error))))
         return
     if pid == 0:
         control.close()
         for descriptor in private:
             os.close(descriptor)
-        _become_executor(request, descriptors, me)
+        _become_executor(descriptors, me)
     children.add(pid)
-    control.send(pickle.dumps(("forked", request["number"], pid)))
+    control.send(pickle.dumps(("forked", number, pid)))
 
 
 def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoReturn:

@@ -18,7 +18,7 @@ from typing import Any
 from raycompat._node import forkserver
 from raycompat._node.forkserver import MAX_PACKET_BYTES
 
-#: Forks that a forkserver is asked for at once: each has six descriptors open here.
+#: Forks that a forkserver is asked for at once: each has seven descriptors open here.
 _MANY_FORKS = 16
 
 
@@ -192,23 +192,32 @@ class ForkserverClient:
     async def fork(self, request: dict[str, Any], descriptors: Sequence[int]) -> int:
         """Have it fork, when it is ready and within `fork_limit`; return the pid.
 
-        `descriptors` are those of the new process: its end of the socket, its output, its errors.
+        `request` is what it is to know, of any size. `descriptors` are those of the new process: its
+        end of the socket, its output, its errors.
 
         Raises
         ------
         OSError
-            When the machine has no room for one more process, or the request is too large.
+            When the machine has no room for one more process.
         RuntimeError
             When it has died.
         """
         if self._death is not None:
             raise self._death
+        about = os.memfd_create("raycompat-executor")
+        try:
+            with os.fdopen(about, "wb", closefd=False) as file:
+                pickle.dump(request, file, protocol=5)
+            return await self._fork([*descriptors, about])
+        finally:
+            os.close(about)
+
+    async def _fork(self, descriptors: list[int]) -> int:
         number = next(self._numbers)
         forked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._forks[number] = forked
-        packet = pickle.dumps({**request, "op": "fork", "number": number})
         try:
-            self._send(packet, list(descriptors), forked)
+            self._send(pickle.dumps({"op": "fork", "number": number}), descriptors, forked)
             return await forked
         finally:
             self._forks.pop(number, None)
@@ -242,7 +251,7 @@ class ForkserverClient:
                 loop.add_writer(self._control.fileno(), self._write)
                 return
             except OSError as error:
-                # Too large a packet; or the forkserver has died: we shall hear of that.
+                # Too many descriptors on their way; or it has died, and we shall hear of that.
                 if forked is not None:
                     forked.set_exception(error)
             self._unsent.popleft()

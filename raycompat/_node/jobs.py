@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import pickle
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
@@ -34,7 +35,8 @@ class Jobs:
         if setup["log_to_driver"]:
             self._node.logs.follow(job)
         self.setups[job] = {
-            **setup,
+            **{name: value for name, value in setup.items() if name != "program"},
+            **pickle.loads(setup["program"]),
             "job": job,
             "namespace": namespace,
             "node_id": self._node.id,

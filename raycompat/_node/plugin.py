@@ -48,7 +48,7 @@ class NodePlugin(distributed.WorkerPlugin):
             dask.tell_scheduler(worker, {"op": "raycompat-unfit", "reason": str(error)})
             raise
         node.start()
-        worker.stream_handlers.update(node.stream_handlers())
+        worker.stream_handlers.update(dask.guarded(node.stream_handlers()))
         worker.handlers.update(node.handlers())
         dask.send_batches_at_once(worker)
         node.tell({"op": "raycompat-node", "info": node.info})

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raycompat._protocol.options import MethodOptions
+from raycompat._protocol.text import checked_text
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -19,7 +20,7 @@ class Method:
     __slots__ = ("_least", "_most", "is_generator", "name", "options", "signature")
 
     def __init__(self, name: str, function: Any, is_bound: bool) -> None:
-        self.name = name
+        self.name = checked_text("The name of a method", name)
         self.options: MethodOptions = getattr(function, "__raycompat_method__", MethodOptions())
         self.is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(
             function

@@ -214,7 +214,13 @@ class Connection:
         return not self._has_ended
 
     def _handle_frames(self, data: bytes) -> None:
-        messages, position = split_frames(data)
+        try:
+            messages, position = split_frames(data)
+        except Exception:  # nothing that follows can be read either
+            logger.exception("raycompat could not read a message, and closes the connection")
+            self._chunks.clear()
+            self._has_ended = True
+            return
         for message in messages:
             try:
                 self.on_message(message)

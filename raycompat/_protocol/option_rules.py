@@ -17,6 +17,7 @@ from typing import Any, Final
 from raycompat._protocol.resource_set import ResourceSet, to_units
 from raycompat._protocol.runtime_env import checked_for_call
 from raycompat._protocol.strategy import GroupHandle, SchedulingStrategy
+from raycompat._protocol.text import LARGEST_INTEGER, checked_text
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 #: How often a call is tried again after its process or node has died; Ray's default.
@@ -41,6 +42,8 @@ class _Rule:
                 f"The type of keyword '{name}' must be {expected}, but received type "
                 f"{type(value)}: {value!r}."
             )
+        if isinstance(value, str):
+            value = checked_text(f"The option '{name}'", value)
         return self.check(name, value)
 
 
@@ -84,6 +87,11 @@ def _count(infinite: bool, none: int | None = None) -> _Check:
             raise ValueError(
                 f"The keyword '{name}' only accepts None, {accepted}; it is {value!r}."
             )
+        if value > LARGEST_INTEGER:
+            raise ValueError(
+                f"The keyword '{name}' is {value!r}: expected at most 2**63 - 1."
+                + (" Use -1 for no limit." if infinite else "")
+            )
         return int(value)
 
     return check
@@ -122,6 +130,7 @@ def _groups(name: str, value: Any) -> dict[str, int] | None:
     if isinstance(value, list):
         value = {each["name"]: each["max_concurrency"] for each in value}
     for group, size in value.items():
+        checked_text(f"The name of a group in '{name}'", group)
         if not isinstance(size, int) or size < 1:
             raise ValueError(
                 f"{name}: the group {group!r} has {size!r} as its number of concurrent calls; give "

@@ -8,6 +8,8 @@ from decimal import Decimal
 from numbers import Real
 from typing import Any, Final, final
 
+from raycompat._protocol.text import checked_text
+
 #: Units in an amount of 1: Ray's own precision, 0.0001.
 UNITS_PER_ONE: Final = 10_000
 
@@ -145,7 +147,7 @@ def _checked_name(name: object) -> str:
             f"{name!r} is no name of a resource: expected a string that is not empty, as in "
             "{'disk': 1}."
         )
-    return sys.intern(name) if type(name) is str else name
+    return sys.intern(checked_text("The name of a resource", name))
 
 
 def to_units(name: str, amount: object) -> int:

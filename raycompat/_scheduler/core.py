@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
+from raycompat._protocol import failures
 from raycompat._scheduler.actors import Actors
 from raycompat._scheduler.calls import Calls
 from raycompat._scheduler.dispatcher import Dispatcher
@@ -149,6 +150,12 @@ class Core:
         """Tell a client that its call has failed."""
         message = {"op": "raycompat-done", "key": key, "error": error, **more}
         dask.tell_client(self.scheduler, owner, message)
+
+    def tell_of_error(self, message: dict[str, Any], error: Exception) -> None:
+        """Tell a client that its message about a call or value could not be handled."""
+        if "client" in message and "key" in message:
+            failure = failures.internal(f"The scheduler could not handle a message: {error!r}")
+            self.tell_owner(message["client"], message["key"], failure, unknown=True)
 
     def _sync(self, client: str, token: int) -> None:
         """Answer a client that wants to know that all it has said is known here."""

@@ -34,7 +34,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         """Register what callers and nodes may ask for."""
         dask.keep_values_at_home(scheduler)
         self.core = Core(scheduler)
-        scheduler.stream_handlers.update(self.core.stream_handlers())
+        handlers = dask.guarded(self.core.stream_handlers(), self.core.tell_of_error)
+        scheduler.stream_handlers.update(handlers)
         scheduler.handlers.update(self.core.handlers())
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:

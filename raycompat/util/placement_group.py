@@ -13,6 +13,7 @@ from raycompat._protocol import id_types, ids
 from raycompat._protocol.call_spec import GroupSpec
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import GroupHandle
+from raycompat._protocol.text import checked_text
 from raycompat.exceptions import RaySystemError, UnsupportedRayFeatureError
 from raycompat.object_ref import ObjectRef
 
@@ -173,6 +174,7 @@ def placement_group(
                 "bundles are placed by what they ask for",
                 "Give the nodes that are meant a resource of their own, and ask for it in bundles",
             )
+    checked_text("The name of a placement group", name or "")
     sets = _checked_bundles(bundles)
     session = _driver.require_session()
     call = context.current()
@@ -273,6 +275,7 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
     -----
     Ray source: ``ray.util.get_placement_group``, 2.60.0. No known difference.
     """
+    checked_text("The name of a placement group", placement_group_name or "")
     if not placement_group_name:
         raise ValueError(
             "get_placement_group('') needs a non-empty value: the name that the group was given."

@@ -13,6 +13,7 @@ from raycompat._protocol.strategy import (
     NodeStrategy,
     OnNode,
 )
+from raycompat._protocol.text import checked_text
 
 if TYPE_CHECKING:
     from raycompat.util.placement_group import PlacementGroup
@@ -90,6 +91,7 @@ class NodeAffinitySchedulingStrategy(NodeStrategy):
         _fail_on_unavailable: bool = False,
     ) -> None:
         self.node_id = node_id if isinstance(node_id, str) else node_id.hex()
+        checked_text("node_id", self.node_id)
         self.soft = soft
         self._spill_on_unavailable = _spill_on_unavailable
         self._fail_on_unavailable = _fail_on_unavailable
@@ -181,6 +183,7 @@ def _checked_values(values: tuple[str, ...], operator: str) -> list[str]:
                 f"Type of value in position {position} for the {operator} operator must be str (e.g. "
                 f'{operator}("value1", "value2")) but got {value!r} of type {type(value)}.'
             )
+        checked_text(f"The value in position {position} for the {operator} operator", value)
     return list(values)
 
 
@@ -245,6 +248,7 @@ def _rules(by_label: Any, parameter: str) -> tuple[LabelRule, ...]:
                 f"The map key of the {parameter} parameter must be of type str {example} but got "
                 f"{key!r} of type {type(key)}."
             )
+        checked_text(f"The label in the {parameter} parameter", key)
         if isinstance(operator, In):
             rules.append(LabelRule(key, "in", tuple(operator.values)))
         elif isinstance(operator, NotIn):

@@ -186,3 +186,107 @@ def test_an_actor_that_dies_takes_only_itself():
     with pytest.raises(ray.exceptions.ActorDiedError, match="SIGKILL"):
         ray.get(one.ping.remote(), timeout=30)
     assert ray.get(other.ping.remote()) == "pong"
+
+
+@ray.remote
+def one():
+    return 1
+
+
+@ray.remote
+class Actor:
+    def method(self):
+        return "done"
+
+
+def named(name):
+    def function():
+        return name
+
+    function.__name__ = name
+    return function
+
+
+BROKEN = "broken\udc80"
+LARGE = 2**70
+SCHEDULING = ray.util.scheduling_strategies
+
+
+def what_cannot_be_sent():
+    return [
+        lambda: one.options(name=BROKEN).remote(),
+        lambda: one.options(name=BROKEN, memory=1).remote(),
+        lambda: one.options(resources={BROKEN: 1}).remote(),
+        lambda: one.options(max_retries=LARGE).remote(),
+        lambda: ray.remote(max_calls=LARGE)(named("one")).remote(),
+        lambda: ray.remote(named(BROKEN)).remote(),
+        lambda: ray.remote(type("Odd", (), {"__qualname__": BROKEN})).remote(),
+        lambda: ray.remote(type("Odd", (), {BROKEN: named("one")})).remote(),
+        lambda: Actor.options(name=BROKEN).remote(),
+        lambda: Actor.options(name="odd", namespace=BROKEN).remote(),
+        lambda: Actor.options(max_restarts=LARGE).remote(),
+        lambda: ray.remote(concurrency_groups={BROKEN: 1})(type("Odd", (), {})).remote(),
+        lambda: Actor.remote().method.options(name=BROKEN).remote(),
+        lambda: ray.get_actor(BROKEN),
+        lambda: ray.get_actor("odd", namespace=BROKEN),
+        lambda: ray.util.placement_group([{"CPU": 1}], name=BROKEN),
+        lambda: ray.util.placement_group([{BROKEN: 1}]),
+        lambda: ray.util.get_placement_group(BROKEN),
+        lambda: SCHEDULING.NodeAffinitySchedulingStrategy(BROKEN, soft=False),
+        lambda: SCHEDULING.NodeLabelSchedulingStrategy({"zone": SCHEDULING.In(BROKEN)}),
+        lambda: SCHEDULING.NodeLabelSchedulingStrategy({BROKEN: SCHEDULING.Exists()}),
+    ]
+
+
+def test_what_cannot_be_sent_is_refused_in_the_caller():
+    for call in what_cannot_be_sent():
+        with pytest.raises(ValueError, match=r"cannot be encoded as UTF-8|at most 2\*\*63"):
+            call()
+
+
+def test_what_cannot_be_sent_and_was_not_refused_ends_no_connection(session):
+    session.send("raycompat-pin", carrier=BROKEN, keys=[BROKEN], more=(LARGE, {BROKEN: 1}))
+    broken = BROKEN  # of this function, for that of the worker
+
+    def tell_the_scheduler(dask_worker):
+        dask_worker.plugins["raycompat"].node.tell({"op": "raycompat-blocked", "key": broken})
+
+    session.client.run(tell_the_scheduler)
+    assert ray.get(one.options(memory=1).remote(), timeout=30) == 1
+
+
+class Name(str):
+    __slots__ = ()
+
+    def __reduce__(self):
+        raise AssertionError("only its text is to be sent")
+
+
+def test_a_name_may_be_of_a_subclass_of_str():
+    name = Name("odd")
+    calls = [one.options(name=name), one.options(name=name, memory=1), Actor.remote().method]
+    calls[2] = calls[2].options(name=name)
+    assert ray.get([call.remote() for call in calls], timeout=30) == [1, 1, "done"]
+
+
+def test_a_message_that_cannot_be_handled_ends_no_connection_and_its_caller_is_told(session):
+    key = "one-" + "0" * 48
+    session.table.add(key)
+    ref = ray.ObjectRef._from_key(key, session)
+    session.send("raycompat-load", key=key, source="", surplus=1)
+    with pytest.raises(ray.exceptions.RaySystemError, match="could not handle a message"):
+        ray.get(ref, timeout=30)
+    assert ray.get(one.options(memory=1).remote(), timeout=30) == 1
+
+
+def test_an_executor_that_cannot_read_what_its_node_says_ends(session):
+    @ray.remote(max_retries=0, num_gpus=1)  # in a process that has not run the function
+    def be_deaf(function):
+        from raycompat._executor import context
+
+        executor = context.executor()
+        executor._on_message = None
+        executor.load(function)  # asks the node
+
+    with pytest.raises(ray.exceptions.WorkerCrashedError, match="exit code 1"):
+        ray.get(be_deaf.remote(one._export(session)), timeout=30)
