@@ -15,7 +15,7 @@ SPHINX := $(RUN) sphinx -q -W --keep-going -n -c docs
 CATALOGUES := _build/gettext locale zh_CN
 
 .PHONY: help setup run test test-fast test-wheel lint format docs docs-messages docs-translate docs-browser \
-	docs-serve conformance-ray nightly chaos soak bench clean
+	docs-serve conformance-ray nightly chaos fault-walk soak bench clean
 
 help:  ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
@@ -110,6 +110,10 @@ nightly: setup  ## run 2,000 random programs, new ones each time
 
 chaos: setup  ## kill processes and nodes for two minutes and see that every value is right
 	.venv/bin/python tests/nightly/chaos.py
+
+fault-walk: setup  ## stop each kind of process for a minute and see that nothing hangs or is lost
+	.venv/bin/python tests/nightly/fault_walk.py
+	RAYCOMPAT_INTERRUPT_STEP=1 $(RUN) pytest tests/cluster/test_interrupts.py
 
 soak: setup  ## run 300,000 tasks and see that no process grows
 	.venv/bin/python tests/nightly/soak.py

@@ -304,6 +304,15 @@ def running_workers(scheduler: Scheduler) -> set[str]:
     return {worker.address for worker in scheduler.running}
 
 
+async def remove_worker(scheduler: Scheduler, worker: str) -> None:
+    """Take a worker for dead. Should it go on after all, it finds its connection closed, and ends."""
+    stimulus = f"raycompat-silent-{next(_order)}"
+    stream = scheduler.stream_comms.get(worker)
+    await scheduler.remove_worker(worker, stimulus_id=stimulus, close=False)
+    if stream is not None:
+        stream.abort()
+
+
 def error_text(scheduler: Scheduler, key: str) -> str:
     """Return what is said of the failure of `key`."""
     return scheduler.tasks[key].exception_text or "unknown"
@@ -415,6 +424,30 @@ def _absolute(value: Any) -> Any:
     return os.path.abspath(value) if is_path else value
 
 
+# --- in the process of a pulse ------------------------------------------------------------------
+
+
+async def send_pulses(
+    scheduler: str, security: dict[str, Any] | None, worker: str, period_s: float
+) -> None:
+    """Tell a scheduler again and again that a worker is there.
+
+    Raises
+    ------
+    OSError
+        When the connection breaks.
+    """
+    arguments = Security(**(security or {})).get_connection_args("client")
+    comm = await connect(scheduler, **arguments)
+    try:
+        while True:
+            await comm.write({"op": "raycompat_pulse", "worker": worker, "reply": True})
+            await comm.read()
+            await asyncio.sleep(period_s)
+    finally:
+        comm.abort()
+
+
 # --- in a client --------------------------------------------------------------------------------
 
 
@@ -522,6 +555,12 @@ def error_bytes(exception: Any) -> bytes:
     if isinstance(exception, CallFailed):
         return exception.error
     return failures.internal(f"The task failed in Dask: {exception!r}")
+
+
+async def addresses_of_workers(client: Client) -> list[str]:
+    """Return the addresses of all workers."""
+    identity = await client.scheduler.identity(n_workers=-1)
+    return list(identity["workers"])
 
 
 async def open_comm(client: Client, address: str, timeout_s: float) -> Any:

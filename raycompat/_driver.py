@@ -238,28 +238,44 @@ def _start_or_connect(
     *,
     uses_leases: bool,
 ) -> RayContext:
-    global _cluster
-    from raycompat._caller import addresses, connect
+    from raycompat._caller import interrupts
+
+    with interrupts.deferred():
+        try:
+            return _begin(given, temp_dir, authority, env, packages, uses_leases=uses_leases)
+        except BaseException:
+            if sessions.current() is None:
+                _end_cluster()
+            raise
+
+
+def _begin(
+    given: dict[str, Any],
+    temp_dir: str | None,
+    authority: Authority | None,
+    env: dict[str, Any],
+    packages: list[Package],
+    *,
+    uses_leases: bool,
+) -> RayContext:
+    from raycompat._caller import addresses, connect, interrupts
 
     destination = addresses.find(given["address"], authority)
     if destination is None:
-        _cluster = _start_cluster(given, temp_dir, authority)
-        destination = addresses.find(_cluster.address, authority)
+        cluster = _start_cluster(given, temp_dir, authority)
+        destination = addresses.find(cluster.address, authority)
         assert destination is not None
     else:
         addresses.refuse_node_options(given)
+    client = connect.connect(destination)
     try:
-        client = connect.connect(destination)
-        try:
+        with interrupts.allowed():
             nodes = connect.prepare(client)
             with telling_of_uploads():
                 client.sync(upload, client.scheduler, client.id, packages)
-            _open_session(client, nodes, given, env, uses_leases=uses_leases)
-        except BaseException:
-            client.close(timeout=_LEAVE_S)
-            raise
+        _open_session(client, nodes, given, env, uses_leases=uses_leases)
     except BaseException:
-        _end_cluster()
+        client.close(timeout=_LEAVE_S)
         raise
     context = _context()
     if given["configure_logging"]:
@@ -273,20 +289,20 @@ def _start_or_connect(
 def _start_cluster(
     given: dict[str, Any], temp_dir: str | None, authority: Authority | None
 ) -> LocalCluster:
+    """Start this process's cluster; whoever calls ends it after an error."""
+    global _cluster
+    from raycompat._caller import interrupts
     from raycompat._caller.local_cluster import LocalCluster
     from raycompat._caller.node_options import node_options
 
     options = node_options(given, is_head=True)
-    cluster = LocalCluster(
+    _cluster = cluster = LocalCluster(
         dashboard_address=dashboard_address(given), temp_dir=temp_dir, authority=authority
     )
-    try:
-        node = cluster.start_node(options)
+    node = cluster.start_node(options)
+    with interrupts.allowed():
         node.join(cluster.address)
         node.wait_until_up()
-    except BaseException:
-        cluster.close()
-        raise
     return cluster
 
 
@@ -403,6 +419,7 @@ def _context() -> RayContext:
 
 
 def _end_cluster() -> None:
+    """End what this process has started. Call it with interrupts deferred."""
     global _cluster
     cluster, _cluster = _cluster, None
     if cluster is not None:
@@ -413,6 +430,9 @@ def _end_cluster() -> None:
 def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = False) -> None:
     """Leave the cluster; when this process started it, end it. Safe to call at any time.
 
+    An interrupt (Ctrl-C) cuts short what waits for the last messages and for the processes to end by
+    themselves: then they are killed, and the interrupt is raised.
+
     Parameters
     ----------
     wait_for_processes : bool, default False
@@ -422,13 +442,20 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
     -----
     Ray source: ``ray.shutdown``, 2.60.0. No known difference.
     """
-    with _init_lock:
+    session = sessions.current()
+    if session is None or not session.setup.is_driver:
+        return
+    from raycompat._caller import interrupts
+
+    with _init_lock, interrupts.deferred():
         session = sessions.current()
-        if session is None or not session.setup.is_driver:
-            return
-        sessions.set_current(None)
-        session.close()
-        _end_cluster()
+        if session is None:
+            return  # another thread was quicker
+        try:
+            sessions.set_current(None)
+            session.close()
+        finally:
+            _end_cluster()
 
 
 def _forget_in_fork() -> None:

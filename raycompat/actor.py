@@ -27,7 +27,7 @@ from typing import (
 )
 
 from raycompat import _driver, environment_variables, exceptions
-from raycompat._caller import placement, submit
+from raycompat._caller import interrupts, placement, submit
 from raycompat._caller.calls import DirectCall
 from raycompat._protocol import id_types, ids
 from raycompat._protocol.actor_about import (
@@ -237,25 +237,26 @@ class ActorClass(Generic[T]):
         environment = environment_variables.version(session)
         payload = {"function": function, "is_actor": True, "environment": environment}
         arguments = submit.Arguments(session, args, kwargs, name)
-        if options.name is not None and arguments.failed() is None:
-            there = session.rpc(
-                "raycompat_reserve_actor",
-                client=session.client.id,
-                key=key,
-                job=session.setup.job,
-                actor=actor,
-            )
-            if there["taken"]:
+        held = session.exported.get(function, ())
+        if options.name is None or arguments.failed() is not None:
+            created = submit.call(session, spec, arguments, payload, 1, holds=held)
+            return ActorHandle(created, about)
+        with interrupts.deferred():  # a name that is taken has an actor that comes
+            there = _reserve(session, key, actor)
+            if there is not None:
                 if options.get_if_exists:
-                    return _handle(session, there["key"], there["about"])
+                    return there
                 raise exceptions.ActorAlreadyExistsError(
                     f"The name {options.name} (namespace={actor['namespace']}) is already taken. "
                     "Choose another name, add get_if_exists=True, or get the actor that has it: "
                     f"ray.get_actor('{options.name}', namespace='{actor['namespace']}')"
                 )
-        held = session.exported.get(function, ())
-        created = submit.call(session, spec, arguments, payload, 1, holds=held)
-        return ActorHandle(created, about)
+            try:
+                created = submit.call(session, spec, arguments, payload, 1, holds=held)
+            except BaseException:
+                session.send("raycompat-free-name", key=key)
+                raise
+            return ActorHandle(created, about)
 
     def _export(self, session: Session) -> str:
         what = f"actor class {self._class.__name__}"
@@ -267,6 +268,19 @@ class ActorClass(Generic[T]):
     def bind(self, *args: Any, **kwargs: Any) -> ClassNode:
         """Return the node of an actor's creation in a graph of calls; see `raycompat.dag`."""
         return _bind_class(self, self, args, kwargs, {})
+
+
+def _reserve(session: Session, key: str, actor: ActorSpec) -> ActorHandle[Any] | None:
+    """Take a name for an actor that is about to be submitted, or return the one that has it."""
+    there = session.rpc_or_undo(
+        "raycompat_reserve_actor",
+        lambda: session.send("raycompat-free-name", key=key),
+        client=session.client.id,
+        key=key,
+        job=session.setup.job,
+        actor=actor,
+    )
+    return _handle(session, there["key"], there["about"]) if there["taken"] else None
 
 
 def _class_being_made() -> str:
@@ -425,7 +439,7 @@ class ActorHandle(Generic[T]):
 
     def _open_channel(self) -> Channel:
         session = self._session()
-        with session.table.lock:
+        with interrupts.deferred(), session.table.lock:
             if self._channel is None:
                 key = self._actor_ref._key
                 self._channel = session.channel(key, in_order=self._about.in_order)

@@ -310,10 +310,7 @@ class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[An
         return self
 
     def __next__(self) -> ObjectRef[Any]:
-        ref = self._stream.next()
-        if ref is None:
-            raise StopIteration
-        return ref
+        return self._stream.next()
 
     def __aiter__(self) -> ObjectRefGenerator:
         return self

@@ -18,7 +18,7 @@ from raycompat import exceptions
 from raycompat._caller import roads
 from raycompat._caller.calls import DirectCall
 from raycompat._caller.object_table import Entry, State
-from raycompat._caller.sender import LARGE_BYTES, LAST_WORDS_S, Sender
+from raycompat._caller.sender import LARGE_BYTES, LAST_WORDS_S, Sender, after_last_words
 from raycompat._protocol import failures
 from raycompat._protocol.connection import Notes
 from raycompat._protocol.ids import return_key
@@ -199,7 +199,8 @@ class Channel(Sender):
             if self._connection is None:
                 self._follow()
             elif report["state"] != "ALIVE" or report["incarnation"] != self._incarnation:
-                self._session.call_later(LAST_WORDS_S, self._end, self._connection)
+                connection = self._connection
+                after_last_words(self._session, connection, partial(self._end, connection))
 
     def _end(self, connection: roads.Road) -> None:
         if connection is self._connection:

@@ -23,6 +23,9 @@ from raycompat._protocol.version import VERSION
 #: Seconds that a scheduler has to answer.
 _ANSWER_S = 5.0
 
+#: Seconds that each worker has to say which version it has.
+_VERSION_S = 5.0
+
 #: Seconds that all workers have to say which version they have, and to start what a node needs.
 _PREPARE_S = 60.0
 
@@ -121,11 +124,12 @@ async def _check_versions(client: Client) -> None:
         found = error
     versions = {f"the scheduler at {client.scheduler.address}": found}
     if found == VERSION:
-        answers = await client.run(pkgutil.resolve_name, _WHERE_THE_VERSION_IS, on_error="return")
+        workers = await dask.addresses_of_workers(client)
+        answers = await asyncio.gather(*(_ask_for_version(client, each) for each in workers))
         versions |= {
             f"the worker at {worker}": answer
-            for worker, answer in answers.items()
-            if not isinstance(answer, OSError)  # it has just left
+            for worker, answer in zip(workers, answers, strict=True)
+            if not isinstance(answer, OSError)  # it has just left, or is stopped
         }
     wrong = [f"{who} {_say(found)}" for who, found in versions.items() if found != VERSION]
     if wrong:
@@ -134,6 +138,23 @@ async def _check_versions(client: Client) -> None:
             "scheduler, all workers and all drivers need the same version: install it there "
             f"(`pip install raycompat=={VERSION}`) and start them anew."
         )
+
+
+async def _ask_for_version(client: Client, worker: str) -> Any:
+    """Return a worker's version, or an error: that of its import, or an OSError if it is silent.
+
+    A worker that is stopped must not keep drivers out. The scheduler looks at the version of those
+    too that are slow, before they become nodes.
+    """
+    asked = client.run(
+        pkgutil.resolve_name, _WHERE_THE_VERSION_IS, workers=[worker], on_error="return"
+    )
+    try:
+        async with asyncio.timeout(_VERSION_S):
+            answers = await asked
+    except TimeoutError:
+        return OSError(f"{worker} has not answered within {_VERSION_S:.0f} s")
+    return answers.get(worker, OSError(f"{worker} has left"))
 
 
 def _say(found: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections import deque
 from concurrent.futures import Future
@@ -27,19 +28,21 @@ class Stream:
         self._ready: deque[ObjectRef[Any]] = deque()
         self._takers: deque[Future[ObjectRef[Any] | None]] = deque()
         self._ended = False
-        self._lock = threading.Lock()
+        #: Notified when there is something to take.
+        self._news = threading.Condition()
 
     def add(self, entry: Entry) -> None:
         """Enter the next item."""
         self.num_items += 1
         ref = ObjectRef._from_key(entry.key, self._session)
-        with self._lock:
+        with self._news:
             while self._takers:
                 taker = self._takers.popleft()
                 if taker.set_running_or_notify_cancel():
                     taker.set_result(ref)
                     return
             self._ready.append(ref)
+            self._news.notify()
 
     def end(self, error: bytes | None, victim: str | None) -> None:
         """Enter the end; an error becomes the last item."""
@@ -47,8 +50,9 @@ class Stream:
             entry = self._session.table.add(return_key(self.key, self.num_items))
             self._session.table.fail(entry, error, victim)
             self.add(entry)
-        with self._lock:
+        with self._news:
             self._ended = True
+            self._news.notify_all()
             takers, self._takers = self._takers, deque()
         for taker in takers:
             if taker.set_running_or_notify_cancel():
@@ -57,7 +61,7 @@ class Stream:
     def next_future(self) -> Future[ObjectRef[Any] | None]:
         """Return a future of the next reference; None once there are no more."""
         future: Future[ObjectRef[Any] | None] = Future()
-        with self._lock:
+        with self._news:
             if self._ready:
                 future.set_result(self._ready.popleft())
             elif self._ended:
@@ -66,16 +70,34 @@ class Stream:
                 self._takers.append(future)
         return future
 
-    def next(self) -> ObjectRef[Any] | None:
-        """Return the next reference, waiting for it; None once there are no more."""
-        future = self.next_future()
-        if future.done():
-            return future.result()
+    def next(self) -> ObjectRef[Any]:
+        """Return the next reference, waiting for it.
+
+        An interrupt loses no item: it is taken and noted in one C call, and put back.
+
+        Raises
+        ------
+        StopIteration
+            When there are no more.
+        """
+        if not self.has_next():
+            try:
+                self._session.on_block()
+                with self._news:
+                    self._news.wait_for(self.has_next)
+            finally:
+                self._session.on_unblock()
+        taken: list[ObjectRef[Any]] = []
         try:
-            self._session.on_block()
-            return future.result()
-        finally:
-            self._session.on_unblock()
+            taken.extend(map(operator.call, (self._ready.popleft,)))
+            return taken[0]
+        except IndexError:
+            if self.is_exhausted():
+                raise StopIteration from None
+            return self.next()  # another thread was quicker
+        except BaseException:
+            self._ready.extendleft(taken)
+            raise
 
     def has_next(self) -> bool:
         """Whether `next` would return at once."""

@@ -28,7 +28,7 @@ from raycompat._caller import lineage, roads
 from raycompat._caller.calls import DirectCall
 from raycompat._caller.lease import Lease
 from raycompat._caller.object_table import Entry, State
-from raycompat._caller.sender import LARGE_BYTES, LAST_WORDS_S, Sender
+from raycompat._caller.sender import LARGE_BYTES, LAST_WORDS_S, Sender, after_last_words
 from raycompat._caller.waiting import WaitingCalls
 from raycompat._protocol import failures, ids
 from raycompat._protocol.call_spec import new_spec
@@ -405,7 +405,7 @@ class LeasePool(Sender):
             if lease.road is None:
                 self._account(lease)
             else:
-                self._session.call_later(LAST_WORDS_S, self._end, lease, lease.road)
+                after_last_words(self._session, lease.road, partial(self._end, lease, lease.road))
             if not lease.was_connected and (error is not None or how):
                 call = self._waiting.next()
                 if call is not None:

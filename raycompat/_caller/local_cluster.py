@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 
 from raycompat import exceptions
+from raycompat._caller import interrupts
 from raycompat._caller.node_options import NodeOptions
 from raycompat._protocol import segment, shared_secret
 from raycompat._protocol.shared_secret import Authority
@@ -138,6 +139,10 @@ class Process:
 
     def kill(self) -> None:
         """Kill the process; wait until it, and what it has started, are gone."""
+        if not self.is_running:
+            self.close_input()
+            self._close_output()
+            return
         offspring = []
         with contextlib.suppress(psutil.NoSuchProcess):
             offspring = psutil.Process(self.pid).children(recursive=True)
@@ -286,15 +291,29 @@ class LocalCluster:
 
     def remove_node(self, node: LocalNode, *, gracefully: bool) -> None:
         """End a node, or kill it, and wait until its processes are gone."""
-        self.nodes.remove(node)
         node.end() if gracefully else node.kill()
+        self.nodes.remove(node)
 
     def close(self) -> None:
-        """End all processes, the nodes first, and remove what they left."""
+        """End all processes, the nodes first, and remove what they left.
+
+        Whoever interrupts that, where interrupts are deferred, does not want to wait: then they are
+        killed.
+        """
+        try:
+            with interrupts.allowed():
+                for node in self.nodes:
+                    node.process.close_input()  # so that they end at the same time
+                for node in list(self.nodes):
+                    self.remove_node(node, gracefully=True)
+                self.scheduler.end()
+        finally:
+            with interrupts.deferred():
+                self._kill_what_is_left()
+
+    def _kill_what_is_left(self) -> None:
         for node in self.nodes:
-            node.process.close_input()  # so that they end at the same time
-        for node in list(self.nodes):
-            self.remove_node(node, gracefully=True)
-        self.scheduler.end()
+            node.kill()
+        self.scheduler.kill()
         segment.sweep(segment.own_folders(), and_mine=True)
         shutil.rmtree(self.directory, ignore_errors=True)

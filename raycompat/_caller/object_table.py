@@ -11,7 +11,6 @@ client wants that key, from the moment the entry is made until it goes.
 from __future__ import annotations
 
 import logging
-import mmap
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from raycompat._caller.calls import DirectCall
     from raycompat._caller.channel import Channel
     from raycompat._caller.lease import Lease
+    from raycompat._protocol.mapping import Mapping
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Entry:
     #: The value, or None while it is only in the cluster.
     value: InlineValue | SegmentLink | None = None
     #: The mapping of a segment, as long as anything made of it is alive here.
-    mapping: Callable[[], mmap.mmap | None] = staticmethod(lambda: None)
+    mapping: Callable[[], Mapping | None] = staticmethod(lambda: None)
     #: Why it failed, as bytes.
     error: bytes | None = None
     #: The call that could not run because of this error, when another call raised it.

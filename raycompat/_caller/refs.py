@@ -19,7 +19,8 @@ def export(ref: ObjectRef[Any]) -> tuple[Any, ...]:
     with session.table.lock:
         if entry.state is State.READY and isinstance(entry.value, InlineValue):
             for held in entry.holds:
-                report_ref(held._key, held)
+                if not report_ref(held._key, held):
+                    session.leaked[held._key] = held  # as the reference itself: see `ObjectRef`
             return ("value", ref._key, entry.value.block, entry.value.refs)
         if entry.state is State.FAILED:
             entry.is_asked_for = True

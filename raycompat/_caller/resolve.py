@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import mmap
 import threading
 import time
 import traceback
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from raycompat._caller.channel import Channel
     from raycompat._caller.lease import Lease
     from raycompat._caller.session import Session
+    from raycompat._protocol.mapping import Mapping
     from raycompat.object_ref import ObjectRef
 
 #: Seconds that a thread waits for an actor's answer before it says that it waits: a task that does
@@ -56,7 +56,7 @@ def read(entry: Entry) -> Any:
     RaySystemError
         When it cannot be unpickled here.
     """
-    block: bytes | mmap.mmap
+    block: bytes | Mapping
     if isinstance(entry.value, InlineValue):
         block = entry.value.block
     else:

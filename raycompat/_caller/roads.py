@@ -53,6 +53,10 @@ class Road(Protocol):
     def receive_until(self, is_over: Callable[[], bool], timeout_s: float | None) -> bool:
         """Read in this thread until `is_over()`; False when something else must be waited for."""
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether all that has arrived was handled."""
+
     def close(self) -> None:
         """Close this end."""
 
@@ -171,6 +175,11 @@ class RelayedRoad:
     def receive_until(self, is_over: Callable[[], bool], timeout_s: float | None) -> bool:
         """Decline: answers come to the event loop."""
         return False
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether all that the event loop has read was handled: it reads and handles at once."""
+        return True
 
     def on_data(self, data: bytes | None) -> None:
         """Handle what has arrived; None is the end."""

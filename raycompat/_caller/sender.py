@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -34,6 +35,27 @@ LARGE_BYTES = 16 * 1024
 
 #: Seconds that a process which is said to be dead has for its last answers to be read.
 LAST_WORDS_S = 5.0
+
+#: Seconds between two looks whether they were read; and by how much a look is late when the threads
+#: that read were held up too, by code that holds the interpreter lock.
+_LOOK_S, _HELD_UP_S = 0.1, 0.5
+
+
+def after_last_words(session: Session, road: Road, end: Callable[[], None]) -> None:
+    """Call `end` once the last answers on a road had time to be read, and all that came was handled.
+
+    Called in the session's event loop. A call whose answer lies unread must not count as unanswered: it
+    would run again.
+    """
+
+    def look(due: float) -> None:
+        now = time.monotonic()
+        if now - due > _HELD_UP_S or not road.is_silent:
+            session.call_later(_LOOK_S, look, now + _LOOK_S)
+        else:
+            end()
+
+    session.call_later(LAST_WORDS_S, look, time.monotonic() + LAST_WORDS_S)
 
 
 class Sender:

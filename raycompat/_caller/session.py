@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
-from raycompat._caller import unhandled
+from raycompat._caller import interrupts, unhandled
 from raycompat._caller.calls import DirectCall, PendingCall
 from raycompat._caller.channel import Channel
 from raycompat._caller.home import Home
@@ -53,6 +53,9 @@ logger = logging.getLogger(__name__)
 
 #: Seconds that idle executors have to leave us before we leave the cluster.
 _PART_S = 1.0
+
+#: Seconds that the Dask client has to close its connections.
+_CLOSE_S = 5.0
 
 #: Seconds between two collections of references to small values.
 _TICK_S = 0.5
@@ -276,6 +279,28 @@ class Session:
             self.check_connection()
             raise
 
+    def rpc_or_undo(self, operation: str, undo: Callable[[], object], /, **arguments: Any) -> Any:
+        """Ask as `rpc` does. After an interrupt `undo` is called, once the scheduler has answered.
+
+        Interrupts may come while this waits, also within `interrupts.deferred`.
+        """
+        self.check_connection()
+        client = self.client
+
+        async def ask() -> Any:
+            return await getattr(client.scheduler, operation)(**arguments)
+
+        answer = self.run(ask())
+        try:
+            with interrupts.allowed():
+                return answer.result()
+        except OSError:
+            self.check_connection()
+            raise
+        except KeyboardInterrupt:
+            answer.add_done_callback(lambda _: undo())
+            raise
+
     def check_connection(self) -> None:
         """Raise `RaySystemError` if the connection to the scheduler was lost."""
         if self.lost is not None:
@@ -336,19 +361,38 @@ class Session:
                 return
 
     def close(self) -> None:
-        """Leave the cluster, after all that was to be said. Whoever still waits is told."""
+        """Leave the cluster, after all that was to be said. Whoever still waits is told.
+
+        After an interrupt, or an error, nothing more is said, but nothing is left either.
+        """
+        with interrupts.deferred(), contextlib.ExitStack() as steps:
+            # The last is called first, and each is called whatever the others raise.
+            if self.logs is not None:
+                steps.callback(self.logs.close)
+            steps.callback(self._close_client)
+            steps.callback(self._remove_segments)
+            steps.callback(self._end_work)
+            with interrupts.allowed():
+                self._say_the_last()
+
+    def _say_the_last(self) -> None:
         self._part_with_leases()
         if self.logs is not None and not self.closed and self.client.status == "running":
             self.logs.flush()
         if self._client is not None and not self.closed:
             with contextlib.suppress(OSError, RuntimeError):  # the scheduler may be gone
                 self._client.sync(_call_soon, self._flush)
+
+    def _end_work(self) -> None:
         self.closed = True
-        self.pump.close()
         text = "The session was shut down while this object was being made."
-        self._tell_who_waits(failures.internal(text))
-        if self._callbacks is not None:
-            self._callbacks.shutdown(wait=False, cancel_futures=True)
+        with contextlib.ExitStack() as steps:
+            if self._callbacks is not None:
+                steps.callback(self._callbacks.shutdown, wait=False, cancel_futures=True)
+            steps.callback(self._tell_who_waits, failures.internal(text))
+            steps.callback(self.pump.close)
+
+    def _remove_segments(self) -> None:
         for entry in list(self.table.own.values()):  # what a node keeps stays
             if isinstance(entry.value, SegmentLink):
                 segment.remove(entry.value.path)
@@ -356,10 +400,10 @@ class Session:
             segment.remove_all(place.directories, place.store, os.getpid())
         if not self.is_near:
             segment.remove_all(self.home.place.directories, self.home.place.store)
+
+    def _close_client(self) -> None:
         if self._client is not None:
-            self._client.close(timeout=5)
-        if self.logs is not None:
-            self.logs.close()
+            self._client.close(timeout=_CLOSE_S)
 
     def _part_with_leases(self) -> None:
         """Return the leases that are idle, and hear the last of them: what their calls have printed."""

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from raycompat._caller import interrupts
 from raycompat._caller.object_table import Entry, State
 from raycompat._protocol import failures, segment
 from raycompat._protocol.values import SegmentLink, Wire, to_wire
@@ -47,7 +48,10 @@ class Sharing:
 
     def borrow(self, key: str) -> Entry:
         """Return the entry of a key that somebody else made known to us; Dask keeps it for us."""
-        with self._session.table.lock:
+        entry = self._session.table.get(key)
+        if entry is not None:
+            return entry
+        with interrupts.deferred(), self._session.table.lock:
             entry = self._session.table.get(key)
             if entry is None:
                 entry = self._session.table.add(key, wanted=True)
@@ -133,6 +137,13 @@ class Sharing:
         """Make sure that Dask knows (or is being told of) an object; return its key."""
         with self._session.table.lock:
             entry.escaped = True
+            if entry.wanted:
+                return entry.key
+        with interrupts.deferred():
+            return self._publish(entry)
+
+    def _publish(self, entry: Entry) -> str:
+        with self._session.table.lock:
             if entry.wanted:
                 return entry.key
             if entry.origin is not None and entry.is_made_by_call:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import cloudpickle
 
 from raycompat import exceptions
+from raycompat._caller import interrupts
 from raycompat._caller.calls import DirectCall, PendingCall
 from raycompat._caller.dask_values import as_ref, is_dask_value
 from raycompat._caller.generator import Stream
@@ -169,6 +170,13 @@ def put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> ObjectR
     ObjectStoreFullError
         When the host has no room for it.
     """
+    if block.size <= INLINE_LIMIT_BYTES:
+        return _put_block(session, block, holds)
+    with interrupts.deferred():  # a segment always has an owner that removes it
+        return _put_block(session, block, holds)
+
+
+def _put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> ObjectRef[Any]:
     try:
         value = session.home.place.save(block)
     except OSError as error:
@@ -337,7 +345,7 @@ def call(
         {**payload, "arguments": arguments.block, "num_returns": num_returns}, protocol=5
     )
     entry.escaped = is_actor  # an actor that has died keeps its row, which says why
-    session.calls[key] = PendingCall(
+    pending = PendingCall(
         key,
         spec["name"],
         returns,
@@ -347,7 +355,12 @@ def call(
         session.current_task(),
         stream,
     )
-    session.submit(spec)
+    try:
+        session.calls[key] = pending
+        session.submit(spec)
+    except BaseException:  # nobody will get its reference
+        session.calls.pop(key, None)
+        raise
     return refs
 
 

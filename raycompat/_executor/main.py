@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 
 from raycompat import exceptions
 from raycompat._as_ray import install_as_ray
+from raycompat._caller import interrupts
 from raycompat._caller import session as sessions
 from raycompat._caller.home import Home
 from raycompat._executor import context, native_output
@@ -192,6 +193,7 @@ class Executor:
     def serve(self) -> int:
         """Run calls until told to leave; return the exit code."""
         signal.signal(_INTERRUPT, self._interrupt)
+        interrupts.listen_to(_INTERRUPT)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=self.read, name="raycompat-reader", daemon=True).start()
         while (work := self._calls.get()) is not None:

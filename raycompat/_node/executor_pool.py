@@ -167,6 +167,10 @@ class ExecutorPool:
         #: until somebody needs one.
         self._with_tensorflow: dict[str | None, ForkserverClient] = {}
 
+        #: The process that sends this node's pulse, and what it was told.
+        self._pulse = -1
+        self._pulse_about: dict[str, Any] = {}
+
     def background(self, coroutine: Any) -> None:
         """Run a coroutine of the pool's for as long as it takes."""
         task = asyncio.get_running_loop().create_task(coroutine)
@@ -177,7 +181,20 @@ class ExecutorPool:
         """Start the forkserver. Call it in the node's main thread."""
         self._plain.start()
 
+    async def start_pulse(self, about: dict[str, Any]) -> None:
+        """Have a process say that this node is there, and another one whenever it has ended."""
+        await self._plain.wait_until_ready()
+        with open(os.devnull, "wb") as output, socket.socket() as nothing:
+            descriptors = [nothing.fileno(), output.fileno(), 2]
+            self._pulse = await self._plain.fork({"pulse": about}, descriptors)
+        self._pulse_about = about
+        if self._pulse in self._exits:  # it has been quicker
+            self._on_exit(self._pulse, self._exits.pop(self._pulse))
+
     def _on_exit(self, pid: int, code: int) -> None:
+        if pid == self._pulse and not self._closed:
+            self.background(self.start_pulse(self._pulse_about))
+            return
         executor = self._by_pid.pop(pid, None)
         if executor is None:
             self._exits[pid] = code

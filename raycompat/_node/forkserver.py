@@ -45,6 +45,7 @@ def _become_executor(descriptors: list[int], parent: int) -> NoReturn:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     from raycompat._executor.start import begin
+    from raycompat._node import pulse
 
     connection, output, errors, about = descriptors
     os.dup2(output, 1)
@@ -54,6 +55,9 @@ def _become_executor(descriptors: list[int], parent: int) -> NoReturn:
     with os.fdopen(about, "rb") as file:
         file.seek(0)
         request = pickle.load(file)
+    if "pulse" in request:
+        os.close(connection)
+        pulse.run(request["pulse"])
     begin(socket.socket(fileno=connection), request)
 
 
@@ -143,6 +147,7 @@ def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoRet
         import raycompat._dask_adapter
         import raycompat._executor.main
         import raycompat._executor.start
+        import raycompat._node.pulse
         import raycompat._transfer  # noqa: F401
 
         for module in preload:

@@ -34,7 +34,7 @@ from raycompat._node.object_store import ObjectStore
 from raycompat._node.relay import Relays
 from raycompat._node.runtime_env import RuntimeEnvs
 from raycompat._node.tasks import Tasks
-from raycompat._protocol import failures, ids
+from raycompat._protocol import failures, ids, liveness
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.serialization import serialize
 from raycompat._protocol.strategy import NODE_ID_LABEL
@@ -102,8 +102,19 @@ class Node:
         """Start the forkserver and what looks after this node."""
         _transfer.keep_in(self.store)
         self.pool.start()
+        self.pool.background(self.pool.start_pulse(self._pulse()))
         self._memory.start()
         self._tidy()
+
+    def _pulse(self) -> dict[str, Any]:
+        """Return what the process needs to know that says that this node is there."""
+        return {
+            "node": os.getpid(),
+            "address": self.worker.address,
+            "scheduler": self.worker.scheduler.address,
+            "security": dask.client_security(self.worker),
+            "limit_s": liveness.node_timeout_s(),
+        }
 
     def close(self) -> None:
         """End every process and remove every segment."""

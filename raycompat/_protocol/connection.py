@@ -115,6 +115,8 @@ class Connection:
         self._chunks: deque[bytes] = deque()
         self._needed = 0
         self._has_ended = False
+        #: Whether a thread has taken something from the socket, and not handled all of it yet.
+        self._is_handling = False
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -198,6 +200,13 @@ class Connection:
         """Handle what has arrived; False at the end of the stream. For the holder of `read_lock`."""
         if self.closed:
             return False
+        self._is_handling = True
+        try:
+            return self._receive()
+        finally:
+            self._is_handling = False
+
+    def _receive(self) -> bool:
         chunks = self._chunks
         try:
             if not self._has_ended:
@@ -229,6 +238,14 @@ class Connection:
         rest = data[position:]
         self._needed = _bytes_needed(rest)
         self._chunks = deque((rest,) if rest else ())
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether all that has arrived was handled. For whoever knows that this end is not closed."""
+        if self._poll.poll(0) or self._is_handling:  # in this order
+            return False
+        chunks = self._chunks
+        return not chunks or sum(map(len, chunks)) < self._needed
 
     def receive_in_background(self) -> None:
         """Read unless another thread does, which then reads this too."""

@@ -23,7 +23,6 @@ import contextlib
 import errno
 import fcntl
 import itertools
-import mmap
 import os
 import re
 import resource
@@ -33,7 +32,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from raycompat._protocol import own_folder, warm_memory
+from raycompat._protocol import mapping, own_folder, warm_memory
 from raycompat._protocol.serialization import Block
 
 PREFIX = "raycompat-"
@@ -247,7 +246,7 @@ def allow_many() -> None:
 # --- reading and removing -----------------------------------------------------------------------
 
 
-def read(path: str) -> mmap.mmap:
+def read(path: str) -> mapping.Mapping:
     """Map the segment at `path`, read-only; its memory stays as it is as long as the mapping.
 
     Raises
@@ -266,7 +265,7 @@ def read(path: str) -> mmap.mmap:
                 is_locked = True
             if os.stat(path, follow_symlinks=False).st_ino != status.st_ino:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)  # has a duplicate of it: the lock
+        return mapping.of(descriptor)  # it keeps the lock
     finally:
         os.close(descriptor)
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import copyreg
 import io
-import mmap
 import pickle
 import struct
 import threading
@@ -23,6 +22,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import cloudpickle
+
+from raycompat._protocol.mapping import Mapping
 
 #: Bytes. Up to this size a value travels inside messages and references; above it, in a segment.
 #: Ray's own limit is 100 KiB (``max_direct_call_object_size``).
@@ -146,7 +147,7 @@ def serialize(value: Any) -> tuple[Block, dict[str, Any]]:
     return Block(parts, size, tuple(found)), found
 
 
-def deserialize(block: bytes | memoryview | mmap.mmap) -> Any:
+def deserialize(block: bytes | memoryview | Mapping) -> Any:
     """Make the value of a block anew. Its buffers are read-only views of `block`, not copies."""
     magic, count, length = _HEAD.unpack_from(block)
     if magic != _MAGIC:

@@ -106,6 +106,10 @@ class Actors:
             self._directory.forget(key)
             self._core.notify_change()
 
+    def withdraw(self, client: str, key: str) -> None:
+        """Hear from a client that an actor does not come that it has announced."""
+        self.free_name(key)
+
     def watch(self, client: str, key: str) -> None:
         """Tell a client where an actor is, now and whenever that changes."""
         row = self._directory.rows.get(key)

@@ -17,6 +17,7 @@ from raycompat._scheduler.dispatcher import Dispatcher
 from raycompat._scheduler.groups import Groups
 from raycompat._scheduler.jobs import Jobs
 from raycompat._scheduler.leases import Leases
+from raycompat._scheduler.liveness import Liveness
 from raycompat._scheduler.logs import Logs
 from raycompat._scheduler.nodes import Nodes
 from raycompat._scheduler.objects import Objects
@@ -39,6 +40,7 @@ class Core:
         self.changed = asyncio.Event()
         self.ledger = Ledger()
         self.nodes = Nodes(self)
+        self.liveness = Liveness(self)
         self.jobs = Jobs(self)
         self.calls = Calls(self)
         self.dispatcher = Dispatcher(self)
@@ -82,6 +84,7 @@ class Core:
             "raycompat-not-adopted": objects.not_adopted,
             "raycompat-sync": self._sync,
             "raycompat-kill-actor": actors.kill,
+            "raycompat-free-name": actors.withdraw,
             "raycompat-watch-actor": actors.watch,
             "raycompat-unwatch-actor": actors.unwatch,
             "raycompat-actor-alive": actors.alive,
@@ -106,6 +109,7 @@ class Core:
         objects, packages = self.objects, self.packages
         return {
             "raycompat_ready": nodes.wait_until_ready,
+            "raycompat_pulse": self.liveness.hear,
             "raycompat_nodes_are": nodes.wait_for_nodes,
             "raycompat_fetch": nodes.fetch,
             "raycompat_state": nodes.state,

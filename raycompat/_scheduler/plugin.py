@@ -37,6 +37,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         handlers = dask.guarded(self.core.stream_handlers(), self.core.tell_of_error)
         scheduler.stream_handlers.update(handlers)
         scheduler.handlers.update(self.core.handlers())
+        self.core.liveness.start()
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
         """Forget a node."""
@@ -63,4 +64,5 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     async def close(self) -> None:
         """Remove what drivers have uploaded: the scheduler ends."""
+        self.core.liveness.stop()
         self.core.packages.close()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from raycompat import _api, _driver
-from raycompat._caller import placement
+from raycompat._caller import interrupts, placement
 from raycompat._executor import context
 from raycompat._protocol import id_types, ids
 from raycompat._protocol.call_spec import GroupSpec
@@ -189,14 +189,30 @@ def placement_group(
         strategy=strategy or "PACK",
         bundles=[each.units() for each in sets],
     )
-    if not session.rpc("raycompat_create_group", client=session.client.id, spec=spec):
-        raise RaySystemError(
-            f"Failed to create placement group '{name}' because name already exists. Get it with "
-            "get_placement_group, remove it, or use another name."
-        )
-    session.group_bundles[group] = sets
     amounts = [{each: float(amount) for each, amount in bundle.items()} for bundle in bundles]
-    return PlacementGroup(id_types.PlacementGroupID.from_hex(group), amounts)
+
+    async def remove() -> None:
+        await session.client.scheduler.raycompat_remove_group(group=group)
+
+    def undo() -> None:
+        session.run(remove())
+
+    is_made = False
+    try:
+        with interrupts.deferred():
+            client = session.client.id
+            is_made = session.rpc_or_undo("raycompat_create_group", undo, client=client, spec=spec)
+            session.group_bundles[group] = sets
+        if is_made:
+            return PlacementGroup(id_types.PlacementGroupID.from_hex(group), amounts)
+    except KeyboardInterrupt:
+        if is_made:
+            undo()
+        raise
+    raise RaySystemError(
+        f"Failed to create placement group '{name}' because name already exists. Get it with "
+        "get_placement_group, remove it, or use another name."
+    )
 
 
 def _check_strategy(strategy: str | None, lifetime: str | None) -> None:

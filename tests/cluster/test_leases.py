@@ -709,3 +709,32 @@ def test_long_calls_of_one_driver_leave_half_of_the_time_to_another(dask_cluster
     # With half of the CPUs each, we do 400; with next to none, or nearly all, it would be off by far.
     assert 150 <= ours <= 1000
     ray.get(refs)
+
+
+def test_an_answer_that_was_not_read_when_its_lease_ended_still_counts(
+    session, tmp_path, wait_until, monkeypatch
+):
+    """As in a driver whose code holds the interpreter lock for long, so that nobody reads."""
+    monkeypatch.setattr(sys.modules["raycompat._caller.sender"], "LAST_WORDS_S", 0.2)
+
+    @ray.remote(max_retries=0)
+    def note(path):
+        with open(path, "a") as file:
+            file.write("ran\n")
+        return "answer"
+
+    path = tmp_path / "runs"
+    assert ray.get(note.remote(tmp_path / "first")) == "answer"
+    (lease,) = session.leases.values()
+    road = lease.road
+    with road.read_lock:
+        ref = note.remote(path)
+        session.flush()
+        wait_until(lambda: path.exists() and not road.is_silent)
+        session.call_soon(lease.ended, None, "")
+        assert lease.is_over.wait(30)
+        ready, _ = ray.wait([ref], timeout=1)  # five times as long as the road waits
+        assert not ready
+    road.read_soon()
+    assert ray.get(ref, timeout=30) == "answer"
+    assert path.read_text() == "ran\n"

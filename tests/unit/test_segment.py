@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import stat
+import resource
 import tempfile
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raycompat._protocol import segment
+from raycompat._protocol import mapping, segment
 from raycompat._protocol.serialization import deserialize, serialize
 from raycompat._protocol.values import (
     CallFailed,
@@ -445,3 +446,41 @@ def test_names_that_only_look_like_segments_are_left_alone(tmp_path, name):
     path.touch()
     segment.sweep([str(tmp_path)])
     assert path.exists()
+
+
+@pytest.fixture
+def few_descriptors():
+    """Let this process have 150 descriptors more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    last = os.open("/dev/null", os.O_RDONLY)
+    os.close(last)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (last + 150, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_values_need_no_descriptor_each(tmp_path, few_descriptors):
+    paths, arrays = [], []
+    for number in range(400):
+        block = serialize(np.full(20_000, number))[0]
+        paths.append(segment.write([str(tmp_path)], "store", block))
+        arrays.append(deserialize(segment.read(paths[-1])))
+    assert [array[-1] for array in arrays] == [*range(400)]
+    with pytest.raises(ValueError, match="read-only"):
+        arrays[-1][0] = 1
+    descriptor = os.open(paths[-1], os.O_RDWR)
+    with pytest.raises(BlockingIOError):  # who reads it has it locked
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    view = arrays.pop()[5:]
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    del view
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(descriptor)
+
+
+def test_a_value_for_which_there_is_no_mapping_is_copied(tmp_path, block):
+    path = segment.write([str(tmp_path)], "store", block)
+    with open(path, "rb") as file:
+        copy = mapping._copy(file.fileno(), os.path.getsize(path))
+    np.testing.assert_array_equal(deserialize(copy), np.arange(100_000))

@@ -1,0 +1,81 @@
+"""Files mapped into memory, read-only, without a descriptor for each.
+
+Python's ``mmap`` keeps a descriptor as long as the mapping (before 3.13), and a process has few
+of those: a thousand values that are alive would use them up. The kernel needs none: a mapping alone
+keeps its file open, and the locks on it. So from some number of descriptors on, files are mapped by the
+C library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import resource
+import sys
+import weakref
+from typing import Any, Final, TypeAlias
+
+#: Something with a buffer, which can be referred to weakly: a ``mmap``, or an array of NumPy's.
+Mapping: TypeAlias = Any
+
+_MAP_FAILED: Final = ctypes.c_void_p(-1).value
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+def of(descriptor: int) -> Mapping:
+    """Map a file, which is not empty. The descriptor may be closed then.
+
+    Raises
+    ------
+    OSError
+        When there is no memory.
+    """
+    if sys.version_info >= (3, 13):
+        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ, trackfd=False)
+    if not _are_short(descriptor):
+        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    return _without_descriptor(descriptor, os.fstat(descriptor).st_size)
+
+
+def _are_short(descriptor: int) -> bool:
+    """Whether half of the descriptors are in use: the kernel gives the lowest number that is free."""
+    lowest = os.dup(descriptor)
+    os.close(lowest)
+    return lowest >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+
+
+def _without_descriptor(descriptor: int, size: int) -> Mapping:
+    import numpy as np
+
+    address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+    if address == _MAP_FAILED:
+        code = ctypes.get_errno()
+        if code == errno.ENOMEM:  # a process may have so many mappings, whatever their size
+            return _copy(descriptor, size)
+        raise OSError(code, os.strerror(code))
+    memory: Any = (ctypes.c_ubyte * size).from_address(address)
+    weakref.finalize(memory, _libc.munmap, address, size).atexit = False
+    return np.frombuffer(memory, dtype=np.uint8)  # whose memoryviews keep `memory`
+
+
+def _copy(descriptor: int, size: int) -> Mapping:
+    import numpy as np
+
+    copy = np.empty(size, dtype=np.uint8)
+    rest: Any = memoryview(copy.data)
+    while rest:
+        rest = rest[os.preadv(descriptor, [rest], size - len(rest)) :]
+    return copy

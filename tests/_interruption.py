@@ -1,0 +1,62 @@
+"""Interrupting an operation of raycompat at each of its lines in turn, as Ctrl-C would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import raycompat
+
+PACKAGE = str(raycompat.__path__[0])
+
+
+class Interruption:
+    """Sends this process SIGINT when the `at`-th line of raycompat begins, in the main thread."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+        self.where = ""
+
+    @property
+    def has_come(self) -> bool:
+        return bool(self.where)
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        if event == "line" and not self.where:
+            self.left -= 1
+            if self.left < 0:
+                self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                signal.raise_signal(signal.SIGINT)
+        return self._trace
+
+    def run(self, operation: Callable[[], Any]) -> Any:
+        """Run an operation; return None when it was interrupted."""
+        before = sys.gettrace()
+        sys.settrace(self._trace)
+        try:
+            return operation()
+        except KeyboardInterrupt:
+            return None
+        finally:
+            sys.settrace(before)
+
+
+#: Lines from one interrupt to the next; 1 in `make nightly`.
+STEP = int(os.environ.get("RAYCOMPAT_INTERRUPT_STEP", "7"))
+
+
+def interruptions(first: int = 0) -> Iterator[Interruption]:
+    """Yield one for each `STEP`-th line, until an operation has ended before it came."""
+    at = first
+    while True:
+        interruption = Interruption(at)
+        yield interruption
+        if not interruption.has_come:
+            return
+        at += STEP

@@ -1,0 +1,125 @@
+"""Ctrl-C at any line of an operation leaves all of it, or nothing, and loses nothing."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import psutil
+import pytest
+from _interruption import interruptions
+
+import raycompat as ray
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@ray.remote(num_cpus=0)
+class Named:
+    def ping(self):
+        return "pong"
+
+
+@ray.remote
+def count(number):
+    yield from range(number)
+
+
+@ray.remote
+def size(array):
+    return array.nbytes
+
+
+def has_actor(name):
+    try:
+        return ray.get(ray.get_actor(name).ping.remote(), timeout=30) == "pong"
+    except ValueError:
+        return False
+    except ray.exceptions.RayActorError:  # the last handle has gone with the interrupt
+        return False
+
+
+def test_a_name_is_free_or_its_actor_there(cluster, wait_until):
+    ray.get(Named.remote().ping.remote())
+    for interruption in interruptions():
+        actor = interruption.run(lambda: Named.options(name="one").remote())
+        if actor is not None:
+            assert ray.get(actor.ping.remote(), timeout=30) == "pong"
+            del actor
+        else:
+            has_actor("one")  # whatever it is: nobody waits for ever
+        wait_until(lambda: not has_actor("one"))
+
+
+def has_group(name):
+    try:
+        return ray.util.get_placement_group(name) is not None
+    except ValueError:
+        return False
+
+
+def test_a_placement_group_is_there_or_not(cluster, wait_until):
+    for interruption in interruptions():
+        group = interruption.run(lambda: ray.util.placement_group([{"CPU": 1}], name="one"))
+        if group is not None:
+            assert group.wait(30)
+            ray.util.remove_placement_group(group)
+        wait_until(lambda: not has_group("one"))
+    wait_until(lambda: ray.available_resources().get("CPU") == 2)
+
+
+@pytest.mark.parametrize("options", [{}, {"memory": 1}], ids=["lease", "scheduler"])
+def test_a_value_that_was_about_to_be_passed_is_there(cluster, options):
+    call = size.options(**options)
+    ray.get(call.remote(np.zeros(1)))
+    for interruption in interruptions():
+        ref = ray.put(np.zeros(30_000))
+        interruption.run(lambda ref=ref: call.remote(ref))
+        assert ray.get(call.remote(ref), timeout=30) == 240_000
+
+
+def test_a_put_is_there_or_not(cluster):
+    array = np.zeros(30_000)
+    for interruption in interruptions():
+        ref = interruption.run(lambda: ray.put(array))
+        if ref is not None:
+            assert ray.get(ref, timeout=30).nbytes == 240_000
+
+
+def test_no_item_of_a_generator_is_lost(cluster, wait_until):
+    for waits in (False, True):
+        for interruption in interruptions():
+            items = count.options(memory=1).remote(4)
+            if not waits:
+                wait_until(lambda items=items: items._stream._ended)
+            first = interruption.run(lambda items=items: next(items))
+            got = [] if first is None else [ray.get(first)]
+            assert got + [ray.get(ref) for ref in items] == [0, 1, 2, 3], interruption.where
+
+
+@pytest.mark.parametrize("first", [40, 250])
+def test_shutdown_ends_everything(no_cluster, first):
+    before = set(psutil.Process().children(recursive=True))
+    ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
+    ray.get(size.remote(np.zeros(1)))
+    started = set(psutil.Process().children(recursive=True)) - before
+    assert len(started) >= 4
+    interruption = next(interruptions(first))
+    start = time.monotonic()
+    interruption.run(ray.shutdown)
+    ray.shutdown()
+    assert time.monotonic() - start < 30
+    _, alive = psutil.wait_procs(started, 1)
+    assert not alive, interruption.where
+    assert not ray.is_initialized()
+
+
+@pytest.mark.parametrize("first", [900])
+def test_an_interrupted_init_leaves_nothing(no_cluster, first):
+    before = set(psutil.Process().children(recursive=True))
+    interruption = next(interruptions(first))
+    interruption.run(lambda: ray.init(num_cpus=1, include_dashboard=False, configure_logging=False))
+    ray.shutdown()
+    started = set(psutil.Process().children(recursive=True)) - before
+    _, alive = psutil.wait_procs(started, 5)
+    assert not alive, interruption.where
