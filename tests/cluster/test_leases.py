@@ -712,7 +712,7 @@ def test_long_calls_of_one_driver_leave_half_of_the_time_to_another(dask_cluster
 
 
 def test_an_answer_that_was_not_read_when_its_lease_ended_still_counts(
-    session, tmp_path, wait_until, monkeypatch
+    cluster, session, tmp_path, wait_until, monkeypatch
 ):
     """As in a driver whose code holds the interpreter lock for long, so that nobody reads."""
     monkeypatch.setattr(sys.modules["raycompat._caller.sender"], "LAST_WORDS_S", 0.2)
