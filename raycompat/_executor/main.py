@@ -56,6 +56,8 @@ class Executor:
         self._functions: dict[str, Future[bytes]] = {}
         self._loaded: dict[str, Any] = {}
         self._cancelled: dict[str, None] = {}
+        #: What the node was told last: see `_tell_what_it_owns`.
+        self._owns = False
         #: Key of the call whose user code the main thread runs just now.
         self._interruptible: str | None = None
         self.session = self._make_session()
@@ -217,7 +219,16 @@ class Executor:
         self.lease = None
         self.session.table.collect_dropped()
         self.session.sharing.hand_over()
+        self._tell_what_it_owns()
         self.send("done", lease.key, is_complete)
+
+    def _tell_what_it_owns(self) -> None:
+        """Tell the node, when that has changed, whether something lives as long as this process."""
+        session = self.session
+        owns = session.is_connected and bool(session.calls or session.table.entries)
+        if owns != self._owns:
+            self._owns = owns
+            self.send("owns", "", owns)
 
     def _run_one(self, call: Call, about: dict[str, Any]) -> None:
         key, name = call.running.key, call.running.name
@@ -250,6 +261,7 @@ class Executor:
             elif self.actor.exit_error is not None:
                 self.send("exiting", key, self.actor.exit_error)
                 self.actor.leave()
+        self._tell_what_it_owns()
         self.send(*outcome.message(key))
 
     def begin_user_code(self, key: str) -> None:

@@ -58,6 +58,8 @@ class Executor:
         #: Done when the process has been reaped.
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.alive = True
+        #: Whether actors, calls or values live as long as this process does.
+        self.owns = False
         self._pool = pool
         #: Why it was ended, if it was to save the node's memory.
         self.ended_for_memory = ""

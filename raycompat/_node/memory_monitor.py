@@ -30,7 +30,7 @@ class Candidate:
     """An executor that could be ended."""
 
     executor: Executor
-    #: What it runs; empty if it is idle.
+    #: What it runs; empty if it is idle and owns nothing.
     name: str
     #: Whether what it runs is tried again.
     is_retryable: bool

@@ -232,6 +232,8 @@ class Node:
     def _on_message(self, executor: Executor, operation: str, key: str, rest: list[Any]) -> None:
         if operation in ("blocked", "unblocked"):
             self.tell({"op": f"raycompat-{operation}", "key": key})
+        elif operation == "owns":
+            executor.owns = rest[0]
         elif operation == "leased":
             self.leases.begun(key)
         elif operation == "trimmed":
@@ -278,7 +280,14 @@ class Node:
         return [os.getpid(), *self.pool.pids]
 
     def _candidates(self) -> list[Candidate]:
-        idle = [Candidate(executor, "", is_retryable=True) for executor in self.pool.idle]
+        # What dies with an owner is not tried again: it goes last.
+        owning = "a process that had made actors or objects, or called tasks, that are in use"
+        idle = [
+            Candidate(each, owning, is_retryable=False)
+            if each.owns
+            else Candidate(each, "", is_retryable=True)
+            for each in self.pool.idle
+        ]
         return idle + [
             Candidate(each.executor, each.grant["name"], each.is_retryable)
             for each in self.calls.granted.values()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -138,6 +139,16 @@ def test_a_pickled_reference_keeps_its_object(cluster, session):
     copy = ray.cloudpickle.loads(data)
     assert ray.get(copy).sum() == LARGE
     session.leaked.clear()  # it would be kept for as long as the driver lives
+
+
+def test_a_pickled_reference_keeps_what_its_value_refers_to(cluster, session):
+    inner = ray.put(np.ones(LARGE))
+    data = pickle.dumps(ray.put([inner]))
+    del inner
+    gc.collect()
+    (copy,) = ray.get(pickle.loads(data))
+    assert ray.get(copy, timeout=30).sum() == LARGE
+    session.leaked.clear()
 
 
 def driver(source: str) -> subprocess.Popen:

@@ -79,3 +79,24 @@ def test_an_actor_says_why_it_has_died(small_node, tmp_path):
     hoarder = Hoarder.remote()
     with pytest.raises(ray.exceptions.ActorDiedError, match="low on memory"):
         ray.get(hoarder.use.remote(), timeout=120)
+
+
+@ray.remote(num_cpus=0)
+class Small:
+    def ping(self):
+        return "pong"
+
+
+def test_who_owns_an_actor_is_not_idle(small_node, tmp_path):
+    @ray.remote
+    def make():
+        import builtins
+
+        builtins.kept = Small.remote()
+        assert ray.get(builtins.kept.ping.remote()) == "pong"
+        return builtins.kept
+
+    actor = ray.get(make.remote())
+    with pytest.raises(ray.exceptions.OutOfMemoryError, match="low on memory"):
+        ray.get(use.options(max_retries=0).remote(TOO_MUCH, str(tmp_path / "log")), timeout=120)
+    assert ray.get(actor.ping.remote(), timeout=60) == "pong"
