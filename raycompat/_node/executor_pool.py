@@ -105,6 +105,8 @@ class Executor:
                 outcome = self._outcomes.get(key)
                 if outcome is not None and not outcome.done():
                     outcome.set_result((operation, *rest))
+            elif operation == "owns":
+                self.owns = rest[0]
             else:
                 self._pool.on_message(self, operation, key, rest)
         self.alive = False

@@ -232,8 +232,6 @@ class Node:
     def _on_message(self, executor: Executor, operation: str, key: str, rest: list[Any]) -> None:
         if operation in ("blocked", "unblocked"):
             self.tell({"op": f"raycompat-{operation}", "key": key})
-        elif operation == "owns":
-            executor.owns = rest[0]
         elif operation == "leased":
             self.leases.begun(key)
         elif operation == "trimmed":
