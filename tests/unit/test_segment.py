@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import stat
 import resource
+import stat
 import tempfile
 from pathlib import Path
 
