@@ -29,9 +29,9 @@ templates_path = [str(DOCS / "_templates")]
 
 nitpicky = True
 show_warning_types = True
-# TensorFlow's names, and type variables, which have no page here.
+# Names of TensorFlow and of the standard library, and type variables, which have no page here.
 nitpick_ignore_regex = [
-    ("py:(class|exc)", r"(str to )?tf\..*"),
+    ("py:(class|exc)", r"(str to )?tf\..*|multiprocessing\..*"),
     ("py:(class|obj)", r"ActorHandle\[T\]|raycompat\.actor\.T"),
 ]
 default_role = "code"
