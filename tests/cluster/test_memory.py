@@ -97,6 +97,8 @@ def test_who_owns_an_actor_is_not_idle(small_node, tmp_path):
         return builtins.kept
 
     actor = ray.get(make.remote())
+    elsewhere = {"env_vars": {"OF_ITS_OWN": "1"}}  # in another process than the owner's
+    call = use.options(max_retries=0, runtime_env=elsewhere)
     with pytest.raises(ray.exceptions.OutOfMemoryError, match="low on memory"):
-        ray.get(use.options(max_retries=0).remote(TOO_MUCH, str(tmp_path / "log")), timeout=120)
+        ray.get(call.remote(TOO_MUCH, str(tmp_path / "log")), timeout=120)
     assert ray.get(actor.ping.remote(), timeout=60) == "pong"
