@@ -336,7 +336,11 @@ class Folder:
                 _copy_tree(self.path, os.fspath(target))
                 return
             os.makedirs(target, exist_ok=True)
-            self.filesystem.get(f"{self.path}/", f"{os.fspath(target)}/", recursive=True)
+            # File by file: not every file system takes a slash at the end for "what is in here".
+            files = self.filesystem.find(self.path)
+            begin = len(self.uri) + 1
+            names = [self.filesystem.unstrip_protocol(file)[begin:] for file in files]
+            self.filesystem.get(files, [posixpath.join(os.fspath(target), name) for name in names])
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(target, COMMITTED))
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
-from raycompat.tune.result import AUTO_RESULT_KEYS, MEAN_ACCURACY, MEAN_LOSS
+from raycompat.tune.result import ADDED_KEYS, MEAN_ACCURACY, MEAN_LOSS
 from raycompat.tune.search.extras import require
 from raycompat.tune.trainable.nested import flatten_dict
 
@@ -242,10 +242,7 @@ class TuneReporterBase(ProgressReporter):
         own = [
             name
             for name, value in flat.items()
-            if isinstance(value, Number)
-            and name != "done"
-            and name not in columns
-            and name not in AUTO_RESULT_KEYS
+            if isinstance(value, Number) and name not in columns and name not in ADDED_KEYS
         ]
         if self._metric in own:
             own.insert(0, own.pop(own.index(self._metric)))

@@ -49,6 +49,9 @@ AUTO_RESULT_KEYS = (
     CHECKPOINT_DIR_NAME,
 )
 
+#: All that a result has beside what the user reported: the runner adds the last three.
+ADDED_KEYS = (*AUTO_RESULT_KEYS, DONE, TRIAL_ID, EXPERIMENT_TAG)
+
 #: Files of a trial's folder.
 EXPR_RESULT_FILE = "result.json"
 EXPR_PROGRESS_FILE = "progress.csv"

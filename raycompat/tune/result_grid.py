@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from raycompat.train._result import TrialResult
-from raycompat.tune.result import AUTO_RESULT_KEYS
+from raycompat.tune.result import ADDED_KEYS
 
 if TYPE_CHECKING:
     from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
@@ -38,8 +38,8 @@ class Result(TrialResult):
 
     def _shown(self) -> dict[str, Any]:
         shown = super()._shown()
-        hidden = {*AUTO_RESULT_KEYS, "done", "trial_id", "experiment_tag"}
-        shown["metrics"] = {k: v for k, v in (self.metrics or {}).items() if k not in hidden}
+        metrics = self.metrics or {}
+        shown["metrics"] = {k: v for k, v in metrics.items() if k not in ADDED_KEYS}
         return shown
 
     @classmethod

@@ -14,6 +14,7 @@ from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
 from raycompat.tune.config import ResumeConfig, RunConfig, TuneConfig
 from raycompat.tune.error import TuneError
 from raycompat.tune.execution.experiment_state import JOURNAL, TUNER
+from raycompat.tune.execution.restore import check_same_trainable
 from raycompat.tune.execution.run import RunSettings, run_experiments_to_end
 from raycompat.tune.experiment.experiment import Experiment, register_if_needed
 from raycompat.tune.result_grid import ResultGrid
@@ -114,6 +115,8 @@ class Tuner:
         ------
         TuneError
             When `path` is not the folder of an experiment.
+        ValueError
+            When the experiment had a trainable of another name.
 
         Notes
         -----
@@ -127,6 +130,7 @@ class Tuner:
                 "that ResultGrid.experiment_path has."
             )
         saved = pickle.loads(folder.read(TUNER))
+        check_same_trainable(folder, saved["trainable_name"], {register_if_needed(trainable)})
         run_config = saved["run_config"]
         run_config.storage_path, run_config.name = os.path.split(folder.path)
         run_config.storage_filesystem = folder.filesystem
@@ -205,8 +209,10 @@ class Tuner:
         if self._resume_config is not None:
             return
         plain = {f.name: getattr(self._run_config, f.name) for f in fields(self._run_config)}
-        plain["progress_reporter"] = None
+        # `restore` is given the file system, and does without the reporter.
+        plain["progress_reporter"] = plain["storage_filesystem"] = None
         saved = {
+            "trainable_name": register_if_needed(self._trainable),
             "param_space": self._param_space,
             "tune_config": self._tune_config,
             "run_config": type(self._run_config)(**plain),

@@ -10,15 +10,20 @@ import uuid
 from pathlib import Path
 
 import pytest
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
 
 from raycompat import _storage
 from raycompat._storage import PARTIAL, Folder
 
 
-@pytest.fixture(params=["local", "memory"])
+@pytest.fixture(params=["local", "memory", "inside another"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     if request.param == "local":
         return Folder(tmp_path / "run").create()
+    if request.param == "inside another":
+        local = LocalFileSystem(auto_mkdir=True)
+        return Folder("a/run", DirFileSystem(path=str(tmp_path), fs=local)).create()
     return Folder(f"memory://{uuid.uuid4().hex}/run").create()
 
 

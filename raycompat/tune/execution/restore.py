@@ -47,9 +47,29 @@ def resume_config_of(resume: Any) -> ResumeConfig | None:
     return config
 
 
-def restored_trials(folder: Folder, config: ResumeConfig) -> list[Trial]:
-    """Return the trials of an experiment, each ready to go on as the config says."""
+def check_same_trainable(folder: Folder, before: str, given: set[str]) -> None:
+    """Raise a ValueError when the trainable that an experiment had is not among those given."""
+    if before not in given:
+        raise ValueError(
+            f"{folder.path} is an experiment with the trainable {before!r}, not with {sorted(given)}: "
+            "pass the trainable that it had, under the same name."
+        )
+
+
+def restored_trials(
+    folder: Folder, config: ResumeConfig, experiments: list[Experiment]
+) -> list[Trial]:
+    """Return the trials of an experiment, each ready to go on as the config says.
+
+    Raises
+    ------
+    ValueError
+        When the trials are of other trainables than the experiments.
+    """
     trials = load_trials(folder)
+    names = {experiment.run_identifier for experiment in experiments}
+    for trial in trials:
+        check_same_trainable(folder, trial.trainable_name, names)
     for trial in trials:
         action = {Trial.TERMINATED: config.finished, Trial.ERROR: config.errored}.get(
             trial.status, config.unfinished

@@ -65,7 +65,7 @@ def run_experiments_to_end(
     folder = experiments[0].folder
     trials = None
     if settings.resume_config is not None and folder.exists(JOURNAL):
-        trials = restored_trials(folder, settings.resume_config)
+        trials = restored_trials(folder, settings.resume_config, experiments)
     elif settings.resume_config is not None:
         logger.warning("%s has no experiment to resume; a new one begins.", folder.path)
     runner = TrialRunner(

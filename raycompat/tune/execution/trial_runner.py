@@ -29,7 +29,7 @@ from raycompat.tune.execution.trial_process import TrialProcess
 from raycompat.tune.experiment.experiment import Experiment
 from raycompat.tune.experiment.trial import Trial, flat_result
 from raycompat.tune.result import (
-    AUTO_RESULT_KEYS,
+    ADDED_KEYS,
     DEFAULT_METRIC,
     DONE,
     EXPERIMENT_TAG,
@@ -359,7 +359,7 @@ class TrialRunner:
         for where, metrics in wanted.items():
             for metric in metrics if isinstance(metrics, list) else [metrics]:
                 if metric and metric != DEFAULT_METRIC and metric not in flat:
-                    known = sorted(k for k in flat if k.partition("/")[0] not in AUTO_RESULT_KEYS)
+                    known = sorted(k for k in flat if k.partition("/")[0] not in ADDED_KEYS)
                     raise ValueError(
                         f"{trial} reported no {metric!r}, the metric of {where}. It reported {known}: "
                         "report it in each result, or correct the metric's name."
@@ -465,13 +465,14 @@ class TrialRunner:
         trial.is_saving = False
         info = {"iteration": self.iteration, "trials": self._trials, "trial": trial}
         self.scheduler_alg.on_trial_error(self, trial)
+        name = str(trial)  # not the trial: kept log records would keep its error's frames
         if trial.should_recover() and not self._stopped_all:
-            logger.warning("%s failed, and is tried again: %s", trial, _summary(error))
+            logger.warning("%s failed, and is tried again: %s", name, _summary(error))
             self._set_status(trial, Trial.PENDING)
             self.scheduler_alg.on_trial_add(self, trial)
             self.callbacks("on_trial_recover", **info)
             return
-        logger.error("%s failed: %s\nThe whole error: %s", trial, _summary(error), trial.error_file)
+        logger.error("%s failed: %s\nThe whole error: %s", name, _summary(error), trial.error_file)
         self.search_alg.on_trial_complete(trial.trial_id, error=True)
         self._end(trial, Trial.ERROR)
         if str(self._fail_fast).upper() == "RAISE":

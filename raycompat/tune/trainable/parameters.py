@@ -70,12 +70,15 @@ def with_parameters(trainable: Any, **kwargs: Any) -> Any:
 
 
 class _StoredValues:
-    """Values that go into the object store when they are first sent to a trial."""
+    """Values that go into the object store when the trainable does, once for an experiment.
+
+    They leave it together with the trainable.
+    """
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._values: dict[str, Any] | None = values
+        #: Where a copy, in a trial's process, finds the values.
         self._refs: dict[str, Any] = {}
-        self._session: Any = None
 
     def get(self) -> dict[str, Any]:
         if self._values is None:
@@ -84,13 +87,12 @@ class _StoredValues:
         return self._values
 
     def __getstate__(self) -> dict[str, Any]:
+        if self._refs:
+            return {"_values": None, "_refs": self._refs}
         if not ray.is_initialized():  # pickled for another reason than for a trial
-            return {"_values": self._values, "_refs": {}, "_session": None}
-        session = ray.get_runtime_context().get_job_id()
-        if not self._refs or self._session != session:
-            self._refs = {name: ray.put(value) for name, value in (self._values or {}).items()}
-            self._session = session
-        return {"_values": None, "_refs": self._refs, "_session": session}
+            return {"_values": self._values, "_refs": {}}
+        refs = {name: ray.put(value) for name, value in (self._values or {}).items()}
+        return {"_values": None, "_refs": refs}
 
 
 def with_resources(
