@@ -372,7 +372,6 @@ def inspect(ray, value, **options):
 @pytest.mark.parametrize(
     "value",
     [3, "text", [1, {"a": (2,)}], np.arange(3), len, int, threading, lambda x: x, make_guarded],
-    ids=repr,
 )
 def test_what_can_be_pickled_has_no_failures(ray, value):
     assert inspect(ray, value, name="value") == (True, [])
