@@ -26,7 +26,7 @@ _FOR_CHILDREN = str(Path(__file__).with_name("_as_ray_path"))
 
 
 def install_as_ray() -> None:
-    """Have ``import ray``, ``from ray import ...`` and ``import ray.util.queue`` mean raycompat here.
+    """Make ``import ray``, ``from ray import ...`` and ``import ray.util.queue`` mean raycompat here.
 
     It holds in this process from now on, in the Pythons that it starts (by `subprocess` or
     `multiprocessing`), and in the executors of the cluster that it connects to; not in other programs.
@@ -70,7 +70,7 @@ def take_over() -> None:
 
 
 def _tell_children() -> None:
-    """Have ``ray`` mean raycompat in the Pythons that this process starts.
+    """Make ``ray`` mean raycompat in the Pythons that this process starts.
 
     Children of `multiprocessing` get ``sys.path``, other Pythons the environment.
     """

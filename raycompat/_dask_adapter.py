@@ -135,7 +135,7 @@ def add_task(
 
 
 def _put_into_span(scheduler: Scheduler, task: Any) -> None:
-    """Have all our tasks be in one span. Dask would make one for each time that a first task comes."""
+    """Put all our tasks into one span. Dask would make one each time that a first task comes."""
     spans = scheduler.extensions.get("spans")
     if spans is None or task.group.span_id is not None:
         return
@@ -241,7 +241,7 @@ def show_in_task_stream(
 
 
 def count_in_progress(scheduler: Scheduler, name: str, state: str, count: int) -> None:
-    """Have the dashboard's progress show so many calls more (or less) that are no tasks."""
+    """Count so many calls more (or less) that are not tasks in the dashboard's progress."""
     prefix = scheduler.task_prefixes.get(name)
     if prefix is None:
         scheduler.task_prefixes[name] = prefix = TaskPrefix(name)
@@ -271,7 +271,7 @@ class _ReduceReplicasElsewhere(ReduceReplicas):
 
 
 def keep_values_at_home(scheduler: Scheduler) -> None:
-    """Have Dask's memory manager leave the copies alone on the workers that values are bound to."""
+    """Keep Dask's memory manager from dropping copies on the workers that values are bound to."""
     manager = scheduler.extensions.get("amm")
     if manager is not None:
         for policy in [each for each in manager.policies if type(each) is ReduceReplicas]:
@@ -366,7 +366,7 @@ def stored(worker: Worker, key: str) -> Any:
 
 
 async def bring(worker: Worker, holders: Mapping[str, list[str]]) -> list[str]:
-    """Have a worker store values too that others have; return the keys that none of them gave."""
+    """Copy values of other workers to a worker; return the keys that none of them gave."""
     others = {key: [each for each in who if each != worker.address] for key, who in holders.items()}
     answer = await worker.gather(who_has=cast("Any", others)) if others else {}
     brought = [key for key in others if key in worker.data]
@@ -376,14 +376,14 @@ async def bring(worker: Worker, holders: Mapping[str, list[str]]) -> list[str]:
 
 
 def drop(worker: Worker, key: str) -> None:
-    """Have a worker forget a value that it cannot read, and tell the scheduler."""
+    """Remove a value that a worker cannot read, and tell the scheduler."""
     worker.handle_stimulus(
         RemoveReplicasEvent(keys=[key], stimulus_id=f"raycompat-unreadable-{key}")
     )
 
 
 def as_bytes(block: Any) -> Any:
-    """Have bytes travel as they are, in answer to a client."""
+    """Wrap bytes so that an answer to a client carries them as they are."""
     return to_serialize(memoryview(block))
 
 
@@ -419,7 +419,7 @@ def client_security(worker: Worker) -> dict[str, Any] | None:
 
 
 def _absolute(value: Any) -> Any:
-    """Have the path of a certificate mean the same in any folder; a certificate itself stays."""
+    """Make the path of a certificate absolute; a certificate itself stays."""
     is_path = isinstance(value, str) and "\n" not in value and os.path.exists(value)
     return os.path.abspath(value) if is_path else value
 

@@ -35,7 +35,7 @@ def dask_security(credentials: Credentials) -> Security:
 
 
 def guard(server: HTTPServer, security: Security, token: str) -> None:
-    """Have an HTTP server that has not been asked anything yet speak TLS, and ask for the token."""
+    """Switch an HTTP server that has had no request yet to TLS, and make it ask for the token."""
     context: ssl.SSLContext = security.get_listen_args("scheduler")["ssl_context"]
     context.verify_mode = ssl.CERT_NONE  # browsers have no certificate of ours: the token will do
     server.ssl_options = context

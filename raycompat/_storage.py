@@ -417,7 +417,7 @@ def _copy_tree(source: str, target: str, keep_existing: bool = False) -> None:
 
 
 def _sync_tree(path: str) -> None:
-    """Have the disk write files and folders before the rename that shows them."""
+    """Flush files and folders to disk before the rename that shows them."""
     for folder, _, files in os.walk(path):
         for file in files:
             _sync_folder(os.path.join(folder, file))

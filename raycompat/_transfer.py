@@ -31,7 +31,7 @@ _store: Store | None = None
 
 
 def keep_in(store: Store) -> None:
-    """Have this process, a node, keep what it receives in `store`. Others keep bytes."""
+    """Keep what this process, a node, receives in `store`. Others keep bytes."""
     global _store
     _store = store
 

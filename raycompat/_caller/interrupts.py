@@ -25,7 +25,7 @@ _has_come = False
 
 
 def listen_to(number: int) -> None:
-    """Have another signal be the one that interrupts this process."""
+    """Choose another signal as the one that interrupts this process."""
     global _number
     _number = number
 

@@ -109,10 +109,10 @@ class Lease:
         self._pool.disconnected(self, connection)
 
     def broken(self, connection: roads.Road) -> None:
-        """Have the executor end, which cannot be reached any more."""
+        """End the executor, which cannot be reached any more."""
         self._pool.kill(self)
         self._pool.disconnected(self, connection)
 
     def expect_news(self) -> None:
-        """Have the executor end if it has not."""
+        """End the executor if it still runs."""
         self._pool.kill(self)

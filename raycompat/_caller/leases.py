@@ -230,7 +230,7 @@ class LeasePool(Sender):
             self._idle[lease.key] = lease
 
     def _take_back(self, calls: Iterable[DirectCall]) -> None:
-        """Have calls that were sent, and did not begin, wait for another lease, before the others."""
+        """Queue calls that were sent and not started for another lease, before the others."""
         for call in reversed(list(calls)):
             lease = call.lease
             assert lease is not None
@@ -371,7 +371,7 @@ class LeasePool(Sender):
                 self._fail(call, failures.object_lost(call.key))
 
     def kill(self, lease: Lease) -> None:
-        """Have the node end an executor."""
+        """Ask the node to end an executor."""
         if not lease.is_over.is_set():
             self._session.send("raycompat-cancel", key=lease.key, force=True, recursive=False)
 
@@ -519,7 +519,7 @@ class LeasePool(Sender):
             self._fail(call, failures.internal(f"The answer could not be taken: {error!r}"))
 
     def _made(self, lease: Lease, call: DirectCall, wires: Sequence[Wire]) -> Sequence[Wire]:
-        """Have Dask keep what lies in the keeping of another host's node."""
+        """Ask Dask to keep a value that a node of another host holds."""
         session = self._session
         if lease.host != session.setup.host and any(wire[0] == "segment" for wire in wires):
             lineage.announce(session, call)

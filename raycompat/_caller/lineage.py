@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def announce(session: Session, call: DirectCall) -> None:
-    """Have Dask know a call that this process runs by a lease."""
+    """Tell Dask of a call that this process runs by a lease."""
     with session.table.lock:
         if not call.is_announced:
             call.is_announced = True

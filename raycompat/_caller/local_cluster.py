@@ -107,7 +107,7 @@ class Process:
         return f"A process of the local cluster {how}. Its log said:\n{log}"
 
     def let_go(self) -> None:
-        """Have the process go on when this one ends (see `lifeline.told_to_end`)."""
+        """Let the process continue when this one ends (see `lifeline.told_to_end`)."""
         self.tell({})
         self.close_input()
         self._close_output()
@@ -129,7 +129,7 @@ class Process:
             raise exceptions.RaySystemError(self._why_not()) from None
 
     def end(self) -> None:
-        """Have the process end, and wait until it has."""
+        """End the process, and wait until it has ended."""
         self.close_input()
         try:
             self._popen.wait(_END_S)
@@ -192,7 +192,7 @@ class LocalNode:
         self._authority = authority
 
     def join(self, scheduler: str) -> None:
-        """Have the node join the cluster; it does not wait until it has."""
+        """Tell the node to join the cluster, without waiting for it."""
         authority = self._authority
         credentials = authority.credentials() if authority is not None else None
         self.process.tell({"scheduler": scheduler, "credentials": credentials})
@@ -208,7 +208,7 @@ class LocalNode:
         return str(self.process.first_words()["address"])
 
     def end(self) -> None:
-        """Have the node leave, with its executors, and wait until it has."""
+        """Tell the node to leave, with its executors, and wait until it has left."""
         self.process.end()
         self._clean_up()
 

@@ -292,7 +292,7 @@ class ObjectTable:
                 self._num_watching -= 1
 
     def _own_segment(self, entry: Entry) -> None:
-        """Have a segment removed with its entry; at once, if nobody waited for it."""
+        """Remove a segment with its entry; at once, if no reference waited for it."""
         assert isinstance(entry.value, SegmentLink)
         if self.entries.get(entry.key) is not entry and not entry.promised:
             self._remove_segment(entry.value)
@@ -302,7 +302,7 @@ class ObjectTable:
             self.own_bytes += entry.value.size
 
     def take_back(self, entry: Entry) -> None:
-        """Have a segment removed with its entry again: whoever was to keep it does not."""
+        """Remove a segment with its entry again: no other process keeps it."""
         if isinstance(entry.value, SegmentLink):
             self._own_segment(entry)
 
@@ -345,7 +345,7 @@ class ObjectTable:
                 self._release([entry.key])
 
     def when_settled(self, entry: Entry, callback: Callable[[Entry], None]) -> bool:
-        """Have `callback` called once `entry` is no longer pending; False if it is not already."""
+        """Call `callback` once `entry` is no longer pending; return False if it is not already."""
         with self.lock:
             if entry.state is not State.PENDING:
                 return False

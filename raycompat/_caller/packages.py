@@ -249,7 +249,7 @@ def pack(fields: dict[str, Any], scratch: Path) -> tuple[dict[str, Any], list[Pa
 
 
 async def upload(scheduler: Any, client: str, packages: list[Package]) -> None:
-    """Have the scheduler keep packages for as long as the job of this client needs them."""
+    """Store packages in the scheduler for as long as the job of this client needs them."""
     for package in packages:
         about = {"client": client, "uri": package.uri}
         if await scheduler.raycompat_package_begin(**about):

@@ -94,7 +94,7 @@ class Sender:
     # --- arguments ------------------------------------------------------------------------------
 
     def _await_arguments(self, call: DirectCall) -> None:
-        """Have a call wait until its arguments are made."""
+        """Hold a call back until its arguments are made."""
         when_settled = self._session.table.when_settled
 
         def settled(_: Entry) -> None:
@@ -112,7 +112,7 @@ class Sender:
         raise NotImplementedError
 
     def _when_synced(self, call: DirectCall) -> None:
-        """Have a call wait until the scheduler knows the references that go with it.
+        """Hold a call back until the scheduler knows the references that go with it.
 
         The process that gets them may ask for them.
         """

@@ -177,7 +177,7 @@ class Session:
         return self.home.host == self.setup.host
 
     def move(self, home: Home | None) -> None:
-        """Have another node keep our values from now on: the one that did has left the cluster.
+        """Choose another node to keep our values: the one that kept them has left the cluster.
 
         None: there is no other yet. What it does not have stays where it is: nobody sweeps away what
         a living process wrote. Called in the event loop.
@@ -229,7 +229,7 @@ class Session:
         self.sharing.note_said()
 
     def wake(self) -> None:
-        """Have the event loop send what is queued. Safe anywhere, in a ``__del__`` too."""
+        """Wake the event loop to send the queued messages. Safe anywhere, also in a ``__del__``."""
         if self._loop is not None and not self._flush_due and not self.closed:
             self._flush_due = True
             try:

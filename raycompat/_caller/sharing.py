@@ -72,7 +72,7 @@ class Sharing:
         return tuple(held)
 
     def pin(self, carrier: str, keys: Iterable[str]) -> None:
-        """Have the scheduler keep `keys` as long as it keeps `carrier`."""
+        """Ask the scheduler to keep `keys` as long as it keeps `carrier`."""
         keys = list(keys)
         if keys:
             self._session.send("raycompat-pin", carrier=carrier, keys=keys)
@@ -81,7 +81,7 @@ class Sharing:
     # --- what the scheduler has heard -------------------------------------------------------------
 
     def note_hold(self) -> None:
-        """Have what was said of references so far matter to whoever hears from us next."""
+        """Note that the next receiver depends on what was said of references so far."""
         self.note_said()
         self._last_hold = self._num_said
 
@@ -91,7 +91,7 @@ class Sharing:
             self._num_said += 1
 
     def when_synced(self, callback: Callable[[], None]) -> bool:
-        """Have `callback` called once the scheduler knows all that we have said of references.
+        """Call `callback` once the scheduler knows all that we have said of references.
 
         False, and nothing is called, when it does already.
         """
@@ -116,7 +116,7 @@ class Sharing:
             self._news.wait_for(lambda: self._num_heard >= said or session.closed)
 
     def wait_no_more(self) -> None:
-        """Have nobody wait for the scheduler to hear more: the session is closed."""
+        """End all waits for the scheduler to hear more: the session is closed."""
         with self._news:
             self._news.notify_all()
 
@@ -170,7 +170,7 @@ class Sharing:
             return entry.key
 
     def _announce_origin(self, entry: Entry, origin: DirectCall) -> None:
-        """Have Dask know the call that a lease runs for an object, or has run."""
+        """Tell Dask of the call that a lease runs for an object, or has run."""
         from raycompat._caller import lineage
 
         lineage.announce(self._session, origin)
@@ -200,7 +200,7 @@ class Sharing:
                 self._give(entry, "raycompat-fulfil")
 
     def adopt(self, entry: Entry, wire: Wire, worker: str) -> None:
-        """Have Dask keep a value whose segment is in the keeping of another host's node."""
+        """Ask Dask to keep a value whose segment a node of another host holds."""
         with self._session.table.lock:
             entry.escaped = entry.wanted = True
             operation = "raycompat-fulfil" if entry.promised else "raycompat-adopt"
@@ -209,7 +209,7 @@ class Sharing:
             self.note_said()
 
     def give_again(self, key: str) -> None:
-        """Have a node keep a value whose node left before it did. Called in the event loop."""
+        """Give a node a value whose node left before it kept it. Called in the event loop."""
         with self._session.table.lock:
             entry = self._session.table.get(key)
             if entry is None:
@@ -224,7 +224,7 @@ class Sharing:
                 self._session.send("raycompat-fulfil", key=key, **message)
 
     def _give(self, entry: Entry, operation: str) -> None:
-        """Have Dask keep a value that is here."""
+        """Give Dask a value that is here."""
         wire = self.give(entry)
         self._session.send(operation, key=entry.key, wire=wire, worker=self._session.home.address)
 
@@ -240,7 +240,7 @@ class Sharing:
         return wire
 
     def share_segments(self) -> None:
-        """Have the node keep our oldest segments, when ours are many: then it may spill them."""
+        """Give the node our oldest segments when we have many: it can then spill them."""
         table, home = self._session.table, self._session.home
         limit_bytes = home.place.limit_bytes // 16
         with table.lock:

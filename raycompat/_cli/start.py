@@ -82,7 +82,7 @@ class Launch:
         current_cluster.record(self.address, self._processes["scheduler"].pid)
 
     def let_go(self) -> None:
-        """Have the processes go on when this one ends, the node first: it ends without a scheduler.
+        """Let the processes continue when this one ends; the node first, which needs the scheduler.
 
         Raises
         ------

@@ -170,7 +170,7 @@ class Executor:
             self.lease.revoke() if operation == "revoke" else self.lease.abandon()
 
     def note_cancelled(self, key: str) -> None:
-        """Have a call not begin that has not."""
+        """Keep a call from starting, if it has not."""
         self._cancelled[key] = None
         if len(self._cancelled) > _MANY_CANCELLED:  # most have ended before we heard of them
             del self._cancelled[next(iter(self._cancelled))]

@@ -26,7 +26,7 @@ if _num_pending is not None:
 
 
 def write_lines_at_once() -> None:
-    """Have the C library write each line when it ends. Call it before anything is printed.
+    """Make the C library write each line when it ends. Call it before anything is printed.
 
     Into a pipe it would write when its buffer is full, and not at all when the process is killed.
     """

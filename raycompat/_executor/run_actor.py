@@ -75,7 +75,7 @@ class Actor:
         return outcome
 
     def _announce_itself(self) -> None:
-        """Have what it prints be marked with its own ``repr``, as Ray does."""
+        """Mark what it prints with its own ``repr``, as Ray does."""
         try:
             self.executor.announce_name(repr(self.instance))
         except Exception:

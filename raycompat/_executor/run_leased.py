@@ -174,7 +174,7 @@ class Lease:
     # --- in any thread --------------------------------------------------------------------------
 
     def _give_back(self) -> None:
-        """Have the caller send elsewhere what has not begun. The caller holds the lock."""
+        """Give calls that have not begun back to their caller. The caller holds the lock."""
         self._mailbox.look()
         calls = self._mailbox.calls
         if self._is_open or calls:

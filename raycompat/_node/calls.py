@@ -129,7 +129,7 @@ class Calls:
     async def run(
         self, executor: Executor, running: Running, payload: bytes, wires: list[Any]
     ) -> tuple[Any, ...]:
-        """Have an executor run a call, or build an actor; return how it went.
+        """Run a call, or build an actor, in an executor; return how it went.
 
         Raises
         ------

@@ -186,7 +186,7 @@ class ExecutorPool:
         self._plain.start()
 
     async def start_pulse(self, about: dict[str, Any]) -> None:
-        """Have a process say that this node is there, and another one whenever it has ended."""
+        """Start a process that says that this node is there, and another whenever it has ended."""
         await self._plain.wait_until_ready()
         with open(os.devnull, "wb") as output, socket.socket() as nothing:
             descriptors = [nothing.fileno(), output.fileno(), 2]
@@ -345,7 +345,7 @@ class ExecutorPool:
         return executors
 
     def close(self) -> None:
-        """Have the forkservers end with all executors, and wait until they are gone.
+        """End the forkservers with all executors, and wait until they are gone.
 
         Without giving the event loop a turn: the loop may be about to end, and whoever awaits anything
         then is cancelled.

@@ -59,7 +59,7 @@ class Fetcher:
             dask.drop(self._worker, key)
 
     async def _bring(self, keys: list[str]) -> dict[str, bytes]:
-        """Have the node store these values; return the errors of those that cannot be."""
+        """Store these values in the node; return the errors of those that cannot be stored."""
         absent = [key for key in keys if not dask.has(self._worker, key)]
         new = [key for key in absent if key not in self._searches]
         if new:

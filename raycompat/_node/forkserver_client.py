@@ -190,7 +190,7 @@ class ForkserverClient:
         self._on_death(self)
 
     async def fork(self, request: dict[str, Any], descriptors: Sequence[int]) -> int:
-        """Have it fork, when it is ready and within `fork_limit`; return the pid.
+        """Ask it to fork, when it is ready and within `fork_limit`; return the pid.
 
         `request` is what it is to know, of any size. `descriptors` are those of the new process: its
         end of the socket, its output, its errors.
@@ -258,7 +258,7 @@ class ForkserverClient:
         loop.remove_writer(self._control.fileno())
 
     def close(self) -> None:
-        """Have it end with all that it has forked, and wait until they are gone.
+        """End it with all that it has forked, and wait until they are gone.
 
         Without giving the event loop a turn: the loop may be about to end, and whoever awaits anything
         then is cancelled.

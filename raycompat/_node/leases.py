@@ -92,7 +92,7 @@ class Leases:
                 running.executor.send("revoke", key)
 
     def abandon(self, running: Running, executor: Executor) -> None:
-        """Have an executor leave its lease, whose caller is gone, or end if it runs a call."""
+        """Take an executor out of its lease, whose caller is gone; end it if it runs a call."""
         executor.send("abandon", running.grant["key"])
 
         def look_again() -> None:

@@ -86,7 +86,7 @@ class ExecutorLogs:
         self._outputs = outputs
 
     def begin(self, name: str) -> None:
-        """Have what is printed from now on be `name`'s."""
+        """Mark what is printed from now on as `name`'s."""
         for output in self._outputs.values():
             output.begin(name)
             self._logs.send(output)
@@ -228,7 +228,7 @@ class Logs:
             self.send(self._grown.popleft())
 
     def send(self, output: ExecutorOutput, *, ends_line: bool = False) -> None:
-        """Have an output be sent as far as it goes; `ends_line` says not to wait for a line's end."""
+        """Send an output as far as it goes; `ends_line` says not to wait for a line's end."""
         sender = output.sender
         if sender is None or not self._is_followed(output):
             return

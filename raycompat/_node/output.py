@@ -104,7 +104,7 @@ class Output:
         self._tail = recent[-MAX_NAME_BYTES:]
 
     def begin(self, name: str) -> None:
-        """Have what is printed from now on be `name`'s."""
+        """Mark what is printed from now on as `name`'s."""
         self.drain()
         encoded = name.encode(errors="replace").replace(b"\n", b" ")[:MAX_NAME_BYTES]
         with self._lock:

@@ -135,7 +135,7 @@ def _unzip(archive: Path, target: Path) -> None:
 
 
 def _lift_single_folder(folder: Path) -> None:
-    """Have what is in the only folder of an archive be what is in the archive, as in Ray."""
+    """Move the contents of an archive's only folder up, as Ray does."""
     inside = [each for each in folder.iterdir() if each.name != "__MACOSX"]
     if len(inside) != 1 or not inside[0].is_dir():
         return

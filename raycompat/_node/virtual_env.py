@@ -102,7 +102,7 @@ class Installer:
 
 
 def _see_own_packages(folder: Path) -> None:
-    """Have the interpreter import from where this one does, after its own packages.
+    """Let the interpreter import from where this one does, after its own packages.
 
     Not by ``--system-site-packages``: this one may be that of a virtual environment itself.
     """

@@ -154,12 +154,12 @@ class Connection:
                 return  # the end of the stream is reported by reading
 
     def listen(self) -> None:
-        """Have the pump read what arrives from now on, and what has arrived already."""
+        """Register with the pump, which reads what has arrived and what arrives from now on."""
         if not self._pump.listen(self) and not self.closed:
             self.read_soon()
 
     def read_soon(self) -> None:
-        """Have the pump look once, even if nothing more arrives."""
+        """Ask the pump to look once, even if nothing more arrives."""
         self._pump.read_soon(self)
 
     def _write_frames(self) -> None:

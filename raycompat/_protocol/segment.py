@@ -236,7 +236,7 @@ def _by_fitness(free: str, size: int) -> list[str]:
 
 
 def allow_many() -> None:
-    """Have this process be allowed as many open files as it can be: each mapping has one."""
+    """Raise this process's limit of open files as far as possible: each mapping needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = _MANY_FILES if hard == resource.RLIM_INFINITY else min(hard, _MANY_FILES)
     if soft != resource.RLIM_INFINITY and soft < limit:
@@ -357,7 +357,7 @@ def _size_of(name: str) -> int:
 
 
 def keep_free_segments(directory: str, store: str) -> None:
-    """Have the segments of `store` in `directory` recycled from now on.
+    """Recycle the segments of `store` in `directory` from now on.
 
     Raises
     ------

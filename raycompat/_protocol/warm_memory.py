@@ -113,7 +113,7 @@ def _kept_bytes() -> int:
 
 
 def _look_again() -> None:
-    """Have what is not used any more be dropped. The caller holds the lock."""
+    """Drop what is not used any more. The caller holds the lock."""
     global _timer
     if _timer is None and _kept:
         timer = threading.Timer(_KEPT_S, _drop_old)

@@ -187,7 +187,7 @@ class Calls:
             self._soon(self._go_on, key)
 
     def _go_on(self, key: str) -> None:
-        """Have a call wait for its resources that is ready: or take what it has returned elsewhere."""
+        """Queue a ready call for its resources, or take what it has returned elsewhere."""
         call = self.by_key.get(key)
         if call is None or not call.is_ready or call.line is not None:
             return
@@ -438,7 +438,7 @@ class Calls:
             dask.tell_worker(self._scheduler, call.address, message)
 
     def cancel_direct(self, client: str, party: str, **message: Any) -> None:
-        """Have the process of an actor or a lease, `party`, end one call that it was sent."""
+        """Ask the process of an actor or a lease, `party`, to end one call that it was sent."""
         call = self.by_key.get(party)
         if call is not None and call.address is not None:
             message |= {"op": "raycompat-cancel-direct", "party": party}

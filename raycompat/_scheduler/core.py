@@ -146,7 +146,7 @@ class Core:
         self.notify_change()
 
     def notify_change(self) -> None:
-        """Have those look again who wait for nodes, jobs or actors to come or go."""
+        """Wake the waits for nodes, jobs or actors to come or go."""
         self.changed.set()
         self.changed = asyncio.Event()
 

@@ -43,13 +43,13 @@ class Dispatcher:
         self._pressing: dict[str, int] = {}
 
     def enqueue(self, key: str, call: Call) -> None:
-        """Have a call wait for its resources."""
+        """Queue a call for its resources."""
         shape = (call.owner, call.request, call.strategy)
         call.line = self._lines.add(key, call.spec["kind"], shape)
         self.soon()
 
     def withdraw(self, key: str, call: Call) -> None:
-        """Have a call wait no more, if it does."""
+        """Take a call out of its queue, if it is in one."""
         if call.line is not None:
             self._lines.remove(key, call.line)
             call.line = None
@@ -102,7 +102,7 @@ class Dispatcher:
                 self._lines.lacks(line, lacking)
 
     def _make_room(self) -> set[str]:
-        """Have leases end for calls that wait, and return the owners whom that helps.
+        """Revoke leases for calls that wait, and return the owners whom that helps.
 
         Of very many lines only some are looked at in each round, others in the next.
         """

@@ -205,7 +205,7 @@ class Groups:
         return [holding for holding in holdings if holding is not None]
 
     def node_left(self, address: str) -> None:
-        """Have the bundles of a node that is gone placed anew."""
+        """Place the bundles of a node that is gone again."""
         for row in self._rows.values():
             if address in row.addresses():
                 row.holdings = [

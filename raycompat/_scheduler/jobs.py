@@ -40,7 +40,7 @@ class Jobs:
         self._function_waiters: dict[str, asyncio.Event] = {}
 
     def node_came(self, worker: str) -> None:
-        """Have a new node know all jobs; it is the home of drivers that had none."""
+        """Tell a new node of all jobs; it becomes the home of drivers that had none."""
         for job in self.open.values():
             dask.tell_worker(self._scheduler, worker, self._message(job))
             if job.home is None:
@@ -118,7 +118,7 @@ class Jobs:
             waiter.set()
 
     def note_tensorflow(self, client: str, job: str) -> None:
-        """Have nodes know, those that come later too, that a job's code names TensorFlow."""
+        """Tell nodes, also those that come later, that a job's code names TensorFlow."""
         if job in self.open:
             self.open[job].setup["names_tensorflow"] = True
             message = {"op": "raycompat-names-tensorflow", "job": job}

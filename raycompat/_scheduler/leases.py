@@ -123,7 +123,7 @@ class Leases:
         return [each.owner for each in self._held.values()]
 
     def tell_who_waits(self, waiting: set[str]) -> None:
-        """Have clients return leases as soon as they have no call for them, while others wait.
+        """Ask clients to return leases as soon as they have no call for them, while others wait.
 
         `waiting` are the clients whose requests found nothing free.
         """

@@ -37,7 +37,7 @@ class Logs:
             dask.tell_client(self._scheduler, self._core.jobs.open[job].client, message)
 
     def tell(self, job: str, line: str) -> None:
-        """Have a driver print a line of ours."""
+        """Send a driver a line of ours to print."""
         self.to_driver(
             job, stream="stderr", name="", pid=0, ip="", data=line.encode(), ends=True, cost=0
         )
@@ -48,7 +48,7 @@ class Logs:
             dask.tell_worker(self._scheduler, worker, message)
 
     def _flush(self, client: str, job: str) -> None:
-        """Have all nodes send what a job has printed; say so when they have."""
+        """Ask all nodes for what a job has printed; answer when they have sent it."""
         token = next(self._tokens)
         self._flushes[token] = (client, set(self._core.nodes.info))
         message = {"op": "raycompat-flush-logs", "job": job, "token": token}

@@ -45,7 +45,7 @@ class Objects:
             self._tell_owner(client, key, failures.object_lost(key))
 
     def adopt(self, client: str, key: str, wire: Any, worker: str) -> None:
-        """Have a node keep what a process of its host has written."""
+        """Give a node a value that a process of its host has written."""
         if dask.known(self._scheduler, key):  # made again by a generator that was run again
             self._scheduler.client_desires_keys([key], client)
             self.discard(worker, wire)
@@ -98,7 +98,7 @@ class Objects:
             self.errors[key] = error
 
     def discard(self, worker: str, wire: Any) -> None:
-        """Have a node remove a value that nobody wants any more."""
+        """Ask a node to remove a value that has no reference any more."""
         if worker in self._scheduler.workers:
             dask.tell_worker(self._scheduler, worker, {"op": "raycompat-discard", "wire": wire})
 

@@ -50,7 +50,7 @@ class Placer:
         return None
 
     def make_room(self, line: Line) -> bool:
-        """Have leases end for calls for which nothing is free; whether that helps."""
+        """Revoke leases for calls for which nothing is free; return whether that helps."""
         core, (_, request, strategy) = self._core, line.shape
         places: Collection[Place]
         if isinstance(strategy, InGroup):

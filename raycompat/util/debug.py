@@ -55,17 +55,17 @@ def log_once(key: str) -> bool:
 
 
 def disable_log_once_globally() -> None:
-    """Have `log_once` return False in this process from now on."""
+    """Make `log_once` return False in this process from now on."""
     _said.disabled = True
 
 
 def enable_periodic_logging() -> None:
-    """Have `log_once` forget what was said when nothing new was said for a minute."""
+    """Make `log_once` forget its keys when nothing new was logged for a minute."""
     _said.periodic = True
 
 
 def reset_log_once(key: str | None = None) -> None:
-    """Have `log_once` forget a key, or all of them.
+    """Make `log_once` forget a key, or all of them.
 
     Parameters
     ----------

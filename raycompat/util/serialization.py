@@ -22,7 +22,7 @@ _reducers_before: dict[type, Callable[[Any], Any] | None] = {}
 def register_serializer(
     cls: type, *, serializer: Callable[[Any], Any], deserializer: Callable[[Any], Any]
 ) -> None:
-    """Have all instances of a class that leave this process go through two functions.
+    """Serialize all instances of a class that leave this process by two functions.
 
     The registration is this process's own, and outlives `shutdown`. What arrives elsewhere brings
     its deserializer with it: nothing need be registered there, unless instances leave from there.
@@ -73,7 +73,7 @@ def register_serializer(
 
 
 def deregister_serializer(cls: type) -> None:
-    """Have instances of a class pickled as if `register_serializer` had not been called.
+    """Pickle instances of a class as if `register_serializer` had not been called.
 
     Without effect for a class that has no serializer.
 

@@ -138,7 +138,7 @@ def _referred(value: Any, names: set[str], package: str, modules: set[str]) -> I
 
 
 def watch_keras() -> None:
-    """Have this worker's Keras 3 say what to do before it trains under a strategy of many workers.
+    """Make this worker's Keras 3 raise before it trains under a strategy of many workers.
 
     It is for what `choose` does not see: code in modules of the user's.
     """

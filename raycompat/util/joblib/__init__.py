@@ -4,7 +4,7 @@ __all__ = ["register_ray"]
 
 
 def register_ray() -> None:
-    """Have joblib know the backend ``"ray"``, for scikit-learn and all else that uses joblib.
+    """Register the backend ``"ray"`` with joblib, for scikit-learn and other users of joblib.
 
     Raises
     ------

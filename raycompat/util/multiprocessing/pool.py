@@ -291,7 +291,7 @@ class Pool:
     def _submit(
         self, function: Shipped, style: Style, items: list[Any], accept: Callable[[Outcome], None]
     ) -> None:
-        """Have a process run a chunk, as soon as one is free; `accept` is called with its outcome."""
+        """Run a chunk in a process as soon as one is free; `accept` is called with its outcome."""
         with self._changed:
             self._num_unfinished += 1
             self._waiting.append(_Chunk(function, style, items, accept))
@@ -383,7 +383,7 @@ class Pool:
         self._ending = []
 
     def _end(self, process: _Process) -> None:
-        """Have a process end after what it has to do."""
+        """End a process after the calls that it has."""
         self._ending.append(process.actor.__ray_terminate__.remote())
 
     def __enter__(self) -> Pool:
@@ -417,7 +417,7 @@ def _checked(chunksize: int) -> int:
 
 
 def _connect(processes: int | None, address: str | None) -> int:
-    """Have a session, and return the number of processes that the pool gets."""
+    """Start a session if there is none, and return the number of processes of the pool."""
     if not _driver.is_initialized():
         from raycompat._caller import addresses
 
