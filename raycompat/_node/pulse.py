@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 #: Seconds between two messages, and between two looks.
 PERIOD_S = 2.0
 
+#: What ``ps`` and ``top`` call the process; Linux keeps 15 characters.
+NAME = "raycompat-pulse"
+
 
 def is_stopped(pid: int) -> bool:
     """Whether a process was stopped by a signal. One that a debugger holds was not."""
@@ -99,5 +102,6 @@ async def _run(about: dict[str, Any]) -> None:
 
 def run(about: dict[str, Any]) -> NoReturn:
     """Be the pulse of a node for as long as its forkserver lives."""
+    Path("/proc/self/comm").write_text(NAME)
     asyncio.run(_run(about))
     os._exit(1)
