@@ -90,9 +90,7 @@ class WaitingCalls:
             if below is not None and size >= below:
                 return None
             queue = self._queues[size]
-            while queue and queue[0].is_withdrawn:
-                queue.popleft()
-                self._withdrawn[size] -= 1
+            self._drop_first_withdrawn(size)
             if queue:
                 return queue[0]
             if len(sizes) == 1:
@@ -122,6 +120,16 @@ class WaitingCalls:
             replace = [queue.popleft] * len(present) + [partial(queue.extendleft, kept[::-1])]
             deque(map(operator.call, replace), 0)  # in one C call: no interrupt, no other thread
             self._withdrawn[size] = 0
+        self._drop_first_withdrawn(size)
+        if not queue and len(self._sizes) > 1:
+            self._give_up(bisect_left(self._sizes, size), size)
+
+    def _drop_first_withdrawn(self, size: int) -> None:
+        """Remove withdrawn calls from the head of a queue, so that it is empty when no call waits."""
+        queue = self._queues[size]
+        while queue and queue[0].is_withdrawn:
+            queue.popleft()
+            self._withdrawn[size] -= 1
 
     def clear(self) -> list[DirectCall]:
         """Take all calls out, and return them."""

@@ -49,6 +49,18 @@ def test_only_sizes_below_a_limit():
     assert len(waiting) == 2
 
 
+def test_nothing_waits_when_all_calls_are_withdrawn():
+    waiting = WaitingCalls()
+    calls = [add(waiting, call(number, size)) for number, size in enumerate((10, 20, 10, 20))]
+    for each in reversed(calls):
+        assert waiting
+        waiting.withdraw(each)
+    assert not waiting
+    assert waiting.sizes() == []
+    add(waiting, call("late", 20))
+    assert send(waiting) == "late"
+
+
 class CountingCall(SimpleNamespace):
     """A call that counts how often it is compared."""
 
