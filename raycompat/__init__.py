@@ -66,7 +66,7 @@ __version__ = version.VERSION
 SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = 0, 1, 2
 
 #: Modules that are imported when they are first used.
-_LAZY = ("air", "dag", "train", "tune")
+_LAZY = ("air", "dag", "data", "train", "tune")
 
 #: Names of Ray's that raise when they are used, so that what imports them without need works.
 _REFUSED = (

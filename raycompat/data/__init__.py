@@ -1,0 +1,117 @@
+"""Data sets: rows in blocks that flow through tasks, for training and for all that comes before it.
+
+The life of a row, in ``ray.data.read_parquet(path).map_batches(f).iter_batches()``:
+
+1. `read_parquet` finds the files, and makes a plan: read tasks (`file_datasource`, `plan`).
+2. `map_batches` adds a step to the plan; nothing runs yet (`maps`, `transform`).
+3. `iter_batches` makes operators of the plan, those that can share a task as one (`plan`), and an
+   `Execution` of these, with a thread of its own (`execution`).
+4. The execution starts tasks, as long as there is a free CPU and room for what they make (`operators`,
+   `tasks`). Blocks are Arrow tables in the object store (`block`, `tensor`); the driver has references,
+   and numbers of rows and bytes.
+5. The iterator fetches the blocks in order, and cuts them into batches (`iterator`, `batch`).
+
+What needs all blocks at once (sort, shuffle, groupby) is an exchange in two stages (`exchange`).
+"""
+
+from __future__ import annotations
+
+try:
+    import pandas as _pandas  # noqa: F401
+    import pyarrow as _pyarrow  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        f"raycompat.data needs pyarrow, pandas and fsspec ({error}): pip install 'raycompat[data]'"
+    ) from error
+
+# Ray has these modules, too; they are not in its list of names.
+from raycompat.data import aggregate as aggregate
+from raycompat.data import block as block
+from raycompat.data import preprocessors as preprocessors
+from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy
+from raycompat.data.context import DataContext, ExecutionOptions, ExecutionResources
+from raycompat.data.dataset import Dataset
+from raycompat.data.datasink import (
+    BlockBasedFileDatasink,
+    Datasink,
+    RowBasedFileDatasink,
+    SaveMode,
+)
+from raycompat.data.datasource import Datasource, ReadTask
+from raycompat.data.files import FileShuffleConfig
+from raycompat.data.iterator import DataIterator
+from raycompat.data.preprocessor import Preprocessor
+from raycompat.data.read_api import (
+    read_binary_files,
+    read_csv,
+    read_images,
+    read_json,
+    read_numpy,
+    read_parquet,
+    read_text,
+    read_tfrecords,
+)
+from raycompat.data.schema import Schema
+from raycompat.data.sources import (
+    from_arrow,
+    from_arrow_refs,
+    from_blocks,
+    from_dask,
+    from_huggingface,
+    from_items,
+    from_numpy,
+    from_numpy_refs,
+    from_pandas,
+    from_pandas_refs,
+    from_tf,
+    range,
+    range_tensor,
+    read_datasource,
+)
+
+#: The names that Ray had before.
+DatasetContext = DataContext
+DatasetIterator = DataIterator
+
+__all__ = [
+    "ActorPoolStrategy",
+    "BlockBasedFileDatasink",
+    "DataContext",
+    "DataIterator",
+    "Dataset",
+    "DatasetContext",
+    "DatasetIterator",
+    "Datasink",
+    "Datasource",
+    "ExecutionOptions",
+    "ExecutionResources",
+    "FileShuffleConfig",
+    "Preprocessor",
+    "ReadTask",
+    "RowBasedFileDatasink",
+    "SaveMode",
+    "Schema",
+    "TaskPoolStrategy",
+    "from_arrow",
+    "from_arrow_refs",
+    "from_blocks",
+    "from_dask",
+    "from_huggingface",
+    "from_items",
+    "from_numpy",
+    "from_numpy_refs",
+    "from_pandas",
+    "from_pandas_refs",
+    "from_tf",
+    "range",
+    "range_tensor",
+    "read_binary_files",
+    "read_csv",
+    "read_datasource",
+    "read_images",
+    "read_json",
+    "read_numpy",
+    "read_parquet",
+    "read_text",
+    "read_tfrecords",
+]

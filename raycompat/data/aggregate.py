@@ -1,0 +1,686 @@
+"""Aggregations: what `Dataset.aggregate` and `GroupedData.aggregate` compute."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from raycompat.data import block, tensor
+from raycompat.data.aggregation import (
+    Aggregation,
+    ArrowAggregation,
+    Groups,
+    PythonAggregation,
+    without_nan,
+)
+from raycompat.data.block import Block
+
+__all__ = [
+    "AbsMax",
+    "AggregateFn",
+    "AggregateFnV2",
+    "AsList",
+    "Count",
+    "CountDistinct",
+    "Max",
+    "Mean",
+    "Min",
+    "MissingValuePercentage",
+    "Quantile",
+    "Std",
+    "Sum",
+    "Unique",
+    "ZeroPercentage",
+]
+
+
+class Count(Aggregation):
+    """Number of rows, or of values in a column.
+
+    Parameters
+    ----------
+    on : str, optional
+        The column. Default: rows.
+    ignore_nulls : bool, default False
+        Leave out missing values.
+    alias_name : str, optional
+        Name of the result. Default: ``count()`` or ``count(column)``.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.Count``, 2.60.0. No known difference.
+    """
+
+    def __init__(
+        self, on: str | None = None, ignore_nulls: bool = False, alias_name: str | None = None
+    ) -> None:
+        self.column = on
+        self.ignores_nulls = ignore_nulls
+        self.name = alias_name or f"count({on or ''})"
+
+    def states(self, table: Block, groups: Groups) -> list[pa.Array]:
+        """Count."""
+        if self.column is None:
+            return [pa.array(np.bincount(groups.ids, minlength=groups.num))]
+        mode = "only_valid" if self.ignores_nulls else "all"
+        counts = groups.reduce(self.values(table), "count", mode=mode)
+        return [counts.fill_null(0)]
+
+    def merged(self, states: Sequence[Any], groups: Groups) -> list[pa.Array]:
+        """Add."""
+        return [groups.reduce(states[0], "sum").fill_null(0)]
+
+    def finished(self, states: Sequence[Any]) -> pa.Array:
+        """Return the counts."""
+        return states[0]
+
+
+class Sum(ArrowAggregation):
+    """Sum of a column.
+
+    Parameters
+    ----------
+    on : str
+        The column.
+    ignore_nulls : bool, default True
+        Leave out missing values; else the sum of a group that has one is missing.
+    alias_name : str, optional
+        Name of the result. Default: ``sum(column)``.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.Sum``, 2.60.0. No known difference.
+    """
+
+    first = then = ("sum",)
+    default_name = "sum"
+
+    def __init__(
+        self, on: str | None = None, ignore_nulls: bool = True, alias_name: str | None = None
+    ) -> None:
+        super().__init__(on, ignore_nulls, alias_name)
+
+
+class Min(ArrowAggregation):
+    """Least value of a column.
+
+    Parameters
+    ----------
+    on : str
+        The column.
+    ignore_nulls : bool, default True
+        Leave out missing values.
+    alias_name : str, optional
+        Name of the result. Default: ``min(column)``.
+    zero_factory : callable, optional
+        Has no effect: a group without values has none.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.Min``, 2.60.0. Differs from Ray: see `zero_factory`.
+    """
+
+    first = then = ("min",)
+    default_name = "min"
+
+    def __init__(
+        self,
+        on: str | None = None,
+        ignore_nulls: bool = True,
+        alias_name: str | None = None,
+        zero_factory: Callable[[], Any] = lambda: float("+inf"),
+    ) -> None:
+        super().__init__(on, ignore_nulls, alias_name)
+
+
+class Max(ArrowAggregation):
+    """Greatest value of a column.
+
+    Parameters
+    ----------
+    on : str
+        The column.
+    ignore_nulls : bool, default True
+        Leave out missing values.
+    alias_name : str, optional
+        Name of the result. Default: ``max(column)``.
+    zero_factory : callable, optional
+        Has no effect: a group without values has none.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.Max``, 2.60.0. Differs from Ray: see `zero_factory`.
+    """
+
+    first = then = ("max",)
+    default_name = "max"
+
+    def __init__(
+        self,
+        on: str | None = None,
+        ignore_nulls: bool = True,
+        alias_name: str | None = None,
+        zero_factory: Callable[[], Any] = lambda: float("-inf"),
+    ) -> None:
+        super().__init__(on, ignore_nulls, alias_name)
+
+
+class AbsMax(ArrowAggregation):
+    """Greatest absolute value of a column.
+
+    Parameters
+    ----------
+    on : str
+        The column.
+    ignore_nulls : bool, default True
+        Leave out missing values.
+    alias_name : str, optional
+        Name of the result. Default: ``abs_max(column)``.
+    zero_factory : callable, optional
+        Has no effect: a group without values has none.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.AbsMax``, 2.60.0. Differs from Ray: see `zero_factory`.
+    """
+
+    first = then = ("max",)
+    default_name = "abs_max"
+
+    def __init__(
+        self,
+        on: str | None = None,
+        ignore_nulls: bool = True,
+        alias_name: str | None = None,
+        zero_factory: Callable[[], Any] = lambda: 0,
+    ) -> None:
+        super().__init__(on, ignore_nulls, alias_name)
+
+    def values(self, table: Block) -> Any:
+        """Return the column that is read."""
+        return pc.abs(super().values(table))
+
+
+class Mean(ArrowAggregation):
+    """Mean of a column.
+
+    Parameters
+    ----------
+    on : str
+        The column.
+    ignore_nulls : bool, default True
+        Leave out missing values.
+    alias_name : str, optional
+        Name of the result. Default: ``mean(column)``.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.Mean``, 2.60.0. No known difference.
+    """
+
+    first = ("sum", "count")
+    then = ("sum", "sum")
+    default_name = "mean"
+
+    def __init__(
+        self, on: str | None = None, ignore_nulls: bool = True, alias_name: str | None = None
+    ) -> None:
+        super().__init__(on, ignore_nulls, alias_name)
+
+    def options(self, function: str) -> dict[str, Any]:
+        """Return the options of a function of Arrow's."""
+        return {"mode": "only_valid"} if function == "count" else super().options(function)
+
+    def finished(self, states: Sequence[Any]) -> pa.Array:
+        """Divide."""
+        return pc.divide(pc.cast(states[0], pa.float64()), pc.cast(states[1], pa.float64()))
+
+
+class Std(Aggregation):
+    """Standard deviation of a column, computed from the deviations from each block's mean.
+
+    Parameters
+    ----------
+    on : str
+        The column.
+    ddof : int, default 1
+        What is subtracted from the number of values before dividing by it.
+    ignore_nulls : bool, default True
+        Leave out missing values.
+    alias_name : str, optional
+        Name of the result. Default: ``std(column)``.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.Std``, 2.60.0. No known difference. Algorithm: Chan, Golub and
+    LeVeque, Updating formulae and a pairwise algorithm for computing sample variances, 1979.
+    """
+
+    def __init__(
+        self,
+        on: str | None = None,
+        ddof: int = 1,
+        ignore_nulls: bool = True,
+        alias_name: str | None = None,
+    ) -> None:
+        self.column = on
+        self._ddof = ddof
+        self.ignores_nulls = ignore_nulls
+        self.name = alias_name or f"std({on or ''})"
+
+    def states(self, table: Block, groups: Groups) -> list[pa.Array]:
+        """Return the numbers of values, the means and the sums of squared deviations."""
+        values = np.asarray(tensor.to_numpy(self.values(table)), dtype=np.float64)
+        given = ~np.isnan(values)
+        ids, kept = groups.ids, values
+        if self.ignores_nulls:
+            ids, kept = groups.ids[given], values[given]
+        counts = np.bincount(ids, minlength=groups.num).astype(float)
+        means = np.bincount(ids, kept, groups.num) / np.maximum(counts, 1)
+        squares = np.bincount(ids, (kept - means[ids]) ** 2, groups.num)
+        return [pa.array(each) for each in (counts, means, squares)]
+
+    def merged(self, states: Sequence[Any], groups: Groups) -> list[pa.Array]:
+        """Merge: deviations from the common mean are those from the own, and the means' own."""
+        counts, means, squares = (np.asarray(tensor.to_numpy(state)) for state in states)
+        ids, num = groups.ids, groups.num
+        total = np.bincount(ids, counts, num)
+        mean = np.bincount(ids, counts * means, num) / np.maximum(total, 1)
+        merged = np.bincount(ids, squares + counts * (means - mean[ids]) ** 2, num)
+        return [pa.array(each) for each in (total, mean, merged)]
+
+    def finished(self, states: Sequence[Any]) -> pa.Array:
+        """Divide, and take the root."""
+        counts, _, squares = (np.asarray(tensor.to_numpy(state)) for state in states)
+        divisor = counts - self._ddof
+        enough = divisor > 0
+        result = np.sqrt(squares / np.where(enough, divisor, 1))
+        return pa.array(np.where(enough, result, np.nan), mask=counts == 0)
+
+
+class AggregateFn(PythonAggregation):
+    """An aggregation of one's own, of functions.
+
+    Parameters
+    ----------
+    init : callable
+        ``init(key)`` returns the first state of a group; its key is None here.
+    merge : callable
+        ``merge(state, state)`` returns one state for two.
+    name : str
+        Name of the result.
+    accumulate_row : callable, optional
+        ``accumulate_row(state, row)`` returns the state with a row, a dictionary.
+    accumulate_block : callable, optional
+        ``accumulate_block(state, block)`` returns the state with a table of rows. Give one of both.
+    finalize : callable, optional
+        ``finalize(state)`` returns the result. Default: the state.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.AggregateFn``, 2.60.0. Differs from Ray: ``init`` is given None for
+    the key of a group.
+    """
+
+    def __init__(
+        self,
+        init: Callable[[Any], Any],
+        merge: Callable[[Any, Any], Any],
+        name: str,
+        accumulate_row: Callable[[Any, Any], Any] | None = None,
+        accumulate_block: Callable[[Any, Any], Any] | None = None,
+        finalize: Callable[[Any], Any] | None = None,
+    ) -> None:
+        if (accumulate_row is None) == (accumulate_block is None):
+            raise ValueError("Give one of accumulate_row and accumulate_block, and not both.")
+        if not isinstance(name, str):
+            raise TypeError(f"name={name!r} is not a str: it names the column of the result.")
+        self.name = name
+        self._init, self._merge_states, self._finalize = init, merge, finalize
+        self._by_row, self._by_block = accumulate_row, accumulate_block
+
+    def state(self, table: Block | None) -> Any:
+        """Return the state of rows; None: of no rows."""
+        state = self._init(None)
+        if table is None or not table.num_rows:
+            return state
+        if self._by_block is not None:
+            return self._by_block(state, table)
+        assert self._by_row is not None
+        for row in block.rows(table):
+            state = self._by_row(state, row)
+        return state
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """Return one state for two."""
+        return self._merge_states(left, right)
+
+    def result(self, state: Any) -> Any:
+        """Return the result of a state."""
+        return state if self._finalize is None else self._finalize(state)
+
+
+class AggregateFnV2(PythonAggregation):
+    """An aggregation of one's own: subclass it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the result.
+    zero_factory : callable
+        Returns the state of no rows.
+    on : str or None
+        The column that `aggregate_block` reads.
+    ignore_nulls : bool
+        Leave out missing values in `on`.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.AggregateFnV2``, 2.60.0. Differs from Ray: `aggregate_block` is
+    given a table.
+    """
+
+    def __init__(
+        self, name: str, zero_factory: Callable[[], Any], *, on: str | None, ignore_nulls: bool
+    ) -> None:
+        self.name = name
+        self.column = on
+        self._zero = zero_factory
+        self.ignores_nulls = ignore_nulls
+
+    @abc.abstractmethod
+    def aggregate_block(self, block: Block) -> Any:
+        """Return the state of a table's rows."""
+
+    @abc.abstractmethod
+    def combine(self, current_accumulator: Any, new: Any) -> Any:
+        """Return one state for two."""
+
+    def finalize(self, accumulator: Any) -> Any:
+        """Return the result of a state."""
+        return accumulator
+
+    def get_target_column(self) -> str | None:
+        """Return the column that is read."""
+        return self.column
+
+    def state(self, table: Block | None) -> Any:
+        """Return the state of rows; None: of no rows."""
+        if table is None:
+            return self._zero()
+        if self.column is not None:
+            column = self.values(table)
+            if self.ignores_nulls:
+                table = table.filter(without_nan(column).is_valid())
+        return (
+            self.combine(self._zero(), self.aggregate_block(table))
+            if table.num_rows
+            else self._zero()
+        )
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """Return one state for two."""
+        return self.combine(left, right)
+
+    def result(self, state: Any) -> Any:
+        """Return the result of a state."""
+        return self.finalize(state)
+
+
+class _OfValues(PythonAggregation):
+    """An aggregation that needs all values of a group."""
+
+    default_name: str
+    ignores_nulls = True
+
+    def __init__(self, on: str | None, alias_name: str | None) -> None:
+        self.column = on
+        self.name = alias_name or f"{self.default_name}({on or ''})"
+
+    def state(self, table: Block | None) -> Any:
+        """Return the state of rows; None: of no rows."""
+        if table is None or not table.num_columns:
+            return []
+        values = self.values(table)
+        if self.ignores_nulls:
+            values = without_nan(values).drop_null()
+        return tensor.to_list(values)
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """Return one state for two."""
+        return [*left, *right]
+
+
+class Quantile(_OfValues):
+    """A quantile of a column, interpolated linearly between its neighbours.
+
+    Parameters
+    ----------
+    on : str
+        The column.
+    q : float, default 0.5
+        Which, from 0 to 1; 0.5 is the median.
+    ignore_nulls : bool, default True
+        Leave out missing values.
+    alias_name : str, optional
+        Name of the result. Default: ``quantile(column)``.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.Quantile``, 2.60.0. No known difference.
+    """
+
+    default_name = "quantile"
+
+    def __init__(
+        self,
+        on: str | None = None,
+        q: float = 0.5,
+        ignore_nulls: bool = True,
+        alias_name: str | None = None,
+    ) -> None:
+        super().__init__(on, alias_name)
+        if not 0 <= q <= 1:
+            raise ValueError(f"q={q!r} is not a quantile: give a number from 0 to 1.")
+        self._q = q
+        self.ignores_nulls = ignore_nulls
+
+    def result(self, state: Any) -> Any:
+        """Return the result of a state."""
+        if not state or any(value is None for value in state):
+            return None
+        return float(np.quantile(np.asarray(state, dtype=float), self._q))
+
+
+class Unique(_OfValues):
+    """The different values of a column, as a list.
+
+    Parameters
+    ----------
+    on : str
+        The column.
+    ignore_nulls : bool, default False
+        Leave out missing values.
+    alias_name : str, optional
+        Name of the result. Default: ``unique(column)``.
+    encode_lists : bool, optional
+        Take the items of lists one by one. Default: no.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.Unique``, 2.60.0. Differs from Ray: values are in the order in
+    which they are first met.
+    """
+
+    default_name = "unique"
+
+    def __init__(
+        self,
+        on: str | None = None,
+        ignore_nulls: bool = False,
+        alias_name: str | None = None,
+        encode_lists: bool | None = None,
+    ) -> None:
+        super().__init__(on, alias_name)
+        self.ignores_nulls = ignore_nulls
+        self._encodes_lists = bool(encode_lists)
+
+    def state(self, table: Block | None) -> Any:
+        """Return the state of rows; None: of no rows."""
+        values = super().state(table)
+        if self._encodes_lists:
+            values = [
+                item for value in values for item in (value if isinstance(value, list) else [value])
+            ]
+        return list(dict.fromkeys(map(_hashable, values)))
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """Return one state for two."""
+        return list(dict.fromkeys([*left, *right]))
+
+    def result(self, state: Any) -> Any:
+        """Return the result of a state."""
+        return list(state)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, float) and value != value:
+        return None
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+
+
+class CountDistinct(Unique):
+    """Number of different values of a column.
+
+    Parameters
+    ----------
+    on : str
+        The column.
+    ignore_nulls : bool, default True
+        Leave out missing values.
+    alias_name : str, optional
+        Name of the result. Default: ``count_distinct(column)``.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.CountDistinct``, 2.60.0. No known difference.
+    """
+
+    default_name = "count_distinct"
+
+    def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
+        super().__init__(on, ignore_nulls, alias_name)
+
+    def result(self, state: Any) -> Any:
+        """Return the result of a state."""
+        return len(state)
+
+
+class AsList(_OfValues):
+    """All values of a column, as a list.
+
+    Parameters
+    ----------
+    on : str
+        The column.
+    alias_name : str, optional
+        Name of the result. Default: ``list(column)``.
+    ignore_nulls : bool, default False
+        Leave out missing values.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.AsList``, 2.60.0. No known difference.
+    """
+
+    default_name = "list"
+
+    def __init__(self, on: str, alias_name: str | None = None, ignore_nulls: bool = False) -> None:
+        super().__init__(on, alias_name)
+        self.ignores_nulls = ignore_nulls
+
+    def result(self, state: Any) -> Any:
+        """Return the result of a state."""
+        return state
+
+
+class _Share(Aggregation):
+    """The share of values of some kind, in percent."""
+
+    def states(self, table: Block, groups: Groups) -> list[pa.Array]:
+        """Return how many are of the kind, and how many are counted."""
+        series = self.values(table).to_pandas()
+        of_kind, counted = self._which(series)
+        return [
+            pa.array(np.bincount(groups.ids, np.asarray(each, float), groups.num))
+            for each in (of_kind, counted)
+        ]
+
+    def merged(self, states: Sequence[Any], groups: Groups) -> list[pa.Array]:
+        """Add."""
+        return [groups.reduce(state, "sum") for state in states]
+
+    def finished(self, states: Sequence[Any]) -> pa.Array:
+        """Divide."""
+        of_kind, counted = (np.asarray(tensor.to_numpy(state)) for state in states)
+        share = 100.0 * of_kind / np.maximum(counted, 1)
+        return pa.array(share, mask=counted == 0)
+
+    @abc.abstractmethod
+    def _which(self, series: Any) -> tuple[Any, Any]: ...
+
+
+class MissingValuePercentage(_Share):
+    """How many values of a column are missing, in percent; NaN counts as missing.
+
+    Parameters
+    ----------
+    on : str
+        The column.
+    alias_name : str, optional
+        Name of the result. Default: ``missing_pct(column)``.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.MissingValuePercentage``, 2.60.0. No known difference.
+    """
+
+    def __init__(self, on: str, alias_name: str | None = None) -> None:
+        self.column = on
+        self.name = alias_name or f"missing_pct({on})"
+
+    def _which(self, series: Any) -> tuple[Any, Any]:
+        return pd.isna(series), np.ones(len(series))
+
+
+class ZeroPercentage(_Share):
+    """How many values of a column are zero, in percent.
+
+    Parameters
+    ----------
+    on : str
+        The column.
+    ignore_nulls : bool, default True
+        Leave missing values out of the count.
+    alias_name : str, optional
+        Name of the result. Default: ``zero_pct(column)``.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.ZeroPercentage``, 2.60.0. No known difference.
+    """
+
+    def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
+        self.column = on
+        self.ignores_nulls = ignore_nulls
+        self.name = alias_name or f"zero_pct({on})"
+
+    def _which(self, series: Any) -> tuple[Any, Any]:
+        counted = ~pd.isna(series) if self.ignores_nulls else np.ones(len(series))
+        return series == 0, counted

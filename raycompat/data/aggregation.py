@@ -1,0 +1,174 @@
+"""How aggregations are computed: states of groups in blocks, merged, and finished.
+
+Each runs in two steps: a *state* of each group in each block, in columns of a table, and states of one
+group merged into one, as often as need be; at the end the result is computed from the state.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from raycompat.data import block, tensor
+from raycompat.data.block import Block
+
+
+class Groups:
+    """Which group each row of a table belongs to.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The rows.
+    keys : sequence of str
+        The columns whose values make the groups; none: all rows are one group.
+    """
+
+    def __init__(self, table: Block, keys: Sequence[str]) -> None:
+        self.keys = list(keys)
+        if not self.keys:
+            self.ids = np.zeros(table.num_rows, np.int64)
+            self.num = 1
+            self.table = pa.table({})
+            return
+        block.require_columns(self.keys, table.column_names, "groupby")
+        numbered = table.select(self.keys).append_column(_ROW, pa.array(np.arange(table.num_rows)))
+        found = numbered.group_by(self.keys, use_threads=False).aggregate([(_ROW, "list")])
+        found = found.sort_by([(name, "ascending") for name in self.keys])
+        rows = found[f"{_ROW}_list"].combine_chunks()
+        self.num = found.num_rows
+        self.ids = np.zeros(table.num_rows, np.int64)
+        lengths = np.diff(np.asarray(rows.offsets)) if self.num else np.zeros(0, np.int64)
+        self.ids[np.asarray(rows.flatten())] = np.repeat(np.arange(self.num), lengths)
+        self.table = found.select(self.keys)
+
+    def rows(self) -> list[np.ndarray[Any, Any]]:
+        """Return the numbers of the rows of each group, in order."""
+        order = np.argsort(self.ids, kind="stable")
+        return np.split(order, np.searchsorted(self.ids[order], np.arange(1, self.num)))
+
+    def reduce(self, column: Any, function: str, **options: Any) -> pa.Array:
+        """Aggregate a column in each group, with a function of Arrow's."""
+        table = pa.table({_ROW: pa.array(self.ids), "value": column})
+        given = None
+        if options:
+            kind = pc.CountOptions if function == "count" else pc.ScalarAggregateOptions
+            given = kind(**options)
+        done = table.group_by(_ROW, use_threads=False).aggregate([("value", function, given)])
+        values = done[f"value_{function}"].combine_chunks()
+        found = np.asarray(done[_ROW])
+        if len(found) == self.num:
+            return values.take(pa.array(np.argsort(found)))
+        at = np.full(self.num, -1)  # no rows at all: one group without a value
+        at[found] = np.arange(len(found))
+        return values.take(pa.array(at, mask=at < 0))
+
+
+_ROW = "__raycompat_row__"
+
+
+class Aggregation(abc.ABC):
+    """What all aggregations have: a name, and how states are made, merged and finished."""
+
+    name: str
+    #: The column that is read; None for aggregations of whole rows.
+    column: str | None = None
+
+    @abc.abstractmethod
+    def states(self, table: Block, groups: Groups) -> list[pa.Array]:
+        """Return the columns of the groups' states."""
+
+    @abc.abstractmethod
+    def merged(self, states: Sequence[Any], groups: Groups) -> list[pa.Array]:
+        """Return the columns of the states of the groups that rows of states belong to."""
+
+    @abc.abstractmethod
+    def finished(self, states: Sequence[Any]) -> pa.Array:
+        """Return the results of groups with these states."""
+
+    def values(self, table: Block) -> Any:
+        """Return the column that is read."""
+        assert self.column is not None
+        block.require_columns([self.column], table.column_names, self.name)
+        return table[self.column]
+
+
+class ArrowAggregation(Aggregation):
+    """An aggregation whose states Arrow computes: functions for blocks, and for merging."""
+
+    first: tuple[str, ...]
+    then: tuple[str, ...]
+    default_name: str
+
+    def __init__(self, on: str | None, ignore_nulls: bool, alias_name: str | None) -> None:
+        self.column = on
+        self.ignores_nulls = ignore_nulls
+        self.name = alias_name or f"{self.default_name}({on or ''})"
+
+    def options(self, function: str) -> dict[str, Any]:
+        """Return the options of a function of Arrow's."""
+        return {"skip_nulls": self.ignores_nulls, "min_count": 1}
+
+    def states(self, table: Block, groups: Groups) -> list[pa.Array]:
+        """Return the columns of the groups' states."""
+        values = without_nan(self.values(table)) if self.ignores_nulls else self.values(table)
+        return [groups.reduce(values, each, **self.options(each)) for each in self.first]
+
+    def merged(self, states: Sequence[Any], groups: Groups) -> list[pa.Array]:
+        """Return the merged states."""
+        return [
+            groups.reduce(state, each, **self.options(each))
+            for state, each in zip(states, self.then, strict=True)
+        ]
+
+    def finished(self, states: Sequence[Any]) -> pa.Array:
+        """Return the state."""
+        return states[0]
+
+
+def without_nan(column: Any) -> Any:
+    """Return a column in which NaN is missing."""
+    if not pa.types.is_floating(column.type):
+        return column
+    return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+
+
+class PythonAggregation(Aggregation):
+    """An aggregation whose states are Python objects, made one by one."""
+
+    def states(self, table: Block, groups: Groups) -> list[pa.Array]:
+        """Make a state of each group's rows."""
+        return [tensor.pickled([self.state(table.take(pa.array(rows))) for rows in groups.rows()])]
+
+    def merged(self, states: Sequence[Any], groups: Groups) -> list[pa.Array]:
+        """Merge the states of each group, one after the other."""
+        given = tensor.to_list(states[0])
+        made = []
+        for rows in groups.rows():
+            own = [given[row] for row in rows] or [self.state(None)]
+            state = own[0]
+            for each in own[1:]:
+                state = self.merge(state, each)
+            made.append(state)
+        return [tensor.pickled(made)]
+
+    def finished(self, states: Sequence[Any]) -> pa.Array:
+        """Compute the results one by one."""
+        return tensor.from_list([self.result(state) for state in tensor.to_list(states[0])])
+
+    @abc.abstractmethod
+    def state(self, table: Block | None) -> Any:
+        """Return the state of rows; None: of no rows."""
+
+    @abc.abstractmethod
+    def merge(self, left: Any, right: Any) -> Any:
+        """Return one state for two."""
+
+    @abc.abstractmethod
+    def result(self, state: Any) -> Any:
+        """Return the result of a state."""

@@ -1,0 +1,254 @@
+"""Blocks: the Arrow tables that a data set consists of, and what is known of each."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from raycompat.data import tensor
+from raycompat.object_ref import ObjectRef
+
+#: What Ray calls a block may be a DataFrame too; here each is a table.
+Block: TypeAlias = pa.Table
+
+#: What functions of batches take and return.
+DataBatch: TypeAlias = "pa.Table | pd.DataFrame | Mapping[str, Any]"
+
+#: The column of values that are not dictionaries, and of arrays, as in Ray.
+ITEM_COLUMN, TENSOR_COLUMN = "item", "data"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMetadata:
+    """What is known of a block without reading it.
+
+    Parameters
+    ----------
+    num_rows : int or None
+        None if it is not known.
+    size_bytes : int or None
+        Bytes that the block takes in memory.
+    input_files : list of str
+        The files that it was read from.
+    schema : pyarrow.Schema, optional
+        The columns; None if they are not known.
+
+    Notes
+    -----
+    Ray source: ``ray.data.block.BlockMetadata``, 2.60.0. Differs from Ray: the schema is here;
+    execution statistics are not.
+    """
+
+    num_rows: int | None
+    size_bytes: int | None
+    input_files: list[str] = field(default_factory=list)
+    schema: pa.Schema | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A block where it is, the object store, and what is known of it."""
+
+    ref: ObjectRef[Block]
+    metadata: BlockMetadata
+
+    @property
+    def num_rows(self) -> int:
+        """Rows in the block."""
+        return self.metadata.num_rows or 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the block."""
+        return self.metadata.size_bytes or 0
+
+
+def metadata_of(table: Block, input_files: Sequence[str] = ()) -> BlockMetadata:
+    """Return what is to be known of a table."""
+    return BlockMetadata(table.num_rows, table.nbytes, list(input_files), table.schema)
+
+
+def to_table(batch: Any) -> Block:
+    """Return a batch, or what a function made of one, as a table.
+
+    Raises
+    ------
+    ValueError
+        When it is no batch, or its columns differ in length.
+    """
+    if isinstance(batch, pa.Table):
+        return batch
+    if isinstance(batch, pd.DataFrame):
+        return _from_pandas(batch)
+    if not isinstance(batch, Mapping):
+        raise ValueError(
+            f"{_shortened(batch)} is not a batch. A function of batches returns a dictionary of numpy "
+            "arrays or lists, a pandas.DataFrame or a pyarrow.Table, or yields such."
+        )
+    columns = {str(name): _column(name, values) for name, values in batch.items()}
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(
+            f"The columns of a batch differ in length: {lengths}. Give each one value per row."
+        )
+    return pa.table(columns)
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return f"{text[:80]}... ({type(value).__name__})" if len(text) > 80 else text
+
+
+def _column(name: str, values: Any) -> pa.Array:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if isinstance(values, np.ndarray) and values.ndim:
+        return tensor.from_numpy(values)
+    if isinstance(values, list | tuple):
+        return tensor.from_list(values)
+    if isinstance(values, pd.Series | pd.Index):
+        return _series(values)
+    if hasattr(values, "__array__"):
+        return _column(name, np.asarray(values))
+    raise ValueError(
+        f"Column {name!r} of a batch is {_shortened(values)}. It should be an array or a list with "
+        "one value per row."
+    )
+
+
+def _series(series: Any) -> pa.Array:
+    if series.dtype == object:
+        return tensor.from_list([None if _is_missing(value) else value for value in series])
+    return pa.Array.from_pandas(series)
+
+
+def _is_missing(value: Any) -> bool:
+    return (
+        value is None
+        or value is pd.NA
+        or value is pd.NaT
+        or (isinstance(value, float) and value != value)
+    )
+
+
+def _from_pandas(frame: pd.DataFrame) -> Block:
+    names = [str(name) for name in frame.columns]
+    columns = [_series(frame.iloc[:, index]) for index in range(len(names))]
+    return pa.table(columns, names=names)
+
+
+def to_pandas(table: Block) -> pd.DataFrame:
+    """Return a table as a DataFrame; arrays are in columns of objects."""
+    special = [
+        field.name
+        for field in table.schema
+        if tensor.is_tensor(field.type) or isinstance(field.type, tensor.PickledType)
+    ]
+    if not special:
+        return table.to_pandas()
+    frame = table.drop_columns(special).to_pandas()
+    for index, name in enumerate(table.column_names):
+        if name in special:
+            values = pd.Series(tensor.to_list(table[name]), dtype=object)
+            frame.insert(index, name, values)
+    return frame
+
+
+def to_numpy(table: Block) -> dict[str, np.ndarray[Any, Any]]:
+    """Return a table as a dictionary of arrays."""
+    return {name: tensor.to_numpy(table[name]) for name in table.column_names}
+
+
+def rows(table: Block) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table as dictionaries of Python values."""
+    names = table.column_names
+    columns = [tensor.to_list(table[name]) for name in names]
+    for values in zip(*columns, strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+def from_rows(items: Sequence[Mapping[str, Any]]) -> Block:
+    """Return a table of rows; what a row does not have is missing in it."""
+    names = dict.fromkeys(name for item in items for name in item)
+    if not names:
+        return pa.table({})
+    return pa.table({str(name): _values([item.get(name) for item in items]) for name in names})
+
+
+def _values(values: list[Any]) -> pa.Array:
+    if isinstance(values[0], np.generic):
+        kinds = {type(value) for value in values}
+        if len(kinds) == 1:
+            return tensor.from_numpy(np.array(values))
+    return tensor.from_list(values)
+
+
+def concat(tables: Iterable[Block]) -> Block:
+    """Return one table of the rows of all; columns are joined by name."""
+    present = [table for table in tables if table.num_columns]
+    if not present:
+        return pa.table({})
+    filled = [table for table in present if table.num_rows] or present[:1]
+    if len(filled) == 1:
+        return filled[0]
+    if any(table.schema != filled[0].schema for table in filled):
+        filled = _with_one_tensor_type(filled)
+    try:
+        return pa.concat_tables(filled, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ValueError(
+            f"Blocks of one data set have columns that do not fit together: {error}. Convert the "
+            "column to one type, with map_batches for example."
+        ) from error
+
+
+def _with_one_tensor_type(tables: list[Block]) -> list[Block]:
+    for name in dict.fromkeys(name for table in tables for name in table.column_names):
+        types = {table.schema.field(name).type for table in tables if name in table.column_names}
+        if len(types) > 1 and all(tensor.is_tensor(each) for each in types):
+            tables = [
+                table.set_column(
+                    table.column_names.index(name), name, tensor.as_ragged(table[name])
+                )
+                if name in table.column_names
+                else table
+                for table in tables
+            ]
+    return tables
+
+
+def compact(table: Block) -> Block:
+    """Return a table that keeps no memory alive but its own rows.
+
+    A slice is pickled with all of the buffers that it was cut from when it is not copied.
+    """
+    if table.get_total_buffer_size() > 1.5 * table.nbytes + 4096:
+        return table.take(pa.array(np.arange(table.num_rows)))
+    return table
+
+
+def require_columns(names: Iterable[str], schema: Sequence[str], what: str) -> None:
+    """Raise a `ValueError` for names that a data set does not have.
+
+    Parameters
+    ----------
+    names : iterable of str
+        What was asked for.
+    schema : sequence of str
+        The columns that there are.
+    what : str
+        The operation, for the message.
+    """
+    absent = [name for name in names if name not in schema]
+    if not absent:
+        return
+    near = [near for name in absent for near in difflib.get_close_matches(str(name), schema, 1)]
+    hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
+    named = ", ".join(map(repr, absent))
+    raise ValueError(f"{what}: there is no column {named}.{hint} The columns are {list(schema)}.")

@@ -1,0 +1,217 @@
+"""Where functions run: in tasks, or in a pool of actors that construct a class once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from raycompat.data.block import Bundle
+from raycompat.data.operators import MapOperator, Task
+from raycompat.data.tasks import TaskOutput
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+#: Calls that an actor has at once unless told otherwise: one runs, one is there when it ends.
+_IN_FLIGHT = 2
+
+
+@dataclass(frozen=True)
+class TaskPoolStrategy:
+    """Run a function in tasks.
+
+    Parameters
+    ----------
+    size : int, optional
+        Tasks at once at most, 1 or more. Default: as many as there are CPUs for.
+
+    Notes
+    -----
+    Ray source: ``ray.data.TaskPoolStrategy``, 2.60.0. No known difference.
+    """
+
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_count("size", self.size)
+
+
+class ActorPoolStrategy:
+    """Run a class in a pool of actors, which grows while calls wait.
+
+    Parameters
+    ----------
+    size : int, optional
+        Number of actors, for a pool that does not grow.
+    min_size, max_size : int, optional
+        Actors at first and at most. Default: 1 and no limit but the number of blocks.
+    initial_size : int, optional
+        Actors at first. Default: `min_size`.
+    max_tasks_in_flight_per_actor : int, optional
+        Calls that one actor has at once, those that wait included. Default: 2.
+
+    Raises
+    ------
+    ValueError
+        When the numbers contradict each other.
+
+    Notes
+    -----
+    Ray source: ``ray.data.ActorPoolStrategy``, 2.60.0. Differs from Ray: an actor runs one call at a
+    time.
+    """
+
+    def __init__(
+        self,
+        *,
+        size: int | None = None,
+        min_size: int | None = None,
+        max_size: int | None = None,
+        initial_size: int | None = None,
+        max_tasks_in_flight_per_actor: int | None = None,
+        max_concurrent_calls_per_actor: int | None = None,
+        enable_true_multi_threading: bool | None = None,
+    ) -> None:
+        if max_concurrent_calls_per_actor not in (None, 1) or enable_true_multi_threading:
+            raise UnsupportedRayFeatureError(
+                "ActorPoolStrategy with max_concurrent_calls_per_actor or true multi-threading",
+                "an actor of a pool runs one call at a time",
+                "give the pool more actors",
+            )
+        for name, value in [
+            ("size", size),
+            ("min_size", min_size),
+            ("max_size", max_size),
+            ("initial_size", initial_size),
+            ("max_tasks_in_flight_per_actor", max_tasks_in_flight_per_actor),
+        ]:
+            _check_count(name, value)
+        if size is not None:
+            if (min_size, max_size, initial_size) != (None, None, None):
+                raise ValueError(
+                    f"size={size} is for a pool that does not grow: leave out min_size, max_size and "
+                    "initial_size, or leave out size."
+                )
+            min_size = max_size = initial_size = size
+        self.min_size = min_size or 1
+        self.max_size = max_size if max_size is not None else float("inf")
+        self.initial_size = initial_size or self.min_size
+        self.max_tasks_in_flight_per_actor = max_tasks_in_flight_per_actor
+        if not self.min_size <= self.initial_size <= self.max_size:
+            raise ValueError(
+                f"min_size={self.min_size}, initial_size={self.initial_size}, "
+                f"max_size={self.max_size} are not in order: give min_size <= initial_size <= max_size."
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ActorPoolStrategy) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _check_count(name: str, value: int | None) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r} is not a number of 1 or more.")
+
+
+def strategy(
+    compute: Any, concurrency: Any, is_class: bool
+) -> TaskPoolStrategy | ActorPoolStrategy:
+    """Return where a function runs, as `compute` and `concurrency` of Ray's methods say.
+
+    Raises
+    ------
+    ValueError
+        When they do not fit together, or do not fit the function.
+    """
+    if compute is not None:
+        return _given(compute, is_class)
+    if isinstance(concurrency, tuple | list):
+        if not is_class:
+            raise ValueError(
+                f"concurrency={concurrency!r} is for classes, which run in a pool that grows. For a "
+                "function give one number."
+            )
+        if len(concurrency) not in (2, 3):
+            raise ValueError(
+                f"concurrency={concurrency!r} should be (least, most) or (least, most, first)."
+            )
+        initial = concurrency[2] if len(concurrency) == 3 else None
+        return ActorPoolStrategy(
+            min_size=concurrency[0], max_size=concurrency[1], initial_size=initial
+        )
+    _check_count("concurrency", concurrency)
+    if is_class:
+        return ActorPoolStrategy(size=concurrency) if concurrency else ActorPoolStrategy()
+    return TaskPoolStrategy(concurrency)
+
+
+def _given(compute: Any, is_class: bool) -> TaskPoolStrategy | ActorPoolStrategy:
+    if compute == "tasks":
+        compute = TaskPoolStrategy()
+    elif compute == "actors":
+        compute = ActorPoolStrategy()
+    if not isinstance(compute, TaskPoolStrategy | ActorPoolStrategy):
+        raise ValueError(
+            f"compute={compute!r} should be a TaskPoolStrategy or an ActorPoolStrategy."
+        )
+    if is_class and isinstance(compute, TaskPoolStrategy):
+        raise ValueError(
+            "A class runs in actors, which keep its instances: give an ActorPoolStrategy, or a "
+            "function for a TaskPoolStrategy."
+        )
+    return compute
+
+
+@dataclass
+class _Worker:
+    handle: Any
+    num_running: int = 0
+
+
+class ActorMapOperator(MapOperator):
+    """Gives each task to the actor of a pool that has least to do."""
+
+    def __init__(
+        self, name: str, start: Callable[[], Any], pool: ActorPoolStrategy, min_rows: int = 1
+    ) -> None:
+        super().__init__(name, _no_submission, cpus=0.0, min_rows=min_rows)
+        self._start = start
+        self._pool = pool
+        self._in_flight = pool.max_tasks_in_flight_per_actor or _IN_FLIGHT
+        self._workers: list[_Worker] = []
+
+    def has_task(self) -> bool:
+        """Whether bundles wait, and an actor has room or may be started."""
+        if not self._groups:
+            return False
+        may_grow = len(self._workers) < self._pool.max_size
+        return may_grow or any(each.num_running < self._in_flight for each in self._workers)
+
+    def next_task(self) -> Task:
+        """Return the task for the next bundles, and the actor for it."""
+        while len(self._workers) < self._pool.initial_size:
+            self._workers.append(_Worker(self._start()))
+        worker = min(self._workers, key=lambda each: each.num_running)
+        if worker.num_running and len(self._workers) < self._pool.max_size:
+            worker = _Worker(self._start())
+            self._workers.append(worker)
+        group = self._groups.popleft()
+        worker.num_running += 1
+        refs = [bundle.ref for bundle in group]
+        handle = worker.handle
+        return Task(lambda: handle.map_blocks.remote(*refs), group, self._slot(), on_worker=worker)
+
+    def end_task(self, task: Task, output: TaskOutput, bundles: list[Bundle]) -> None:
+        """Take what a task has made; its actor has room again."""
+        task.on_worker.num_running -= 1
+        super().end_task(task, output, bundles)
+
+    def release(self) -> None:
+        """Let go of the actors: they end."""
+        self._workers.clear()
+
+
+def _no_submission(group: list[Bundle]) -> Sequence[Any]:
+    raise NotImplementedError

@@ -1,0 +1,476 @@
+"""How a data set's rows are asked for: the methods of `Dataset` that execute its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import raycompat as ray
+from raycompat.data import aggregate, batch, block, tensor
+from raycompat.data.aggregation import Aggregation
+from raycompat.data.block import Bundle
+from raycompat.data.iterator import DataIterator, DatasetIterator
+from raycompat.data.plan import Node
+from raycompat.data.streaming_split import streaming_split
+
+if TYPE_CHECKING:
+    from raycompat.data.dataset import Dataset, MaterializedDataset
+    from raycompat.data.schema import Schema
+    from raycompat.data.stats import ExecutionStats
+
+
+class Consumption:
+    """The methods of a data set that return what is in it."""
+
+    _plan: Node
+    _stats: ExecutionStats | None
+    _bundles: Callable[..., Iterator[Bundle]]
+    limit: Callable[[int], Dataset]
+    columns: Callable[..., list[str] | None]
+    schema: Callable[..., Schema | None]
+    materialize: Callable[[], MaterializedDataset]
+    aggregate: Callable[..., Any]
+
+    # Rows.
+
+    def take(self, limit: int = 20) -> list[dict[str, Any]]:
+        """Return the first rows, as dictionaries of Python values.
+
+        Parameters
+        ----------
+        limit : int, default 20
+            Rows at most.
+
+        Notes
+        -----
+        Ray source: ``Dataset.take``, 2.60.0. No known difference.
+        """
+        return list(self.limit(limit).iterator().iter_rows())
+
+    def take_all(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Return all rows, as dictionaries of Python values.
+
+        Parameters
+        ----------
+        limit : int, optional
+            More rows than these are an error.
+
+        Raises
+        ------
+        ValueError
+            When there are more than `limit`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.take_all``, 2.60.0. No known difference.
+        """
+        rows = []
+        for row in self.iter_rows():
+            rows.append(row)
+            if limit is not None and len(rows) > limit:
+                raise ValueError(
+                    f"take_all(limit={limit}): there are more rows. Call take({limit})."
+                )
+        return rows
+
+    def take_batch(self, batch_size: int = 20, *, batch_format: str | None = "default") -> Any:
+        """Return the first rows as one batch.
+
+        Parameters
+        ----------
+        batch_size : int, default 20
+            Rows at most.
+        batch_format : {"default", "numpy", "pandas", "pyarrow", None}
+            A dictionary of arrays (default), a DataFrame or a table.
+
+        Raises
+        ------
+        ValueError
+            When there are no rows.
+
+        Notes
+        -----
+        Ray source: ``Dataset.take_batch``, 2.60.0. No known difference.
+        """
+        batch.check_size(batch_size)
+        batches = (
+            self.limit(batch_size)
+            .iterator()
+            .iter_batches(batch_size=batch_size, batch_format=batch_format)
+        )
+        for each in batches:
+            return each
+        raise ValueError("take_batch: the data set has no rows.")
+
+    def show(self, limit: int = 20) -> None:
+        """Print the first rows.
+
+        Notes
+        -----
+        Ray source: ``Dataset.show``, 2.60.0. No known difference.
+        """
+        for row in self.take(limit):
+            print(row)
+
+    def count(self) -> int:
+        """Return the number of rows; the plan is executed if that is not known otherwise.
+
+        Notes
+        -----
+        Ray source: ``Dataset.count``, 2.60.0. No known difference.
+        """
+        from raycompat.data.dataset import known_rows
+
+        known = known_rows(self._plan)
+        return known if known is not None else sum(bundle.num_rows for bundle in self._bundles())
+
+    def size_bytes(self) -> int:
+        """Return the bytes that the blocks take in memory; the plan is executed.
+
+        Notes
+        -----
+        Ray source: ``Dataset.size_bytes``, 2.60.0. No known difference.
+        """
+        return sum(bundle.size_bytes for bundle in self._bundles())
+
+    def input_files(self) -> list[str]:
+        """Return the files that the rows were read from; the plan is executed.
+
+        Notes
+        -----
+        Ray source: ``Dataset.input_files``, 2.60.0. No known difference.
+        """
+        from raycompat.data import plan
+
+        node = self._plan
+        found: set[str] = set()
+        pending = [node]
+        while pending:
+            node = pending.pop()
+            pending.extend(plan.inputs_of(node))
+            if isinstance(node, plan.Read):
+                found.update(file for task in node.read_tasks for file in task.metadata.input_files)
+            elif isinstance(node, plan.Input):
+                found.update(file for each in node.bundles for file in each.metadata.input_files)
+        return sorted(found)
+
+    def stats(self) -> str:
+        """Return what the last execution did, operator by operator, as text.
+
+        Notes
+        -----
+        Ray source: ``Dataset.stats``, 2.60.0. Differs from Ray: the text.
+        """
+        return self._stats.text() if self._stats is not None else ""
+
+    # Iteration.
+
+    def iterator(self) -> DataIterator:
+        """Return what reads the rows as often as it is iterated over.
+
+        Notes
+        -----
+        Ray source: ``Dataset.iterator``, 2.60.0. No known difference.
+        """
+        return DatasetIterator(self)  # type: ignore[arg-type]
+
+    def iter_rows(self) -> Iterable[dict[str, Any]]:
+        """Return an iterable of rows; see `DataIterator.iter_rows`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.iter_rows``, 2.60.0. No known difference.
+        """
+        return self.iterator().iter_rows()
+
+    def iter_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int | None = 256,
+        batch_format: str | None = "default",
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        _collate_fn: Callable[[Any], Any] | None = None,
+    ) -> Iterable[Any]:
+        """Return an iterable of batches; see `DataIterator.iter_batches`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.iter_batches``, 2.60.0. No known difference.
+        """
+        return self.iterator().iter_batches(
+            prefetch_batches=prefetch_batches,
+            batch_size=batch_size,
+            batch_format=batch_format,
+            drop_last=drop_last,
+            local_shuffle_buffer_size=local_shuffle_buffer_size,
+            local_shuffle_seed=local_shuffle_seed,
+        )
+
+    def iter_tf_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int | None = 256,
+        dtypes: Any = None,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+    ) -> Iterable[Any]:
+        """Return an iterable of batches of tensors; see `DataIterator.iter_tf_batches`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.iter_tf_batches``, 2.60.0. No known difference.
+        """
+        return self.iterator().iter_tf_batches(
+            prefetch_batches=prefetch_batches,
+            batch_size=batch_size,
+            dtypes=dtypes,
+            drop_last=drop_last,
+            local_shuffle_buffer_size=local_shuffle_buffer_size,
+            local_shuffle_seed=local_shuffle_seed,
+        )
+
+    def to_tf(
+        self,
+        feature_columns: str | list[str],
+        label_columns: str | list[str],
+        *,
+        additional_columns: str | list[str] | None = None,
+        prefetch_batches: int = 1,
+        batch_size: int = 1,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        feature_type_spec: Any = None,
+        label_type_spec: Any = None,
+        additional_type_spec: Any = None,
+    ) -> Any:
+        """Return a ``tf.data.Dataset`` for ``model.fit``; see `DataIterator.to_tf`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.to_tf``, 2.60.0. No known difference.
+        """
+        return self.iterator().to_tf(
+            feature_columns,
+            label_columns,
+            additional_columns=additional_columns,
+            prefetch_batches=prefetch_batches,
+            batch_size=batch_size,
+            drop_last=drop_last,
+            local_shuffle_buffer_size=local_shuffle_buffer_size,
+            local_shuffle_seed=local_shuffle_seed,
+            feature_type_spec=feature_type_spec,
+            label_type_spec=label_type_spec,
+            additional_type_spec=additional_type_spec,
+        )
+
+    def streaming_split(
+        self, n: int, *, equal: bool = False, locality_hints: list[Any] | None = None
+    ) -> list[DataIterator]:
+        """Return iterators that together read each row once, in as many processes.
+
+        Parameters
+        ----------
+        n : int
+            Iterators to make. Each epoch begins when all of them have asked for it.
+        equal : bool, default False
+            Give each exactly as many rows; up to ``n - 1`` rows are left out.
+        locality_hints : list, optional
+            Has no effect: blocks are read where they are.
+
+        Notes
+        -----
+        Ray source: ``Dataset.streaming_split``, 2.60.0. No known difference.
+        """
+        if not isinstance(n, int) or n < 1:
+            raise ValueError(f"n={n!r} is not a number of iterators: give 1 or more.")
+        if locality_hints is not None and len(locality_hints) != n:
+            raise ValueError(f"locality_hints has {len(locality_hints)} items for {n} iterators.")
+        return streaming_split(self, n, equal)  # type: ignore[arg-type]
+
+    # Aggregations.
+
+    def unique(self, column: str, ignore_nulls: bool = False) -> list[Any]:
+        """Return the different values of a column.
+
+        Parameters
+        ----------
+        column : str
+            The column.
+        ignore_nulls : bool, default False
+            Leave out missing values.
+
+        Notes
+        -----
+        Ray source: ``Dataset.unique``, 2.60.0. No known difference.
+        """
+        found = self.aggregate(aggregate.Unique(column, ignore_nulls, "unique"))
+        return (found or {}).get("unique") or []
+
+    def sum(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Any:
+        """Return the sum of a column, or a dictionary of those of several.
+
+        Parameters
+        ----------
+        on : str or list of str, optional
+            The columns. Default: all. The sum of one column is no dictionary.
+        ignore_nulls : bool, default True
+            Leave out missing values; else the result is None if there are any.
+
+        Notes
+        -----
+        Ray source: ``Dataset.sum``, 2.60.0. No known difference.
+        """
+        return self._of_columns(aggregate.Sum, on, ignore_nulls)
+
+    def min(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Any:
+        """Return the least value of a column; for the parameters see `sum`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.min``, 2.60.0. No known difference.
+        """
+        return self._of_columns(aggregate.Min, on, ignore_nulls)
+
+    def max(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Any:
+        """Return the greatest value of a column; for the parameters see `sum`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.max``, 2.60.0. No known difference.
+        """
+        return self._of_columns(aggregate.Max, on, ignore_nulls)
+
+    def mean(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Any:
+        """Return the mean of a column; for the parameters see `sum`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.mean``, 2.60.0. No known difference.
+        """
+        return self._of_columns(aggregate.Mean, on, ignore_nulls)
+
+    def std(
+        self, on: str | list[str] | None = None, ddof: int = 1, ignore_nulls: bool = True
+    ) -> Any:
+        """Return the standard deviation of a column.
+
+        Parameters
+        ----------
+        on, ignore_nulls : optional
+            As for `sum`.
+        ddof : int, default 1
+            What is subtracted from the number of values before dividing by it.
+
+        Notes
+        -----
+        Ray source: ``Dataset.std``, 2.60.0. No known difference.
+        """
+
+        def std(on: str, ignore_nulls: bool) -> Aggregation:
+            return aggregate.Std(on, ddof, ignore_nulls)
+
+        return self._of_columns(std, on, ignore_nulls)
+
+    def _of_columns(
+        self,
+        kind: Callable[[str, bool], Aggregation],
+        on: str | Sequence[str] | None,
+        ignore_nulls: bool,
+    ) -> Any:
+        names = (
+            [on] if isinstance(on, str) else list(on if on is not None else self.columns() or ())
+        )
+        if not names:
+            return None
+        found = self.aggregate(*(kind(name, ignore_nulls) for name in names))
+        return next(iter(found.values())) if found and len(names) == 1 else found
+
+    # Other libraries.
+
+    def to_pandas(self, limit: int | None = None) -> Any:
+        """Return all rows as one DataFrame.
+
+        Parameters
+        ----------
+        limit : int, optional
+            More rows than these are an error.
+
+        Notes
+        -----
+        Ray source: ``Dataset.to_pandas``, 2.60.0. No known difference.
+        """
+        if limit is not None and self.count() > limit:
+            raise ValueError(f"to_pandas(limit={limit}): there are more rows. Call limit({limit}).")
+        tables = [ray.get(bundle.ref) for bundle in self._bundles()]
+        return block.to_pandas(block.concat(tables))
+
+    def to_pandas_refs(self) -> list[Any]:
+        """Return a reference to a DataFrame for each block.
+
+        Notes
+        -----
+        Ray source: ``Dataset.to_pandas_refs``, 2.60.0. No known difference.
+        """
+        return self._converted(block.to_pandas)
+
+    def to_numpy_refs(self, *, column: str | None = None) -> list[Any]:
+        """Return a reference to a dictionary of arrays, or to one column's array, for each block.
+
+        Notes
+        -----
+        Ray source: ``Dataset.to_numpy_refs``, 2.60.0. No known difference.
+        """
+        if column is None:
+            return self._converted(block.to_numpy)
+        return self._converted(lambda table: tensor.to_numpy(table[column]))
+
+    def to_arrow_refs(self) -> list[Any]:
+        """Return a reference to each block, a table.
+
+        Notes
+        -----
+        Ray source: ``Dataset.to_arrow_refs``, 2.60.0. No known difference.
+        """
+        return [bundle.ref for bundle in self._bundles()]
+
+    def _converted(self, function: Callable[[Any], Any]) -> list[Any]:
+        convert = ray.remote(function)
+        return [convert.remote(bundle.ref) for bundle in self._bundles()]
+
+    def get_internal_block_refs(self) -> list[Any]:
+        """Return a reference to each block, a table.
+
+        Notes
+        -----
+        Ray source: ``Dataset.get_internal_block_refs``, 2.60.0. No known difference.
+        """
+        return self.to_arrow_refs()
+
+    def to_dask(self, meta: Any = None, verify_meta: bool = True) -> Any:
+        """Return a Dask DataFrame of a partition for each block.
+
+        Parameters
+        ----------
+        meta : pandas.DataFrame, optional
+            Columns and types. Default: those of the first block.
+        verify_meta : bool, default True
+            Let Dask compare each partition with `meta`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.to_dask``, 2.60.0. No known difference.
+        """
+        import dask
+        import dask.dataframe
+
+        refs = self.to_pandas_refs()
+        if meta is None and refs:
+            meta = ray.get(refs[0]).iloc[:0]
+        parts = [dask.delayed(ref) for ref in refs]
+        return dask.dataframe.from_delayed(parts, meta=meta, verify_meta=verify_meta)

@@ -1,0 +1,122 @@
+"""Settings of `raycompat.data`: how large blocks are, how much may be held at once."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+
+@dataclass
+class ExecutionResources:
+    """Amounts of resources.
+
+    Parameters
+    ----------
+    cpu, gpu : float, optional
+        Numbers of CPUs and GPUs.
+    object_store_memory, memory : float, optional
+        Bytes. Default: no limit but the cluster's.
+
+    Notes
+    -----
+    Ray source: ``ray.data.ExecutionResources``, 2.60.0. Differs from Ray: ``gpu`` and ``memory`` limit
+    nothing; tasks wait for them as all tasks do.
+    """
+
+    cpu: float | None = None
+    gpu: float | None = None
+    object_store_memory: float | None = None
+    memory: float | None = None
+
+
+@dataclass
+class ExecutionOptions:
+    """How plans are executed.
+
+    Parameters
+    ----------
+    resource_limits : ExecutionResources
+        What an execution may use at most: ``cpu`` tasks at once, ``object_store_memory`` bytes of
+        blocks between operators.
+    preserve_order : bool, default False
+        Blocks come in order in any case.
+    verbose_progress : bool, optional
+        Has no effect.
+
+    Notes
+    -----
+    Ray source: ``ray.data.ExecutionOptions``, 2.60.0. Differs from Ray: order is always kept.
+    """
+
+    resource_limits: ExecutionResources = field(default_factory=ExecutionResources)
+    preserve_order: bool = False
+    verbose_progress: bool | None = None
+
+
+@dataclass
+class DataContext:
+    """Settings of the data sets that this process makes; each keeps a copy of its own.
+
+    Parameters
+    ----------
+    target_max_block_size : int, default 128 MiB
+        Bytes that a block has at most, roughly.
+    target_min_block_size : int, default 1 MiB
+        Bytes that a block which is read has at least, if there is so much.
+    read_op_min_num_blocks : int, default 200
+        Blocks that `range` and its like make at most when their size does not ask for more.
+    enable_progress_bars : bool, default True
+        Show bars on a terminal.
+    execution_options : ExecutionOptions
+        Limits.
+
+    Examples
+    --------
+    >>> from raycompat.data import DataContext
+    >>> DataContext.get_current().target_max_block_size
+    134217728
+
+    Notes
+    -----
+    Ray source: ``ray.data.DataContext``, 2.60.0. Differs from Ray: it has the settings that do
+    something here; to set another is an `UnsupportedRayFeatureError`.
+    """
+
+    target_max_block_size: int = 128 * 2**20
+    target_min_block_size: int = 2**20
+    read_op_min_num_blocks: int = 200
+    enable_progress_bars: bool = True
+    execution_options: ExecutionOptions = field(default_factory=ExecutionOptions)
+
+    _current: ClassVar[DataContext | None] = None
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.__dataclass_fields__:
+            raise UnsupportedRayFeatureError(
+                f"DataContext.{name}",
+                "it is a setting of Ray's own executor",
+                f"the settings here are {', '.join(self.__dataclass_fields__)}",
+            )
+        super().__setattr__(name, value)
+
+    @staticmethod
+    def get_current() -> DataContext:
+        """Return the settings of this process."""
+        with DataContext._lock:
+            if DataContext._current is None:
+                DataContext._current = DataContext()
+            return DataContext._current
+
+    @staticmethod
+    def _set_current(context: DataContext) -> None:
+        with DataContext._lock:
+            DataContext._current = context
+
+    def copy(self) -> DataContext:
+        """Return settings that may be changed without changing these."""
+        return copy.deepcopy(self)

@@ -1,0 +1,652 @@
+"""`Dataset`: rows in blocks, made by a plan that runs when its rows are asked for."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import raycompat as ray
+from raycompat.data import exchange, grouping, plan
+from raycompat.data.block import Bundle, compact, concat, metadata_of, require_columns
+from raycompat.data.consumption import Consumption
+from raycompat.data.context import DataContext
+from raycompat.data.execution import Execution
+from raycompat.data.grouped_data import GroupedData, check
+from raycompat.data.maps import Maps
+from raycompat.data.options import refuse_options
+from raycompat.data.plan import AllToAll, Input, Limit, Node, Read, Union
+from raycompat.data.schema import Schema
+from raycompat.data.stats import ExecutionStats
+from raycompat.data.writing import Writing
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+
+class Dataset(Maps, Consumption, Writing):
+    """Rows, in blocks that are Arrow tables in the object store.
+
+    A data set is a plan. Its methods return other data sets at once; the plan is executed when rows are
+    asked for. Blocks then flow from task to task. Those that wait take a share of the object store, so
+    a data set may be larger than the store. Make data sets with the functions of `raycompat.data`.
+
+    Examples
+    --------
+    >>> import raycompat as ray
+    >>> dataset = ray.data.range(4).map_batches(lambda batch: {"double": 2 * batch["id"]})
+    >>> dataset.take_all()
+    [{'double': 0}, {'double': 2}, {'double': 4}, {'double': 6}]
+
+    Notes
+    -----
+    Ray source: ``ray.data.Dataset``, 2.60.0. Differs from Ray: rows keep their order; all blocks are
+    tables, never DataFrames.
+    """
+
+    def __init__(self, logical_plan: Node, context: DataContext) -> None:
+        self._plan = logical_plan
+        self._context = context
+        self._name: str | None = None
+        self._id = uuid.uuid4().hex
+        self._schema: pa.Schema | None = None
+        self._stats: ExecutionStats | None = None
+
+    def _derived(self, logical_plan: Node) -> Dataset:
+        return Dataset(logical_plan, self._context)
+
+    def _bundles(self, keeps_output: bool = False) -> Iterator[Bundle]:
+        """Execute the plan; yield its blocks in order."""
+        if isinstance(self._plan, Input):
+            yield from self._plan.bundles
+            return
+        execution = Execution(
+            plan.operators(self._plan, self._context), self._context, keeps_output
+        )
+        try:
+            yield from execution
+        finally:
+            execution.close()
+            self._stats = execution.stats
+
+    @property
+    def context(self) -> DataContext:
+        """The settings of this data set: a copy of those that held when it was made."""
+        return self._context
+
+    @property
+    def name(self) -> str | None:
+        """The name that `set_name` gave it."""
+        return self._name
+
+    def set_name(self, name: str | None) -> None:
+        """Give it a name, for readers.
+
+        Notes
+        -----
+        Ray source: ``Dataset.set_name``, 2.60.0. No known difference.
+        """
+        self._name = name
+
+    def get_dataset_id(self) -> str:
+        """Return an id that no other data set has."""
+        return self._id
+
+    @staticmethod
+    def copy(ds: Dataset, _deep_copy: bool = False, _as: Any = None) -> Dataset:
+        """Return a data set with the same plan.
+
+        Notes
+        -----
+        Ray source: ``Dataset.copy``, 2.60.0. No known difference.
+        """
+        return copy.copy(ds)
+
+    def __repr__(self) -> str:
+        lines = []
+        node, level = self._plan, 0
+        while not isinstance(node, Input | Read):
+            lines.append(f"{'   ' * (level - 1)}{'+- ' if level else ''}{plan.name_of(node)}")
+            node, level = plan.inputs_of(node)[0], level + 1
+        known = known_schema(node)
+        columns = "Unknown schema"
+        if known is not None:
+            columns = "{" + ", ".join(f"{f.name}: {f.type}" for f in known) + "}"
+        rows = known_rows(node)
+        kind = type(self).__name__ if not level else "Dataset"
+        lines.append(
+            f"{'   ' * (level - 1)}{'+- ' if level else ''}{kind}("
+            f"num_rows={'?' if rows is None else rows}, schema={columns})"
+        )
+        return "\n".join(lines)
+
+    def __len__(self) -> int:
+        raise AttributeError(
+            "A Dataset has no len(): to count may have to read all of it. Call count()."
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError(
+            "A Dataset cannot be iterated over as such: call iter_rows() or iter_batches()."
+        )
+
+    # Rows from one block to another.
+
+    def random_shuffle(
+        self, *, seed: int | None = None, num_blocks: int | None = None, **ray_remote_args: Any
+    ) -> Dataset:
+        """Put all rows into a random order.
+
+        Parameters
+        ----------
+        seed : int, optional
+            Of the random numbers. With the same seed and blocks the order is the same.
+        num_blocks : int, optional
+            Blocks to make. Default: as many as there are.
+
+        Notes
+        -----
+        Ray source: ``Dataset.random_shuffle``, 2.60.0. No known difference.
+        """
+        refuse_options("Dataset.random_shuffle", **ray_remote_args)
+        target = self._context.target_max_block_size
+        stages = functools.partial(exchange.shuffle, seed, num_blocks, target)
+        return self._derived(AllToAll((self._plan,), "RandomShuffle", stages))
+
+    def randomize_block_order(self, *, seed: int | None = None) -> Dataset:
+        """Put the blocks into a random order, and leave the rows in them.
+
+        Notes
+        -----
+        Ray source: ``Dataset.randomize_block_order``, 2.60.0. No known difference.
+        """
+        stages = functools.partial(exchange.reorder_blocks, seed)
+        return self._derived(AllToAll((self._plan,), "RandomizeBlockOrder", stages))
+
+    def repartition(
+        self,
+        num_blocks: int | None = None,
+        target_num_rows_per_block: int | None = None,
+        *,
+        strict: bool = False,
+        shuffle: bool = False,
+        keys: list[str] | None = None,
+        sort: bool = False,
+    ) -> Dataset:
+        """Divide the rows into another number of blocks.
+
+        Parameters
+        ----------
+        num_blocks : int, optional
+            Blocks to make, with equal numbers of rows. Give this or the next.
+        target_num_rows_per_block : int, optional
+            Rows of a block.
+        strict : bool, default False
+            Has no effect: blocks have exactly so many rows, but for the last.
+        shuffle : bool, default False
+            Put the rows into a random order, too.
+        keys : list of str, optional
+            Bring rows with equal values in these columns into one block.
+        sort : bool, default False
+            Refused: call `sort`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.repartition``, 2.60.0. Differs from Ray: `sort` is refused.
+        """
+        if (num_blocks is None) == (target_num_rows_per_block is None):
+            raise ValueError("repartition() takes one of num_blocks and target_num_rows_per_block.")
+        _check_count("num_blocks", num_blocks)
+        _check_count("target_num_rows_per_block", target_num_rows_per_block)
+        if sort:
+            raise UnsupportedRayFeatureError(
+                "repartition(sort=True)", "blocks are cut by number or key", "call sort(keys)"
+            )
+        if keys:
+            parts = num_blocks or 1
+            return self._derived(
+                AllToAll((self._plan,), "Repartition", functools.partial(_by_key, keys, parts))
+            )
+        if shuffle and num_blocks is not None:
+            return self.random_shuffle(num_blocks=num_blocks)
+        counts = functools.partial(_row_counts, num_blocks, target_num_rows_per_block)
+        stages = functools.partial(exchange.repartition, counts)
+        return self._derived(AllToAll((self._plan,), "Repartition", stages))
+
+    def sort(
+        self,
+        key: str | list[str] | None,
+        descending: bool | list[bool] = False,
+        boundaries: list[Any] | None = None,
+    ) -> Dataset:
+        """Sort all rows by columns.
+
+        Parameters
+        ----------
+        key : str or list of str
+            The columns, the most significant first.
+        descending : bool or list of bool, default False
+            The direction, for all or for each.
+        boundaries : list, optional
+            Values of the one column at which blocks begin. Default: found from samples, so that blocks
+            are about equal.
+
+        Raises
+        ------
+        ValueError
+            When a column is not there, or the directions are not as many as the columns.
+
+        Notes
+        -----
+        Ray source: ``Dataset.sort``, 2.60.0. Differs from Ray: equal rows keep their order.
+        """
+        names = [key] if isinstance(key, str) else list(key or ())
+        if not names:
+            raise ValueError("sort() needs the name of a column.")
+        directions = [descending] * len(names) if isinstance(descending, bool) else descending
+        if len(directions) != len(names):
+            raise ValueError(
+                f"descending={descending} has {len(directions)} values for {len(names)} columns: give "
+                "one for each."
+            )
+        if boundaries and len(names) > 1:
+            raise ValueError("boundaries are values of one column: sort by one, or leave them out.")
+        self._check_columns(names, "sort")
+        keys = [
+            (name, "descending" if down else "ascending")
+            for name, down in zip(names, directions, strict=True)
+        ]
+        stages = functools.partial(
+            exchange.sort, keys, boundaries, self._context.target_max_block_size
+        )
+        return self._derived(AllToAll((self._plan,), "Sort", stages))
+
+    def groupby(
+        self, key: str | list[str] | None, num_partitions: int | None = None
+    ) -> GroupedData:
+        """Group the rows by the values of columns.
+
+        Parameters
+        ----------
+        key : str or list of str or None
+            The columns; None: all rows are one group.
+        num_partitions : int, optional
+            Blocks that the groups are divided into. Default: by the amount of data.
+
+        Notes
+        -----
+        Ray source: ``Dataset.groupby``, 2.60.0. No known difference.
+        """
+        names = [key] if isinstance(key, str) else list(key or ())
+        _check_count("num_partitions", num_partitions)
+        self._check_columns(names, "groupby")
+        return GroupedData(self, names, num_partitions)
+
+    def aggregate(self, *aggs: Any) -> Any:
+        """Compute aggregations of all rows.
+
+        Parameters
+        ----------
+        *aggs : AggregateFn
+            At least one, of `raycompat.data.aggregate`.
+
+        Returns
+        -------
+        dict
+            The results by the aggregations' names.
+
+        Notes
+        -----
+        Ray source: ``Dataset.aggregate``, 2.60.0. No known difference.
+        """
+        check(aggs)
+        target = self._context.target_max_block_size
+        result = self._derived(grouping.aggregate(self._plan, (), aggs, target)).take(1)
+        return result[0] if result else None
+
+    # Several data sets.
+
+    def union(self, *other: Dataset) -> Dataset:
+        """Put the rows of other data sets behind those of this one.
+
+        Notes
+        -----
+        Ray source: ``Dataset.union``, 2.60.0. No known difference.
+        """
+        return self._derived(Union((self._plan, *(each._plan for each in other))))
+
+    def zip(self, *other: Dataset) -> Dataset:
+        """Put the columns of other data sets beside those of this one, row by row.
+
+        Parameters
+        ----------
+        *other : Dataset
+            Of as many rows. A column whose name is taken gets a number: ``a_1``.
+
+        Raises
+        ------
+        ValueError
+            When executed, if the numbers of rows differ.
+
+        Notes
+        -----
+        Ray source: ``Dataset.zip``, 2.60.0. No known difference.
+        """
+        plans = (self._plan, *(each._plan for each in other))
+        return self._derived(AllToAll(plans, "Zip", exchange.zipped))
+
+    def limit(self, limit: int) -> Dataset:
+        """Keep the first rows; what lies behind them is not read.
+
+        Notes
+        -----
+        Ray source: ``Dataset.limit``, 2.60.0. No known difference.
+        """
+        if not isinstance(limit, int) or limit < 0:
+            raise ValueError(f"limit={limit!r} is not a number of rows.")
+        return self._derived(Limit(self._plan, limit))
+
+    def num_blocks(self) -> int:
+        """Refuse: call ``materialize().num_blocks()``.
+
+        Notes
+        -----
+        Ray source: ``Dataset.num_blocks``, 2.60.0. No known difference.
+        """
+        raise NotImplementedError(
+            "The number of blocks is known when they have been made: call materialize().num_blocks()."
+        )
+
+    # Parts.
+
+    def split(
+        self, n: int, *, equal: bool = False, locality_hints: list[Any] | None = None
+    ) -> list[MaterializedDataset]:
+        """Execute the plan, and divide its rows into several data sets, in order.
+
+        Parameters
+        ----------
+        n : int
+            Data sets to make.
+        equal : bool, default False
+            Give each exactly as many rows; up to ``n - 1`` rows are left out.
+        locality_hints : list, optional
+            Has no effect: blocks are read where they are.
+
+        Notes
+        -----
+        Ray source: ``Dataset.split``, 2.60.0. Differs from Ray: without `equal`, too, the numbers of
+        rows differ by one at most.
+        """
+        if not isinstance(n, int) or n < 1:
+            raise ValueError(f"n={n!r} is not a number of data sets: give 1 or more.")
+        if locality_hints is not None and len(locality_hints) != n:
+            raise ValueError(f"locality_hints has {len(locality_hints)} items for {n} data sets.")
+        whole = self.materialize()
+        total = whole.count()
+        counts = [total // n] * n if equal else exchange.even(total, n)
+        return self._cut(whole, counts)
+
+    def split_at_indices(self, indices: list[int]) -> list[MaterializedDataset]:
+        """Execute the plan, and cut its rows before some of them.
+
+        Parameters
+        ----------
+        indices : list of int
+            Numbers of rows, in order; there is one more data set than these.
+
+        Notes
+        -----
+        Ray source: ``Dataset.split_at_indices``, 2.60.0. No known difference.
+        """
+        if not indices:
+            raise ValueError("indices is empty: give at least one number of a row.")
+        if any(index < 0 for index in indices):
+            raise ValueError(f"indices={indices} has a negative number: rows are counted from 0.")
+        if sorted(indices) != list(indices):
+            raise ValueError(f"indices={indices} are not in order.")
+        whole = self.materialize()
+        bounds = [0, *(min(index, whole.count()) for index in indices), whole.count()]
+        return self._cut(whole, [int(count) for count in np.diff(bounds)])
+
+    def split_proportionately(self, proportions: list[float]) -> list[MaterializedDataset]:
+        """Execute the plan, and divide its rows by shares.
+
+        Parameters
+        ----------
+        proportions : list of float
+            Shares of the rows, whose sum is less than 1; what is left is one more data set.
+
+        Notes
+        -----
+        Ray source: ``Dataset.split_proportionately``, 2.60.0. No known difference.
+        """
+        if not proportions:
+            raise ValueError("proportions is empty: give at least one share.")
+        if any(share <= 0 for share in proportions) or sum(proportions) >= 1:
+            raise ValueError(
+                f"proportions={proportions}: give shares greater than 0 whose sum is less than 1."
+            )
+        whole = self.materialize()
+        return whole.split_at_indices(proportional_indices(whole.count(), proportions))
+
+    def train_test_split(
+        self,
+        test_size: int | float,
+        *,
+        shuffle: bool = False,
+        seed: int | None = None,
+        stratify: str | None = None,
+    ) -> tuple[MaterializedDataset, MaterializedDataset]:
+        """Execute the plan, and divide its rows into those to train with and those to test with.
+
+        Parameters
+        ----------
+        test_size : int or float
+            Rows to test with: a number, or a share between 0 and 1.
+        shuffle : bool, default False
+            Put the rows into a random order first.
+        seed : int, optional
+            For `shuffle`.
+        stratify : str, optional
+            Refused.
+
+        Notes
+        -----
+        Ray source: ``Dataset.train_test_split``, 2.60.0. Differs from Ray: `stratify` is refused.
+        """
+        if stratify is not None:
+            raise UnsupportedRayFeatureError(
+                "train_test_split(stratify=...)",
+                "rows are cut by number",
+                "use groupby(column).map_groups to mark the rows, and filter",
+            )
+        whole = (self.random_shuffle(seed=seed) if shuffle else self).materialize()
+        total = whole.count()
+        if isinstance(test_size, float):
+            if not 0 < test_size < 1:
+                raise ValueError(f"test_size={test_size} is not a share: give 0 < test_size < 1.")
+            train = whole.split_proportionately([1 - test_size])
+        else:
+            if not 0 < test_size < total:
+                raise ValueError(f"test_size={test_size} is not a number of rows of {total}.")
+            train = whole.split_at_indices([total - test_size])
+        return train[0], train[1]
+
+    def _cut(self, whole: MaterializedDataset, counts: Sequence[int]) -> list[MaterializedDataset]:
+        bundles = list(whole._bundles())
+        made = []
+        for of_range in exchange.pieces(bundles, counts):
+            stages = functools.partial(exchange.cut, of_range)
+            part = AllToAll((Input(()),), "Split", stages) if of_range else Input(bundles[:0])
+            made.append(self._derived(part).materialize())
+        return made
+
+    def materialize(self) -> MaterializedDataset:
+        """Execute the plan, and keep the blocks in the object store.
+
+        Returns
+        -------
+        MaterializedDataset
+            Its blocks are released with it. What does not fit into the store goes to disk.
+
+        Notes
+        -----
+        Ray source: ``Dataset.materialize``, 2.60.0. No known difference.
+        """
+        made = MaterializedDataset(Input(list(self._bundles(keeps_output=True))), self._context)
+        made._stats = self._stats
+        made._name = self._name
+        return made
+
+    def columns(self, fetch_if_missing: bool = True) -> list[str] | None:
+        """Return the names of the columns.
+
+        Parameters
+        ----------
+        fetch_if_missing : bool, default True
+            Execute as much of the plan as that needs; else return None if they are not known.
+
+        Notes
+        -----
+        Ray source: ``Dataset.columns``, 2.60.0. No known difference.
+        """
+        schema = self.schema(fetch_if_missing)
+        return schema.names if schema is not None else None
+
+    def schema(self, fetch_if_missing: bool = True) -> Schema | None:
+        """Return the columns and their types.
+
+        Parameters
+        ----------
+        fetch_if_missing : bool, default True
+            Execute as much of the plan as that needs; else return None if they are not known.
+
+        Returns
+        -------
+        Schema or None
+            None for a data set without rows whose columns are not known.
+
+        Notes
+        -----
+        Ray source: ``Dataset.schema``, 2.60.0. No known difference.
+        """
+        known = self._schema if self._schema is not None else known_schema(self._plan)
+        if known is None and fetch_if_missing:
+            known = self._first_schema()
+        self._schema = known
+        return Schema(known) if known is not None else None
+
+    def _first_schema(self) -> pa.Schema | None:
+        for bundle in self._derived(self._plan)._bundles():
+            schema = bundle.metadata.schema
+            if schema is not None and len(schema):
+                return schema
+        return None
+
+    def _check_columns(self, names: Iterable[str], what: str) -> None:
+        """Raise a `ValueError` for columns that are not there, if the columns are known."""
+        known = self._schema if self._schema is not None else known_schema(self._plan)
+        if known is not None:
+            require_columns(names, known.names, what)
+
+
+class MaterializedDataset(Dataset):
+    """A data set whose blocks are in the object store.
+
+    Notes
+    -----
+    Ray source: ``ray.data.dataset.MaterializedDataset``, 2.60.0. No known difference.
+    """
+
+    def num_blocks(self) -> int:
+        """Return the number of blocks.
+
+        Notes
+        -----
+        Ray source: ``MaterializedDataset.num_blocks``, 2.60.0. No known difference.
+        """
+        assert isinstance(self._plan, Input)
+        return len(self._plan.bundles)
+
+
+def known_schema(node: Node) -> pa.Schema | None:
+    """Return the columns of what a node makes, if they are known without executing it."""
+    if isinstance(node, Input):
+        schemas = [bundle.metadata.schema for bundle in node.bundles]
+    elif isinstance(node, Read):
+        schemas = [task.schema for task in node.read_tasks]
+    elif isinstance(node, Limit):
+        return known_schema(node.input)
+    elif isinstance(node, AllToAll) and node.name in _KEEPS_COLUMNS:
+        return known_schema(node.inputs[0])
+    else:
+        return None
+    return next((schema for schema in schemas if schema is not None and len(schema)), None)
+
+
+_KEEPS_COLUMNS = ("RandomShuffle", "RandomizeBlockOrder", "Repartition", "Sort")
+
+
+def known_rows(node: Node) -> int | None:
+    """Return how many rows a node makes, if that is known without executing it."""
+    if isinstance(node, Input):
+        return sum(bundle.num_rows for bundle in node.bundles)
+    if isinstance(node, Read):
+        counts = [task.metadata.num_rows for task in node.read_tasks]
+        return None if None in counts else sum(count or 0 for count in counts)
+    if isinstance(node, Limit):
+        rows = known_rows(node.input)
+        return None if rows is None else min(rows, node.limit)
+    if isinstance(node, AllToAll) and node.name in _KEEPS_COLUMNS:
+        return known_rows(node.inputs[0])
+    return None
+
+
+def proportional_indices(total: int, proportions: Sequence[float]) -> list[int]:
+    """Return the rows at which to cut for shares of them, none without a row if that can be."""
+    indices = [round(total * share) for share in np.cumsum(proportions)]
+    for index in range(len(indices)):
+        rest = len(indices) - index
+        low = indices[index - 1] + 1 if index else 1
+        indices[index] = max(min(indices[index], total - rest), min(low, total))
+    return [int(index) for index in indices]
+
+
+def _check_count(name: str, value: int | None) -> None:
+    if value is not None and (not isinstance(value, int) or value < 1):
+        raise ValueError(f"{name}={value!r} is not a number of 1 or more.")
+
+
+def _row_counts(num_blocks: int | None, num_rows: int | None, total: int) -> list[int]:
+    if num_blocks is not None:
+        return exchange.even(total, num_blocks)
+    assert num_rows is not None
+    whole, rest = divmod(total, num_rows)
+    return [num_rows] * whole + ([rest] if rest else [])
+
+
+def _by_key(keys: list[str], num_parts: int, bundles: list[Bundle]) -> Any:
+    groups = [[bundle] for bundle in bundles if bundle.num_rows]
+    if not groups:
+        return []
+    return (
+        yield from exchange.exchange(groups, num_parts, (exchange.hash_parts, keys), (_joined,))
+    )
+
+
+def _joined(number: int, *tables: Any) -> list[Any]:
+    return [concat(tables)]
+
+
+def from_bundles(bundles: Sequence[Bundle]) -> MaterializedDataset:
+    """Return a data set of blocks that are in the store."""
+    return MaterializedDataset(Input(list(bundles)), DataContext.get_current().copy())
+
+
+def put_blocks(tables: Iterable[Any]) -> MaterializedDataset:
+    """Return a data set of tables that this process has."""
+    return from_bundles([Bundle(ray.put(compact(t)), metadata_of(t)) for t in tables])

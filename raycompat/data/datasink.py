@@ -1,0 +1,314 @@
+"""`Datasink`: where data sets are written to; files as one."""
+
+from __future__ import annotations
+
+import abc
+import enum
+import functools
+import posixpath
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+import pyarrow.fs
+
+from raycompat.data import block, files
+from raycompat.data.block import Block
+
+T = TypeVar("T")
+
+
+class SaveMode(enum.Enum):
+    """What a write does when there is something already.
+
+    Notes
+    -----
+    Ray source: ``ray.data.SaveMode``, 2.60.0. Differs from Ray: ``UPSERT`` is refused.
+    """
+
+    CREATE = "create"
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    IGNORE = "ignore"
+    ERROR = "error"
+    UPSERT = "upsert"
+
+
+@dataclass
+class TaskContext:
+    """Which task writes.
+
+    Parameters
+    ----------
+    task_idx : int
+        Its number, in the order of the rows.
+    op_name : str
+        What writes.
+    """
+
+    task_idx: int
+    op_name: str = "Write"
+
+
+@dataclass
+class WriteResult(Generic[T]):
+    """What a write has written.
+
+    Parameters
+    ----------
+    num_rows, size_bytes : int
+        Of all tasks.
+    write_returns : list
+        What `Datasink.write` returned in each task, in order.
+    """
+
+    num_rows: int
+    size_bytes: int
+    write_returns: list[T]
+
+
+class Datasink(Generic[T]):
+    """Something that data sets are written to. Subclass it, and give it to `Dataset.write_datasink`.
+
+    Notes
+    -----
+    Ray source: ``ray.data.Datasink``, 2.60.0. No known difference.
+    """
+
+    def on_write_start(self, schema: Any = None) -> None:
+        """Do what comes before all tasks, in the driver."""
+
+    def write(self, blocks: Iterable[Block], ctx: TaskContext) -> T:
+        """Write blocks, in a task; it may be called again for the same task after a failure.
+
+        Parameters
+        ----------
+        blocks : iterable of pyarrow.Table
+            The rows.
+        ctx : TaskContext
+            Which task it is.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no write(blocks, ctx): define it.")
+
+    def on_write_complete(self, write_result: WriteResult[T]) -> None:
+        """Do what comes after all tasks, in the driver."""
+
+    def on_write_failed(self, error: Exception) -> None:
+        """Do what is to be done when a task has failed, in the driver."""
+
+    def get_name(self) -> str:
+        """Return a name for readers."""
+        return type(self).__name__.removesuffix("Datasink")
+
+    @property
+    def supports_distributed_writes(self) -> bool:
+        """Whether tasks of other nodes may write."""
+        return True
+
+    @property
+    def min_rows_per_write(self) -> int | None:
+        """Rows that a task should get at least."""
+        return None
+
+
+class _FileDatasink(Datasink[list[str]], abc.ABC):
+    """Writes files to a folder: what the two public classes share."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        filesystem: Any = None,
+        try_create_dir: bool = True,
+        open_stream_args: Mapping[str, Any] | None = None,
+        filename_provider: Any = None,
+        dataset_uuid: str | None = None,
+        file_format: str | None = None,
+        mode: SaveMode = SaveMode.APPEND,
+    ) -> None:
+        if not isinstance(mode, SaveMode) or mode is SaveMode.UPSERT:
+            raise ValueError(f"mode={mode!r} should be a raycompat.data.SaveMode, and not UPSERT.")
+        self.path = str(path)
+        self._filesystem, self._folder = files.resolve(path, filesystem)
+        self._creates = try_create_dir
+        self._opening = dict(open_stream_args or {})
+        self._names = filename_provider
+        self._uuid = dataset_uuid or uuid.uuid4().hex
+        self._format = file_format
+        self._mode = mode
+        self.is_skipped = False
+
+    def on_write_start(self, schema: Any = None) -> None:
+        """Make the folder, as the mode says."""
+        info = self._filesystem.get_file_info(self._folder)
+        is_there = info.type != pyarrow.fs.FileType.NotFound
+        if is_there and self._mode in (SaveMode.ERROR, SaveMode.CREATE):
+            raise ValueError(f"{self.path!r} is there already, and the mode is {self._mode}.")
+        self.is_skipped = is_there and self._mode is SaveMode.IGNORE
+        if is_there and self._mode is SaveMode.OVERWRITE:
+            self._filesystem.delete_dir_contents(self._folder)
+        if self._creates and not self.is_skipped:
+            self._filesystem.create_dir(self._folder, recursive=True)
+
+    def open_output_stream(self, path: str) -> Any:
+        """Open a file to write to."""
+        return self._filesystem.open_output_stream(path, **self._opening)
+
+    def _write_file(self, name: str, write: Callable[[Any], None]) -> str:
+        """Write a file beside its place and rename it: whoever lists the folder sees whole files."""
+        path = posixpath.join(self._folder, name)
+        if not isinstance(self._filesystem, pyarrow.fs.LocalFileSystem):
+            with self.open_output_stream(path) as stream:
+                write(stream)
+            return path
+        partial = posixpath.join(posixpath.dirname(path), f".{posixpath.basename(path)}.partial")
+        try:
+            with self.open_output_stream(partial) as stream:
+                write(stream)
+            self._filesystem.move(partial, path)
+        except BaseException:
+            if self._filesystem.get_file_info(partial).type != pyarrow.fs.FileType.NotFound:
+                self._filesystem.delete_file(partial)
+            raise
+        return path
+
+
+class BlockBasedFileDatasink(_FileDatasink):
+    """Writes a file for each task. Subclass it, and define `write_block_to_file`.
+
+    Parameters
+    ----------
+    path : str
+        The folder.
+    min_rows_per_file : int, optional
+        Rows that a file has at least, if there are so many.
+    **file_datasink_kwargs
+        ``filesystem``, ``try_create_dir``, ``open_stream_args``, ``filename_provider``,
+        ``dataset_uuid``, ``file_format``, ``mode``.
+
+    Notes
+    -----
+    Ray source: ``ray.data.BlockBasedFileDatasink``, 2.60.0. No known difference.
+    """
+
+    def __init__(
+        self, path: str, *, min_rows_per_file: int | None = None, **file_datasink_kwargs: Any
+    ) -> None:
+        super().__init__(path, **file_datasink_kwargs)
+        if min_rows_per_file is not None and min_rows_per_file < 1:
+            raise ValueError(f"min_rows_per_file={min_rows_per_file!r} is not a number of rows.")
+        self._min_rows = min_rows_per_file
+
+    @property
+    def min_rows_per_write(self) -> int | None:
+        """Rows that a task should get at least."""
+        return self._min_rows
+
+    def write_block_to_file(self, block: Block, file: Any) -> None:
+        """Write a table to an open file."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no write_block_to_file(block, file): define it."
+        )
+
+    def write(self, blocks: Iterable[Block], ctx: TaskContext) -> list[str]:
+        """Write one file."""
+        table = block.concat(blocks)
+        if not table.num_rows:
+            return []
+        if self._names is not None:
+            name = self._names.get_filename_for_block(table, self._uuid, ctx.task_idx, 0)
+        else:
+            name = f"{self._uuid}_{ctx.task_idx:06}_000000.{self._format}"
+        return [self._write_file(name, lambda stream: self.write_block_to_file(table, stream))]
+
+
+class RowBasedFileDatasink(_FileDatasink):
+    """Writes a file for each row. Subclass it, and define `write_row_to_file`.
+
+    Parameters
+    ----------
+    path : str
+        The folder.
+    filesystem, try_create_dir, open_stream_args, filename_provider, dataset_uuid, file_format, mode
+        As for `BlockBasedFileDatasink`.
+
+    Notes
+    -----
+    Ray source: ``ray.data.RowBasedFileDatasink``, 2.60.0. No known difference.
+    """
+
+    def write_row_to_file(self, row: dict[str, Any], file: Any) -> None:
+        """Write a row to an open file."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no write_row_to_file(row, file): define it."
+        )
+
+    def write(self, blocks: Iterable[Block], ctx: TaskContext) -> list[str]:
+        """Write the files of some blocks."""
+        written = []
+        for number, row in enumerate(block.rows(block.concat(blocks))):
+            if self._names is not None:
+                name = self._names.get_filename_for_row(row, self._uuid, ctx.task_idx, 0, number)
+            else:
+                name = f"{self._uuid}_{ctx.task_idx:06}_000000_{number:06}.{self._format}"
+            written.append(self._write_file(name, functools.partial(self.write_row_to_file, row)))
+        return written
+
+
+class TableSink(BlockBasedFileDatasink):
+    """Writes tables with a function of (table, file)."""
+
+    def __init__(self, path: str, write: Callable[[pa.Table, Any], None], **options: Any) -> None:
+        super().__init__(path, **options)
+        self._function = write
+
+    def write_block_to_file(self, block: Block, file: Any) -> None:
+        """Write a table."""
+        self._function(block, file)
+
+
+class RowSink(RowBasedFileDatasink):
+    """Writes rows with a function of (row, file)."""
+
+    def __init__(
+        self, path: str, write: Callable[[dict[str, Any], Any], None], **options: Any
+    ) -> None:
+        super().__init__(path, **options)
+        self._function = write
+
+    def write_row_to_file(self, row: dict[str, Any], file: Any) -> None:
+        """Write a row."""
+        self._function(row, file)
+
+
+@dataclass
+class PartitionedSink(Datasink[list[str]]):
+    """Writes Parquet files to folders named after values of columns, by ``pyarrow.parquet``."""
+
+    sink: TableSink
+    columns: list[str]
+    options: Mapping[str, Any]
+
+    def on_write_start(self, schema: Any = None) -> None:
+        """Make the folder."""
+        self.sink.on_write_start(schema)
+
+    def write(self, blocks: Iterable[Block], ctx: TaskContext) -> list[str]:
+        """Write the files of some blocks."""
+        import pyarrow.parquet
+
+        table = block.concat(blocks)
+        if table.num_rows:
+            block.require_columns(self.columns, table.column_names, "write_parquet")
+            pyarrow.parquet.write_to_dataset(
+                table,
+                self.sink._folder,
+                partition_cols=self.columns,
+                filesystem=self.sink._filesystem,
+                basename_template=f"{self.sink._uuid}_{ctx.task_idx:06}_{{i}}.parquet",
+                existing_data_behavior="overwrite_or_ignore",
+                **self.options,
+            )
+        return []

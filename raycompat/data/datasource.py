@@ -1,0 +1,116 @@
+"""`Datasource`: where data sets are read from; `ReadTask`: a part of one, read by one task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from raycompat.data.block import Block, BlockMetadata, to_table
+
+
+class ReadTask:
+    """A function that reads one part of a data source, and what is known of that part.
+
+    Parameters
+    ----------
+    read_fn : callable
+        Called without arguments in a task; returns an iterable of blocks (tables, DataFrames or
+        dictionaries of arrays).
+    metadata : BlockMetadata
+        Rows and bytes of the part, as far as they are known. A part of many bytes is read block by
+        block, each when there is room for it.
+    schema : pyarrow.Schema, optional
+        The columns.
+    per_task_row_limit : int, optional
+        Rows to read at most.
+
+    Notes
+    -----
+    Ray source: ``ray.data.ReadTask``, 2.60.0. No known difference.
+    """
+
+    def __init__(
+        self,
+        read_fn: Callable[[], Iterable[Any]],
+        metadata: BlockMetadata,
+        schema: Any = None,
+        per_task_row_limit: int | None = None,
+    ) -> None:
+        self._read_fn = read_fn
+        self._metadata = metadata
+        self._schema = schema if schema is not None else metadata.schema
+        self._limit = per_task_row_limit
+
+    @property
+    def metadata(self) -> BlockMetadata:
+        """What is known of the part."""
+        return self._metadata
+
+    @property
+    def schema(self) -> Any:
+        """The columns; None if they are not known."""
+        return self._schema
+
+    @property
+    def read_fn(self) -> Callable[[], Iterable[Any]]:
+        """The function."""
+        return self._read_fn
+
+    @property
+    def per_task_row_limit(self) -> int | None:
+        """Rows to read at most."""
+        return self._limit
+
+    def __call__(self) -> Iterator[Block]:
+        """Read."""
+        missing = self._limit
+        for each in self._read_fn():
+            table = to_table(each)
+            if missing is not None:
+                table = table.slice(0, missing)
+                missing -= table.num_rows
+            yield table
+            if missing == 0:
+                return
+
+
+class Datasource:
+    """Something that data sets are read from. Subclass it, and give it to `read_datasource`.
+
+    Notes
+    -----
+    Ray source: ``ray.data.Datasource``, 2.60.0. Differs from Ray: predicates and projections are not
+    pushed down.
+    """
+
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> list[ReadTask]:
+        """Return the tasks that read it.
+
+        Parameters
+        ----------
+        parallelism : int
+            How many tasks to make, about.
+        per_task_row_limit : int, optional
+            Rows that each task should read at most.
+        data_context : DataContext, optional
+            The settings of the data set.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} has no get_read_tasks(parallelism): define it, and return a list "
+            "of ReadTask."
+        )
+
+    def estimate_inmemory_data_size(self) -> int | None:
+        """Return the bytes that all of it takes in memory; None if they are not known."""
+        return None
+
+    def get_name(self) -> str:
+        """Return the name for the operator that reads it."""
+        return type(self).__name__.removesuffix("Datasource")
+
+    @property
+    def supports_distributed_reads(self) -> bool:
+        """Whether it can be read on other nodes."""
+        return True

@@ -1,0 +1,390 @@
+"""Exchanges: operators that move rows between blocks, in two stages.
+
+The tasks of the first stage cut their blocks into one part for each block to come, by ``num_returns``.
+Those of the second put the parts together. Each function here is the stages of one operator.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from raycompat.data import block, tasks
+from raycompat.data.block import Block, Bundle
+from raycompat.data.operators import Stage, Stages, Task
+
+#: Rows of each block that a sort looks at to find where to cut.
+_SAMPLES_A_BLOCK = 64
+
+#: (column, "ascending" or "descending"), the most significant first.
+SortKeys = Sequence[tuple[str, str]]
+
+
+def _inputs(bundles: Sequence[Bundle]) -> list[Bundle]:
+    """Return the blocks that have rows; if none has, one that has columns."""
+    filled = [bundle for bundle in bundles if bundle.num_rows]
+    return filled or list(bundles[:1])
+
+
+def grouped(bundles: Sequence[Bundle], target_bytes: int) -> list[list[Bundle]]:
+    """Put blocks that follow each other into groups of about a size."""
+    groups: list[list[Bundle]] = []
+    num_bytes = 0
+    for bundle in bundles:
+        if not groups or num_bytes + bundle.size_bytes > target_bytes:
+            groups.append([])
+            num_bytes = 0
+        groups[-1].append(bundle)
+        num_bytes += bundle.size_bytes
+    return groups
+
+
+def _map_tasks(
+    groups: Sequence[Sequence[Bundle]],
+    num_parts: int,
+    partition: Callable[..., list[Block]],
+    *args: Any,
+) -> list[Task]:
+    """Return the tasks of the first stage; `partition` is called with the group's number."""
+    function = tasks.partition.options(num_returns=num_parts + 1)
+
+    def submit(number: int, group: Sequence[Bundle]) -> Any:
+        refs = [bundle.ref for bundle in group]
+        return function.remote(partition, num_parts, number, num_parts, *args, *refs)
+
+    return [
+        Task(functools.partial(submit, number, group), list(group))
+        for number, group in enumerate(groups)
+    ]
+
+
+def _reduce_tasks(
+    parts: Sequence[Sequence[Bundle]], num_parts: int, function: Callable[..., Any], *args: Any
+) -> list[Task]:
+    """Return the tasks of the second stage; `function` is called with the part's number."""
+
+    def submit(number: int, inputs: Sequence[Bundle]) -> Any:
+        refs = [bundle.ref for bundle in inputs]
+        return tasks.make_blocks.remote(function, number, *args, *refs)
+
+    made = []
+    for number in range(num_parts):
+        inputs = [each[number] for each in parts if each[number].num_rows]
+        inputs = inputs or [each[number] for each in parts[:1]]
+        made.append(Task(functools.partial(submit, number, inputs), inputs))
+    return made
+
+
+def exchange(
+    groups: Sequence[Sequence[Bundle]],
+    num_parts: int,
+    partition: tuple[Any, ...],
+    reduce: tuple[Any, ...],
+) -> Stages:
+    """Run both stages: `partition` and `reduce` are functions, followed by their arguments."""
+    results = yield Stage(_map_tasks(groups, num_parts, *partition))
+    parts = [bundles for _, bundles in results]
+    del results, groups
+    stage = Stage(_reduce_tasks(parts, num_parts, *reduce), is_last=True)
+    del parts  # from here on a part is kept by the task that takes it, and by nobody else
+    yield stage
+    return None
+
+
+# Shuffle.
+
+
+def shuffle(
+    seed: int | None, num_blocks: int | None, target_bytes: int, bundles: list[Bundle]
+) -> Stages:
+    """Put all rows into a random order."""
+    inputs = _inputs(bundles)
+    if not inputs:
+        return []
+    if seed is None:
+        seed = int(np.random.SeedSequence().generate_state(1)[0])
+    num_parts = num_blocks or len(inputs)
+    groups = grouped(inputs, target_bytes)
+    bundles.clear()
+    yield from exchange(groups, num_parts, (_random_parts, seed), (_shuffled, seed, target_bytes))
+    return None
+
+
+def _random_parts(number: int, num_parts: int, seed: int, *tables: Block) -> list[Block]:
+    table = block.concat(tables)
+    random = np.random.default_rng([seed, 0, number])
+    if num_parts == 1:
+        return [table]
+    order = random.permutation(table.num_rows)
+    bounds = np.sort(random.integers(0, table.num_rows + 1, num_parts - 1))
+    if table.num_rows >= 8 * num_parts:  # parts of equal size are as random, and make equal blocks
+        bounds = np.linspace(0, table.num_rows, num_parts + 1).astype(int)[1:-1]
+    return [table.take(pa.array(rows)) for rows in np.split(order, bounds)]
+
+
+def _shuffled(number: int, seed: int, target_bytes: int, *tables: Block) -> list[Block]:
+    table = block.concat(tables)
+    order = np.random.default_rng([seed, 1, number]).permutation(table.num_rows)
+    return [table.take(pa.array(order))]
+
+
+def reorder_blocks(seed: int | None, bundles: list[Bundle]) -> Stages:
+    """Put the blocks into a random order, and leave the rows in them."""
+    order = np.random.default_rng(seed).permutation(len(bundles))
+    yield Stage([])
+    return [bundles[index] for index in order]
+
+
+# Sort.
+
+
+def sort(
+    keys: SortKeys, boundaries: Sequence[Any] | None, target_bytes: int, bundles: list[Bundle]
+) -> Stages:
+    """Sort all rows: sample the keys, cut the blocks where the samples say, sort each part."""
+    inputs = _inputs(bundles)
+    bundles.clear()
+    if not inputs:
+        return []
+    names = [name for name, _ in keys]
+    schema = inputs[0].metadata.schema
+    if schema is not None and len(schema):
+        block.require_columns(names, schema.names, "sort")
+    groups = grouped(inputs, target_bytes)
+    num_parts = len(inputs)
+    if boundaries is not None:
+        cuts = pa.table({names[0]: pa.array(sorted(boundaries))}).sort_by(list(keys))
+        num_parts = cuts.num_rows + 1
+    elif num_parts == 1:
+        cuts = pa.table({})
+    else:
+        examined = yield Stage([_examination(names, group) for group in groups])
+        samples = block.concat([output.value for output, _ in examined])
+        cuts = _quantiles(samples.sort_by(list(keys)), num_parts)
+        num_parts = cuts.num_rows + 1
+    del inputs
+    yield from exchange(groups, num_parts, (_sorted_parts, keys, cuts), (_sorted, keys))
+    return None
+
+
+def _examination(names: Sequence[str], group: Sequence[Bundle]) -> Task:
+    refs = [bundle.ref for bundle in group]
+    return Task(lambda: [tasks.examine.remote(_samples, names, *refs)], list(group))
+
+
+def _samples(names: Sequence[str], *tables: Block) -> Block:
+    chosen = []
+    for table in tables:
+        block.require_columns(names, table.column_names, "sort")
+        rows = np.unique(np.linspace(0, max(table.num_rows - 1, 0), _SAMPLES_A_BLOCK).astype(int))
+        chosen.append(
+            table.select(names).take(pa.array(rows if table.num_rows else [], pa.int64()))
+        )
+    return block.concat(chosen)
+
+
+def _quantiles(samples: Block, num_parts: int) -> Block:
+    """Return the rows of sorted samples at which to cut; equal ones once."""
+    if not samples.num_rows:
+        return samples
+    rows = np.unique(np.linspace(0, samples.num_rows, num_parts + 1)[1:-1].astype(int))
+    cuts = samples.take(pa.array(rows, pa.int64()))
+    return cuts.group_by(cuts.column_names, use_threads=False).aggregate([])
+
+
+def _sorted_parts(
+    number: int, num_parts: int, keys: SortKeys, cuts: Block, *tables: Block
+) -> list[Block]:
+    """Sort a block and cut it; what equals a cut goes behind it."""
+    table = block.concat(tables)
+    names = [name for name, _ in keys]
+    block.require_columns(names, table.column_names, "sort")
+    if num_parts == 1:
+        return [table]
+    marked = block.concat([_marked(table.select(names), 1), _marked(cuts.select(names), 0)])
+    order = _order(marked, [*keys, (_MARK, "ascending")])
+    is_cut = order >= table.num_rows
+    rows = order[~is_cut]
+    bounds = np.cumsum(~is_cut)[is_cut]
+    return [table.take(pa.array(part)) for part in np.split(rows, bounds)]
+
+
+#: A column that tells cuts from rows.
+_MARK = "__raycompat_is_row__"
+
+
+def _marked(table: Block, mark: int) -> Block:
+    return table.append_column(_MARK, pa.array(np.full(table.num_rows, mark, np.int8)))
+
+
+def _order(table: Block, keys: SortKeys) -> np.ndarray[Any, Any]:
+    return np.asarray(pc.sort_indices(table, sort_keys=list(keys)))
+
+
+def _sorted(number: int, keys: SortKeys, *tables: Block) -> list[Block]:
+    table = block.concat(tables)
+    return [table.take(pa.array(_order(table, keys)))] if table.num_columns else [table]
+
+
+# By key.
+
+
+def hash_parts(number: int, num_parts: int, keys: Sequence[str], *tables: Block) -> list[Block]:
+    """Cut a block so that rows with equal keys are in the part of one number."""
+    table = block.concat(tables)
+    if table.num_columns:
+        block.require_columns(keys, table.column_names, "groupby")
+    if num_parts == 1 or not table.num_rows:
+        return [table, *[table.slice(0, 0)] * (num_parts - 1)]
+    part = (_hashes(table, keys) % np.uint64(num_parts)).astype(np.int64)
+    order = np.argsort(part, kind="stable")
+    bounds = np.searchsorted(part[order], np.arange(1, num_parts))
+    return [table.take(pa.array(rows)) for rows in np.split(order, bounds)]
+
+
+def _hashes(table: Block, keys: Sequence[str]) -> np.ndarray[Any, Any]:
+    """Return a number for each row; equal keys have equal ones, whatever the integer's width."""
+    frame = pd.DataFrame(index=range(table.num_rows))
+    for name in keys:
+        values = table[name].to_pandas()
+        if values.dtype.kind in "biuf":
+            values = values.astype("float64") + 0.0
+        frame[name] = values
+    return np.asarray(pd.util.hash_pandas_object(frame, index=False))
+
+
+# By position.
+
+#: Rows `start` to `stop` of a block.
+Piece = tuple[Bundle, int, int]
+
+
+def pieces(bundles: Sequence[Bundle], counts: Sequence[int]) -> list[list[Piece]]:
+    """Say which rows of which blocks make up ranges of so many rows, one after the other."""
+    found: list[list[Piece]] = []
+    index = offset = 0
+    for count in counts:
+        of_range: list[Piece] = []
+        missing = count
+        while missing and index < len(bundles):
+            bundle = bundles[index]
+            taken = min(missing, bundle.num_rows - offset)
+            if taken:
+                of_range.append((bundle, offset, offset + taken))
+            missing -= taken
+            offset += taken
+            if offset == bundle.num_rows:
+                index, offset = index + 1, 0
+        found.append(of_range)
+    return found
+
+
+def _joined_task(range_pieces: Sequence[Piece], empty: Bundle | None) -> Task:
+    """Return the task that makes one block of pieces."""
+    bounds = [(start, stop) for _, start, stop in range_pieces] or [(0, 0)]
+    inputs = [bundle for bundle, _, _ in range_pieces] or ([empty] if empty else [])
+    refs = [bundle.ref for bundle in inputs]
+    return Task(lambda: tasks.make_block.remote(join, bounds, *refs), inputs)
+
+
+def join(bounds: Sequence[tuple[int, int]], *tables: Block) -> Block:
+    """Return one block of ranges of rows of some."""
+    return block.concat(
+        [
+            table.slice(start, stop - start)
+            for table, (start, stop) in zip(tables, bounds, strict=False)
+        ]
+    )
+
+
+def even(total: int, num_parts: int) -> list[int]:
+    """Return numbers of rows that differ by one at most."""
+    return [total // num_parts + (index < total % num_parts) for index in range(num_parts)]
+
+
+def repartition(counts_of: Callable[[int], Sequence[int]], bundles: list[Bundle]) -> Stages:
+    """Make blocks of numbers of rows, in order; whole blocks stay where they are."""
+    counts = counts_of(sum(bundle.num_rows for bundle in bundles))
+    ranges = pieces(bundles, counts)
+    empty = bundles[0] if bundles else None
+    bundles.clear()
+    return (yield from _joined_ranges(ranges, empty))
+
+
+def cut(range_pieces: Sequence[Piece], bundles: list[Bundle]) -> Stages:
+    """Make a block of each piece; whole blocks stay where they are."""
+    return (yield from _joined_ranges([[piece] for piece in range_pieces], None))
+
+
+def _joined_ranges(ranges: Sequence[Sequence[Piece]], empty: Bundle | None) -> Stages:
+    whole = [_only_whole(of_range) for of_range in ranges]
+    missing = [
+        _joined_task(of_range, empty)
+        for of_range, found in zip(ranges, whole, strict=True)
+        if found is None
+    ]
+    results = (yield Stage(missing)) if missing else []
+    new = iter(results)
+    return [found if found is not None else next(new)[1][0] for found in whole]
+
+
+def _only_whole(of_range: Sequence[Piece]) -> Bundle | None:
+    """Return the block that a range is all of, if it is one."""
+    if len(of_range) != 1:
+        return None
+    bundle, start, stop = of_range[0]
+    return bundle if (start, stop) == (0, bundle.num_rows) else None
+
+
+def zipped(left: list[Bundle], right: list[Bundle], *others: list[Bundle]) -> Stages:
+    """Put the columns of data sets of as many rows side by side, block by block of the first."""
+    sides = [right, *others]
+    total = sum(bundle.num_rows for bundle in left)
+    for side in sides:
+        found = sum(bundle.num_rows for bundle in side)
+        if found != total:
+            raise ValueError(
+                f"zip: one data set has {total} rows and another {found}. Give data sets of equal "
+                "numbers of rows."
+            )
+    counts = [bundle.num_rows for bundle in left]
+    ranges = [pieces(side, counts) for side in sides]
+    yield Stage(
+        [_zip_task(bundle, [each[index] for each in ranges]) for index, bundle in enumerate(left)],
+        is_last=True,
+    )
+    return None
+
+
+def _zip_task(first: Bundle, sides: Sequence[Sequence[Piece]]) -> Task:
+    bounds = [[(start, stop) for _, start, stop in side] for side in sides]
+    inputs = [first, *(bundle for side in sides for bundle, _, _ in side)]
+    refs = [bundle.ref for bundle in inputs]
+    return Task(lambda: tasks.make_block.remote(_side_by_side, bounds, *refs), inputs)
+
+
+def _side_by_side(
+    bounds: Sequence[Sequence[tuple[int, int]]], first: Block, *tables: Block
+) -> Block:
+    remaining = list(tables)
+    for side in bounds:
+        own, remaining = remaining[: len(side)], remaining[len(side) :]
+        joined = join(side, *own)
+        for name in joined.column_names:
+            first = first.append_column(_free_name(name, first.column_names), joined[name])
+    return first
+
+
+def _free_name(name: str, names: Sequence[str]) -> str:
+    """Return a name that is not taken: ``a_1`` for the second ``a``, as in Ray."""
+    number, free = 0, name
+    while free in names:
+        number += 1
+        free = f"{name}_{number}"
+    return free

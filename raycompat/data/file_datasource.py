@@ -1,0 +1,166 @@
+"""`FileDatasource`: files of one format as a data source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from raycompat.data import files, readers
+from raycompat.data.block import BlockMetadata
+from raycompat.data.context import DataContext
+from raycompat.data.datasource import Datasource, ReadTask
+from raycompat.data.files import File
+
+
+class FileDatasource(Datasource):
+    """Files of one format.
+
+    Parameters
+    ----------
+    name : str
+        The format.
+    reader : callable
+        Yields the tables of one file; see `readers`.
+    paths : str, list of str
+        Files, folders and patterns.
+    growth : float
+        How many times larger a table is than its file, about.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reader: Callable[..., Any],
+        paths: Any,
+        *,
+        filesystem: Any = None,
+        extensions: Sequence[str] | None = None,
+        ignore_missing_paths: bool = False,
+        include_paths: bool = False,
+        uses_hive: bool = False,
+        partition_filter: Callable[[Any], bool] | None = None,
+        shuffle: Any = None,
+        opening: Mapping[str, Any] | None = None,
+        growth: float = 1.0,
+    ) -> None:
+        self._name = name
+        self._reader = reader
+        self._growth = growth
+        self._include_paths = include_paths
+        self._uses_hive = uses_hive
+        self._opening = dict(opening or {})
+        self.filesystem, self.files, self._roots = files.find(
+            paths, filesystem, extensions, ignore_missing_paths, shuffle
+        )
+        if partition_filter is not None:
+            self.files = [file for file in self.files if partition_filter(file.path)]
+
+    def get_name(self) -> str:
+        """Return the format."""
+        return self._name
+
+    def estimate_inmemory_data_size(self) -> int | None:
+        """Return about how many bytes all tables take."""
+        return int(sum(file.size_bytes for file in self.files) * self._growth)
+
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> list[ReadTask]:
+        """Return a task for each file, or for several small ones."""
+        groups = np.array_split(np.arange(len(self.files)), min(parallelism, len(self.files)))
+        return [
+            self._task([self.files[index] for index in group], per_task_row_limit)
+            for group in groups
+        ]
+
+    def _task(self, group: Sequence[File], limit: int | None) -> ReadTask:
+        paths = [file.path for file in group]
+        size = int(sum(file.size_bytes for file in group) * self._growth)
+        return ReadTask(self.read_of(paths), BlockMetadata(None, size, paths), None, limit)
+
+    def read_of(self, paths: Sequence[str], reader: Callable[..., Any] | None = None) -> Any:
+        """Return what reads some of the files."""
+        return readers.FileRead(
+            reader or self._reader,
+            self.filesystem,
+            paths,
+            self._roots,
+            self._include_paths,
+            self._uses_hive,
+            self._opening,
+        )
+
+
+class ParquetDatasource(FileDatasource):
+    """Parquet files; large ones are cut at their groups of rows.
+
+    Parameters
+    ----------
+    columns : sequence of str, optional
+        The columns to read. Default: all.
+    options : dict
+        Arguments of ``pyarrow.parquet.ParquetFile.iter_batches``.
+    """
+
+    def __init__(
+        self, paths: Any, columns: Sequence[str] | None, options: Mapping[str, Any], **more: Any
+    ) -> None:
+        super().__init__("ReadParquet", readers.Parquet(columns, None, options), paths, **more)
+        self._columns = columns
+        self._options = options
+
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> list[ReadTask]:
+        """Return a task for each file, or for some groups of rows of it."""
+        import pyarrow.parquet
+
+        first = self.files[0].path
+        try:
+            schema = pyarrow.parquet.read_schema(first, filesystem=self.filesystem)
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"{first!r} could not be read: {error}. The file may be cut short, or be of another "
+                "format."
+            ) from error
+        if self._columns is not None:
+            from raycompat.data.block import require_columns
+
+            require_columns(self._columns, schema.names, "read_parquet")
+        target = (data_context or DataContext.get_current()).target_max_block_size
+        small = [file for file in self.files if file.size_bytes * 2 <= target]
+        if small == self.files and len(small) >= parallelism:
+            return super().get_read_tasks(parallelism, per_task_row_limit, data_context)
+        parts = max(1, parallelism // len(self.files))
+        return [
+            task
+            for file in self.files
+            for task in self._tasks_of(file, parts, target, per_task_row_limit)
+        ]
+
+    def _tasks_of(self, file: File, parts: int, target: int, limit: int | None) -> list[ReadTask]:
+        import pyarrow.parquet
+
+        with self.filesystem.open_input_file(file.path) as source:
+            try:
+                metadata = pyarrow.parquet.read_metadata(source)
+            except (OSError, ValueError) as error:
+                raise ValueError(
+                    f"{file.path!r} could not be read: {error}. The file may be cut short, or be of "
+                    "another format."
+                ) from error
+        groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+        total = sum(group.total_byte_size for group in groups)
+        num = min(max(parts, -(-total // target), 1), max(len(groups), 1))
+        tasks = []
+        for numbers in np.array_split(np.arange(len(groups)), num):
+            chosen = [int(number) for number in numbers]
+            reader = readers.Parquet(self._columns, chosen, self._options)
+            read = self.read_of([file.path], reader)
+            rows = sum(groups[number].num_rows for number in chosen)
+            size = sum(groups[number].total_byte_size for number in chosen)
+            known = None if self._options.get("filter") is not None else rows
+            tasks.append(ReadTask(read, BlockMetadata(known, size, [file.path]), None, limit))
+        return tasks

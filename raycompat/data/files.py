@@ -1,0 +1,183 @@
+"""Files: which ones a path names, on the file systems of pyarrow and fsspec."""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow.fs
+
+
+@dataclass(frozen=True)
+class FileShuffleConfig:
+    """Read files in a random order.
+
+    Parameters
+    ----------
+    seed : int, optional
+        Of the random numbers.
+    reseed_after_execution : bool, default True
+        Has no effect: the order is chosen when the data set is made.
+
+    Notes
+    -----
+    Ray source: ``ray.data.FileShuffleConfig``, 2.60.0. Differs from Ray: see
+    `reseed_after_execution`.
+    """
+
+    seed: int | None = None
+    reseed_after_execution: bool = True
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that is to be read."""
+
+    path: str
+    size_bytes: int
+
+
+def resolve(path: Any, filesystem: Any) -> tuple[Any, str]:
+    """Return the file system of a path, and the path in it.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        A path, or a URL of a scheme that pyarrow or fsspec knows.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        The file system that the path is of.
+    """
+    if not isinstance(path, str | Path):
+        raise ValueError(f"{path!r} is not a path: give a str, a pathlib.Path or a list of them.")
+    text = str(path)
+    if text.startswith("local://"):
+        text = text.removeprefix("local://")
+    if filesystem is not None:
+        return as_arrow(filesystem), text.partition("://")[2] or text
+    if "://" not in text:
+        return pyarrow.fs.LocalFileSystem(), str(Path(text).expanduser().absolute())
+    try:
+        found, inside = pyarrow.fs.FileSystem.from_uri(text)
+    except (ValueError, NotImplementedError):
+        import fsspec
+
+        made, inside = fsspec.core.url_to_fs(text)
+        found = as_arrow(made)
+    return found, unquote(inside) if text.startswith("file://") else inside
+
+
+def as_arrow(filesystem: Any) -> Any:
+    """Return a file system, pyarrow's or fsspec's, as one of pyarrow's."""
+    if isinstance(filesystem, pyarrow.fs.FileSystem):
+        return filesystem
+    return pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(filesystem))
+
+
+def find(
+    paths: Any,
+    filesystem: Any,
+    extensions: Sequence[str] | None,
+    ignore_missing: bool,
+    shuffle: Any = None,
+) -> tuple[Any, list[File], list[str]]:
+    """Return the files that paths name: files, folders (all files below), and patterns.
+
+    Returns
+    -------
+    filesystem : pyarrow.fs.FileSystem
+    files : list of File
+        In order of the paths, those of one folder in order of their names.
+    roots : list of str
+        The folders that were named, for values of columns in the names of folders.
+
+    Raises
+    ------
+    FileNotFoundError
+        When a path names nothing.
+    """
+    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    if not given:
+        raise ValueError("paths is empty: give at least one path.")
+    files: list[File] = []
+    roots: list[str] = []
+    found_filesystem = None
+    for path in given:
+        found_filesystem, inside = resolve(path, filesystem)
+        found = _find_one(found_filesystem, inside, extensions, roots)
+        if not found and not ignore_missing:
+            raise FileNotFoundError(_nothing_there(found_filesystem, inside, extensions))
+        files.extend(found)
+    if not files:
+        raise ValueError(f"None of the paths {given} names a file.")
+    if shuffle is not None:
+        seed = shuffle.seed if isinstance(shuffle, FileShuffleConfig) else None
+        if shuffle != "files" and not isinstance(shuffle, FileShuffleConfig):
+            raise ValueError(f'shuffle={shuffle!r} should be "files" or a FileShuffleConfig.')
+        files = [files[index] for index in np.random.default_rng(seed).permutation(len(files))]
+    return found_filesystem, files, roots
+
+
+def _find_one(
+    filesystem: Any, path: str, extensions: Sequence[str] | None, roots: list[str]
+) -> list[File]:
+    if any(sign in path for sign in "*?["):
+        folder = path
+        while any(sign in folder for sign in "*?["):
+            folder = posixpath.dirname(folder)
+        roots.append(folder)
+        below = _below(filesystem, folder)
+        return [file for file in below if fnmatch.fnmatch(file.path, path)]
+    info = filesystem.get_file_info(path)
+    if info.type == pyarrow.fs.FileType.File:
+        return [File(path, info.size or 0)]
+    if info.type != pyarrow.fs.FileType.Directory:
+        return []
+    roots.append(path)
+    return [file for file in _below(filesystem, path) if _has_extension(file.path, extensions)]
+
+
+def _below(filesystem: Any, folder: str) -> list[File]:
+    selector = pyarrow.fs.FileSelector(folder, recursive=True, allow_not_found=True)
+    return sorted(
+        (
+            File(info.path, info.size or 0)
+            for info in filesystem.get_file_info(selector)
+            if info.type == pyarrow.fs.FileType.File
+            and not posixpath.relpath(info.path, folder).startswith((".", "_"))
+        ),
+        key=lambda file: file.path,
+    )
+
+
+def _has_extension(path: str, extensions: Sequence[str] | None) -> bool:
+    if extensions is None:
+        return True
+    return path.lower().endswith(tuple(f".{each.lower().lstrip('.')}" for each in extensions))
+
+
+def _nothing_there(filesystem: Any, path: str, extensions: Sequence[str] | None) -> str:
+    kinds = f" that ends with {' or '.join(extensions)}" if extensions else ""
+    info = filesystem.get_file_info(path)
+    if info.type == pyarrow.fs.FileType.Directory:
+        return f"The folder {path!r} has no file{kinds}. Name the files, or pass file_extensions."
+    return f"There is no file or folder {path!r}."
+
+
+def hive_values(path: str, roots: Sequence[str]) -> dict[str, str]:
+    """Return the values of columns in the names of folders: ``year=2024/``."""
+    for root in roots:
+        if path.startswith(root.rstrip("/") + "/"):
+            path = posixpath.relpath(path, root)
+            break
+    parts = posixpath.dirname(path).split("/")
+    return {
+        unquote(name): unquote(value)
+        for name, sign, value in (part.partition("=") for part in parts)
+        if sign
+    }

@@ -1,0 +1,225 @@
+"""`GroupedData`: a data set, grouped by the values of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from raycompat.data import aggregate, batch, grouping
+from raycompat.data.aggregation import Aggregation
+from raycompat.data.options import refuse_options
+from raycompat.data.transform import UserFunction
+
+if TYPE_CHECKING:
+    from raycompat.data.dataset import Dataset
+
+
+class GroupedData:
+    """The groups of a data set. `Dataset.groupby` makes it.
+
+    Notes
+    -----
+    Ray source: ``ray.data.grouped_data.GroupedData``, 2.60.0. Differs from Ray: within a block, groups
+    are in the order of their keys.
+    """
+
+    def __init__(self, dataset: Dataset, keys: Sequence[str], num_partitions: int | None) -> None:
+        self._dataset = dataset
+        self._keys = list(keys)
+        self._num_partitions = num_partitions
+
+    def __repr__(self) -> str:
+        return f"GroupedData(dataset={self._dataset!r}, key={self._keys!r})"
+
+    def aggregate(self, *aggs: Any) -> Dataset:
+        """Compute aggregations of each group.
+
+        Parameters
+        ----------
+        *aggs : AggregateFn
+            At least one, of `raycompat.data.aggregate`.
+
+        Returns
+        -------
+        Dataset
+            A row for each group: the keys, and a column for each aggregation.
+
+        Notes
+        -----
+        Ray source: ``GroupedData.aggregate``, 2.60.0. No known difference.
+        """
+        check(aggs)
+        target = self._dataset.context.target_max_block_size
+        return self._dataset._derived(
+            grouping.aggregate(self._dataset._plan, self._keys, aggs, target, self._num_partitions)
+        )
+
+    def count(self) -> Dataset:
+        """Count the rows of each group, in a column ``count()``.
+
+        Notes
+        -----
+        Ray source: ``GroupedData.count``, 2.60.0. No known difference.
+        """
+        return self.aggregate(aggregate.Count())
+
+    def sum(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Dataset:
+        """Add up columns in each group.
+
+        Parameters
+        ----------
+        on : str or list of str, optional
+            The columns. Default: all but the keys.
+        ignore_nulls : bool, default True
+            Leave out missing values.
+
+        Notes
+        -----
+        Ray source: ``GroupedData.sum``, 2.60.0. No known difference.
+        """
+        return self._of_columns(aggregate.Sum, on, ignore_nulls)
+
+    def min(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Dataset:
+        """Find the least values of columns in each group; for the parameters see `sum`.
+
+        Notes
+        -----
+        Ray source: ``GroupedData.min``, 2.60.0. No known difference.
+        """
+        return self._of_columns(aggregate.Min, on, ignore_nulls)
+
+    def max(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Dataset:
+        """Find the greatest values of columns in each group; for the parameters see `sum`.
+
+        Notes
+        -----
+        Ray source: ``GroupedData.max``, 2.60.0. No known difference.
+        """
+        return self._of_columns(aggregate.Max, on, ignore_nulls)
+
+    def mean(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Dataset:
+        """Compute the means of columns in each group; for the parameters see `sum`.
+
+        Notes
+        -----
+        Ray source: ``GroupedData.mean``, 2.60.0. No known difference.
+        """
+        return self._of_columns(aggregate.Mean, on, ignore_nulls)
+
+    def std(
+        self, on: str | list[str] | None = None, ddof: int = 1, ignore_nulls: bool = True
+    ) -> Dataset:
+        """Compute the standard deviations of columns in each group.
+
+        Parameters
+        ----------
+        on : str or list of str, optional
+            The columns. Default: all but the keys.
+        ddof : int, default 1
+            What is subtracted from the number of values before dividing by it.
+        ignore_nulls : bool, default True
+            Leave out missing values.
+
+        Notes
+        -----
+        Ray source: ``GroupedData.std``, 2.60.0. No known difference.
+        """
+
+        def std(on: str, ignore_nulls: bool) -> Aggregation:
+            return aggregate.Std(on, ddof, ignore_nulls)
+
+        return self._of_columns(std, on, ignore_nulls)
+
+    def _of_columns(
+        self,
+        kind: Callable[[str, bool], Aggregation],
+        on: str | Iterable[str] | None,
+        ignore_nulls: bool,
+    ) -> Dataset:
+        if on is None:
+            columns = self._dataset.columns() or []
+            on = [name for name in columns if name not in self._keys]
+        names = [on] if isinstance(on, str) else list(on)
+        return self.aggregate(*(kind(name, ignore_nulls) for name in names))
+
+    def map_groups(
+        self,
+        fn: Callable[..., Any],
+        *,
+        zero_copy_batch: bool = True,
+        compute: Any = None,
+        batch_format: str | None = "default",
+        fn_args: Iterable[Any] | None = None,
+        fn_kwargs: dict[str, Any] | None = None,
+        fn_constructor_args: Iterable[Any] | None = None,
+        fn_constructor_kwargs: dict[str, Any] | None = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: float | None = None,
+        concurrency: Any = None,
+        ray_remote_args_fn: Callable[[], dict[str, Any]] | None = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
+        """Call a function with all rows of each group.
+
+        Parameters
+        ----------
+        fn : callable or class
+            Given a batch of one group, it returns a batch; see `Dataset.map_batches`. A class is
+            constructed once in each task.
+        zero_copy_batch : bool, default True
+            Has no effect: a group's rows are a copy in any case.
+        batch_format : {"default", "numpy", "pandas", "pyarrow", None}
+            What the function is given.
+        fn_args, fn_kwargs : optional
+            Given to the function after the batch.
+        fn_constructor_args, fn_constructor_kwargs : optional
+            Given to the constructor of a class.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            For compute, concurrency and requests of resources.
+
+        Notes
+        -----
+        Ray source: ``GroupedData.map_groups``, 2.60.0. Differs from Ray: the function runs in the tasks
+        that bring the groups together, with one CPU each.
+        """
+        batch.check_format(batch_format)
+        refuse_options(
+            "GroupedData.map_groups",
+            compute=compute,
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            memory=memory,
+            ray_remote_args_fn=ray_remote_args_fn,
+            **ray_remote_args,
+        )
+        function = UserFunction(
+            fn,
+            tuple(fn_args or ()),
+            fn_kwargs or {},
+            tuple(fn_constructor_args or ()),
+            fn_constructor_kwargs or {},
+        )
+        dataset, target = self._dataset, self._dataset.context.target_max_block_size
+        return dataset._derived(
+            grouping.map_groups(
+                dataset._plan, self._keys, function, batch_format, target, self._num_partitions
+            )
+        )
+
+
+def check(aggs: Sequence[Any]) -> None:
+    """Raise an error for what is no aggregation."""
+    if not aggs:
+        raise ValueError(
+            "aggregate() needs at least one aggregation: raycompat.data.aggregate.Count()"
+        )
+    for each in aggs:
+        if not isinstance(each, Aggregation):
+            raise TypeError(
+                f"{each!r} is not an aggregation: give instances of the classes in "
+                "raycompat.data.aggregate, Sum('column') for example."
+            )

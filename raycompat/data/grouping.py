@@ -1,0 +1,144 @@
+"""The plans of aggregations and of functions of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from raycompat.data import batch, block, exchange
+from raycompat.data.aggregate import Count
+from raycompat.data.aggregation import Aggregation, Groups
+from raycompat.data.block import Block, Bundle
+from raycompat.data.operators import Stages
+from raycompat.data.plan import AllToAll, Map, Node
+from raycompat.data.transform import TableStep, UserFunction
+
+
+def aggregate(
+    plan: Node,
+    keys: Sequence[str],
+    aggregations: Sequence[Aggregation],
+    target_bytes: int,
+    num_partitions: int | None = None,
+) -> Node:
+    """Return the plan of an aggregation: a state for each group of each block, then one for each."""
+    names = _distinct([aggregation.name for aggregation in aggregations])
+    states = Map(plan, "Aggregate", (TableStep(_states, (keys, aggregations)),))
+
+    def stages(bundles: list[Bundle]) -> Stages:
+        groups = exchange.grouped(bundles, target_bytes)
+        num_parts = num_partitions or max(1, len(groups))
+        if not keys:
+            num_parts = 1
+        partition = (exchange.hash_parts, list(keys))
+        reduce = (_results, keys, aggregations, names)
+        bundles.clear()
+        return (yield from exchange.exchange(groups or [[]], num_parts, partition, reduce))
+
+    return AllToAll((states,), "Aggregate", stages)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return the names, with a number where one comes again."""
+    counts: dict[str, int] = {}
+    made = []
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+        made.append(name if counts[name] == 1 else f"{name}_{counts[name]}")
+    return made
+
+
+def _states(table: Block, keys: Sequence[str], aggregations: Sequence[Aggregation]) -> Block:
+    groups = Groups(table, keys)
+    made = groups.table
+    columns = [
+        (f"{number}.{index}", state)
+        for number, aggregation in enumerate(aggregations)
+        for index, state in enumerate(aggregation.states(table, groups))
+    ]
+    return pa.table(
+        [*made.columns, *(state for _, state in columns)],
+        names=[*made.column_names, *(name for name, _ in columns)],
+    )
+
+
+def _results(
+    number: int,
+    keys: Sequence[str],
+    aggregations: Sequence[Aggregation],
+    names: Sequence[str],
+    *tables: Block,
+) -> list[Block]:
+    table = block.concat(tables)
+    if not table.num_columns:
+        return [] if keys else [_of_nothing(aggregations, names)]
+    groups = Groups(table, keys)
+    columns = []
+    for index, aggregation in enumerate(aggregations):
+        own = [name for name in table.column_names if name.startswith(f"{index}.")]
+        merged = aggregation.merged([table[name] for name in own], groups)
+        columns.append(aggregation.finished(merged))
+    return [pa.table([*groups.table.columns, *columns], names=[*groups.table.column_names, *names])]
+
+
+def _of_nothing(aggregations: Sequence[Aggregation], names: Sequence[str]) -> Block:
+    values = [0 if isinstance(each, Count) else None for each in aggregations]
+    return pa.table([pa.array([value]) for value in values], names=list(names))
+
+
+def map_groups(
+    plan: Node,
+    keys: Sequence[str],
+    function: UserFunction,
+    batch_format: str | None,
+    target_bytes: int,
+    num_partitions: int | None,
+) -> Node:
+    """Return the plan that brings the rows of each group together and calls a function with them."""
+
+    def stages(bundles: list[Bundle]) -> Stages:
+        inputs = [bundle for bundle in bundles if bundle.num_rows]
+        groups = exchange.grouped(inputs, target_bytes)
+        num_parts = num_partitions or max(1, len(inputs))
+        if not keys:
+            num_parts = 1
+        bundles.clear()
+        if not groups:
+            return []
+        reduce = (_mapped, keys, function, batch_format, target_bytes)
+        return (
+            yield from exchange.exchange(
+                groups, num_parts, (exchange.hash_parts, list(keys)), reduce
+            )
+        )
+
+    return AllToAll((plan,), f"MapGroups({function.name})", stages)
+
+
+def _mapped(
+    number: int,
+    keys: Sequence[str],
+    function: UserFunction,
+    batch_format: str | None,
+    target_bytes: int,
+    *tables: Block,
+) -> Any:
+    table = block.concat(tables)
+    if not table.num_rows:
+        return []
+    return batch.of_target_size(
+        _each_group(table, keys, function.load(), batch_format), target_bytes
+    )
+
+
+def _each_group(
+    table: Block, keys: Sequence[str], function: Callable[[Any], Any], batch_format: str | None
+) -> Any:
+    for rows in Groups(table, keys).rows():
+        result = function(batch.formatted(table.take(pa.array(rows)), batch_format))
+        if hasattr(result, "__next__"):
+            yield from map(block.to_table, result)
+        else:
+            yield block.to_table(result)

@@ -1,0 +1,286 @@
+"""`DataIterator`: rows and batches, one after the other, in the process that asks for them."""
+
+from __future__ import annotations
+
+import abc
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import raycompat as ray
+from raycompat.data import batch, block
+from raycompat.data.block import Block, Bundle
+from raycompat.data.context import DataContext
+from raycompat.data.schema import Schema
+
+if TYPE_CHECKING:
+    from raycompat.data.dataset import Dataset, MaterializedDataset
+
+
+class _Again(Iterable[Any]):
+    """Can be iterated over several times: each time makes a new iterator."""
+
+    def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._make()
+
+
+def fetched(bundles: Iterable[tuple[Bundle, int, int]], num_ahead: int) -> Iterator[Block]:
+    """Yield the blocks' rows; those of the next blocks are brought to this host meanwhile."""
+    waiting: deque[tuple[Bundle, int, int]] = deque()
+    for bundle, start, stop in bundles:
+        waiting.append((bundle, start, stop))
+        if len(waiting) > num_ahead:
+            yield _fetch(*waiting.popleft())
+        elif num_ahead:
+            ray.wait([bundle.ref], timeout=0, fetch_local=True)
+    while waiting:
+        yield _fetch(*waiting.popleft())
+
+
+def _fetch(bundle: Bundle, start: int, stop: int) -> Block:
+    table = ray.get(bundle.ref)
+    return table if (start, stop) == (0, table.num_rows) else table.slice(start, stop - start)
+
+
+class DataIterator(abc.ABC):
+    """Reads the rows of a data set, or of a part of it, as often as it is iterated over.
+
+    It may be passed to other processes. `Dataset.iterator` and `Dataset.streaming_split` make it.
+
+    Notes
+    -----
+    Ray source: ``ray.data.DataIterator``, 2.60.0. Differs from Ray: no methods for PyTorch and JAX.
+    """
+
+    @abc.abstractmethod
+    def _pieces(self) -> Iterator[tuple[Bundle, int, int]]:
+        """Yield blocks, and which rows of each."""
+
+    @abc.abstractmethod
+    def schema(self) -> Schema | None:
+        """Return the columns and their types."""
+
+    @abc.abstractmethod
+    def stats(self) -> str:
+        """Return what the last iteration has done, as text."""
+
+    @abc.abstractmethod
+    def get_context(self) -> DataContext:
+        """Return the settings of the data set."""
+
+    def iter_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int | None = 256,
+        batch_format: str | None = "default",
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+    ) -> Iterable[Any]:
+        """Return an iterable of batches; each iteration reads the data again.
+
+        Parameters
+        ----------
+        prefetch_batches : int, default 1
+            Blocks that are brought to this host ahead.
+        batch_size : int or None, default 256
+            Rows of a batch; None: those of a block.
+        batch_format : {"default", "numpy", "pandas", "pyarrow", None}
+            A dictionary of arrays (default), a DataFrame or a table. An array's first axis is the rows.
+            They may share the object store's memory: they are read-only.
+        drop_last : bool, default False
+            Leave out the last batch if it has fewer rows.
+        local_shuffle_buffer_size : int, optional
+            Draw rows at random from at least so many.
+        local_shuffle_seed : int, optional
+            Of the random numbers.
+
+        Notes
+        -----
+        Ray source: ``DataIterator.iter_batches``, 2.60.0. No known difference.
+        """
+        return self._batches(
+            lambda table: batch.formatted(table, batch_format),
+            prefetch_batches,
+            batch_size,
+            batch_format,
+            drop_last,
+            local_shuffle_buffer_size,
+            local_shuffle_seed,
+        )
+
+    def _batches(
+        self,
+        convert: Callable[[Block], Any],
+        prefetch_batches: int,
+        batch_size: int | None,
+        batch_format: str | None,
+        drop_last: bool,
+        buffer_size: int | None,
+        seed: int | None,
+    ) -> Iterable[Any]:
+        batch.check_size(batch_size)
+        batch.check_format(batch_format)
+        batch.check_size(buffer_size, "local_shuffle_buffer_size")
+        if prefetch_batches < 0:
+            raise ValueError(f"prefetch_batches={prefetch_batches} is negative.")
+        if buffer_size is not None and batch_size is None:
+            raise ValueError("local_shuffle_buffer_size needs a batch_size: give both.")
+
+        def batches() -> Iterator[Any]:
+            tables = fetched(self._pieces(), prefetch_batches)
+            if buffer_size is not None:
+                assert batch_size is not None
+                cut = batch.shuffled(tables, batch_size, buffer_size, seed, drop_last)
+            else:
+                cut = batch.sized(tables, batch_size, drop_last)
+            yield from map(convert, cut)
+
+        return _Again(batches)
+
+    def iter_rows(self) -> Iterable[dict[str, Any]]:
+        """Return an iterable of rows, dictionaries of Python values.
+
+        Notes
+        -----
+        Ray source: ``DataIterator.iter_rows``, 2.60.0. No known difference.
+        """
+
+        def rows() -> Iterator[dict[str, Any]]:
+            for table in fetched(self._pieces(), 1):
+                yield from block.rows(table)
+
+        return _Again(rows)
+
+    def iter_tf_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int | None = 256,
+        dtypes: Any = None,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+    ) -> Iterable[Any]:
+        """Return an iterable of batches that are dictionaries of TensorFlow's tensors.
+
+        Parameters
+        ----------
+        dtypes : tf.dtypes.DType or dict of str to tf.dtypes.DType, optional
+            What the tensors are converted to, all or by column.
+        prefetch_batches, batch_size, drop_last, local_shuffle_buffer_size, local_shuffle_seed
+            As for `iter_batches`.
+
+        Notes
+        -----
+        Ray source: ``DataIterator.iter_tf_batches``, 2.60.0. No known difference.
+        """
+        from raycompat.data import tensorflow
+
+        return self._batches(
+            lambda table: tensorflow.to_tensors(block.to_numpy(table), dtypes),
+            prefetch_batches,
+            batch_size,
+            "numpy",
+            drop_last,
+            local_shuffle_buffer_size,
+            local_shuffle_seed,
+        )
+
+    def to_tf(
+        self,
+        feature_columns: str | list[str],
+        label_columns: str | list[str],
+        *,
+        additional_columns: str | list[str] | None = None,
+        prefetch_batches: int = 1,
+        batch_size: int = 1,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        feature_type_spec: Any = None,
+        label_type_spec: Any = None,
+        additional_type_spec: Any = None,
+    ) -> Any:
+        """Return a ``tf.data.Dataset`` of (features, labels), for ``model.fit``.
+
+        Parameters
+        ----------
+        feature_columns, label_columns : str or list of str
+            One column gives a tensor, a list a dictionary of tensors.
+        additional_columns : str or list of str, optional
+            A third element of each batch: sample weights, for example.
+        prefetch_batches, batch_size, drop_last, local_shuffle_buffer_size, local_shuffle_seed
+            As for `iter_batches`; a batch has 1 row unless told otherwise.
+        feature_type_spec, label_type_spec, additional_type_spec : tf.TypeSpec or dict, optional
+            Types of the elements. Default: from the schema.
+
+        Raises
+        ------
+        ValueError
+            When a column is not there.
+
+        Notes
+        -----
+        Ray source: ``DataIterator.to_tf``, 2.60.0. No known difference.
+        """
+        from raycompat.data import tensorflow
+
+        batches = self.iter_batches(
+            prefetch_batches=prefetch_batches,
+            batch_size=batch_size,
+            drop_last=drop_last,
+            local_shuffle_buffer_size=local_shuffle_buffer_size,
+            local_shuffle_seed=local_shuffle_seed,
+        )
+        elements = [(feature_columns, feature_type_spec), (label_columns, label_type_spec)]
+        if additional_columns is not None:
+            elements.append((additional_columns, additional_type_spec))
+        return tensorflow.to_dataset(self.schema(), batches, elements, batch_size, drop_last)
+
+    def materialize(self) -> MaterializedDataset:
+        """Read the rows, and keep them in the object store.
+
+        Notes
+        -----
+        Ray source: ``DataIterator.materialize``, 2.60.0. No known difference.
+        """
+        from raycompat.data.dataset import from_bundles, put_blocks
+
+        whole, pieces = [], []
+        for bundle, start, stop in self._pieces():
+            whole.append(bundle)
+            pieces.append((bundle, start, stop))
+        if all((start, stop) == (0, b.num_rows) for b, start, stop in pieces):
+            return from_bundles(whole)
+        return put_blocks(_fetch(*piece) for piece in pieces)
+
+
+class DatasetIterator(DataIterator):
+    """Executes the plan of a data set in the process that iterates."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def __repr__(self) -> str:
+        return f"DataIterator({self._dataset!r})"
+
+    def _pieces(self) -> Iterator[tuple[Bundle, int, int]]:
+        for bundle in self._dataset._bundles():
+            yield bundle, 0, bundle.num_rows
+
+    def schema(self) -> Schema | None:
+        """Return the columns and their types."""
+        return self._dataset.schema()
+
+    def stats(self) -> str:
+        """Return what the last iteration has done, as text."""
+        return self._dataset.stats()
+
+    def get_context(self) -> DataContext:
+        """Return the settings of the data set."""
+        return self._dataset.context

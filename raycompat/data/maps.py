@@ -1,0 +1,625 @@
+"""What a data set's rows are put through: the maps of `Dataset`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from raycompat.data import batch, block, expression, transform
+from raycompat.data.block import Block
+from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy, strategy
+from raycompat.data.options import remote_args
+from raycompat.data.plan import Map, Node
+from raycompat.data.transform import (
+    FilterRows,
+    MapBatches,
+    MapRows,
+    Step,
+    TableStep,
+    UserFunction,
+)
+
+if TYPE_CHECKING:
+    from raycompat.data.dataset import Dataset
+
+
+class Maps:
+    """The methods of a data set that map its rows, batches and columns."""
+
+    _plan: Node
+    _derived: Callable[[Node], Dataset]
+
+    def _mapped(
+        self,
+        name: str,
+        step: Step,
+        pool: TaskPoolStrategy | ActorPoolStrategy,
+        options: dict[str, Any],
+        min_rows: int = 1,
+    ) -> Dataset:
+        return self._derived(Map(self._plan, name, (step,), pool, options, min_rows))
+
+    def map(
+        self,
+        fn: Callable[..., Any],
+        *,
+        compute: Any = None,
+        fn_args: Iterable[Any] | None = None,
+        fn_kwargs: dict[str, Any] | None = None,
+        fn_constructor_args: Iterable[Any] | None = None,
+        fn_constructor_kwargs: dict[str, Any] | None = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: float | None = None,
+        concurrency: Any = None,
+        label_selector: dict[str, str] | None = None,
+        fallback_strategy: list[Any] | None = None,
+        max_calls: int | None = None,
+        resources: dict[str, float] | None = None,
+        accelerator_type: str | None = None,
+        runtime_env: Any = None,
+        ray_remote_args_fn: Callable[[], dict[str, Any]] | None = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
+        """Call a function with each row.
+
+        Parameters
+        ----------
+        fn : callable or class
+            Given a row, a dictionary of Python values, it returns a row. A class is constructed once in
+            each actor of a pool.
+        fn_args, fn_kwargs : optional
+            Given to `fn` after the row.
+        fn_constructor_args, fn_constructor_kwargs : optional
+            Given to the constructor of a class.
+        concurrency : int or (int, int), optional
+            Tasks at once at most; for a class, the number of actors, or the least and the greatest.
+        compute : TaskPoolStrategy or ActorPoolStrategy, optional
+            The same, in full.
+        num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+            What each task or actor needs, as for `raycompat.remote`.
+        fallback_strategy, ray_remote_args_fn
+            Refused.
+        **ray_remote_args
+            Further options of `raycompat.remote`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.map``, 2.60.0. No known difference.
+        """
+        options = remote_args(
+            ray_remote_args,
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            memory=memory,
+            label_selector=label_selector,
+            fallback_strategy=fallback_strategy,
+            max_calls=max_calls,
+            resources=resources,
+            accelerator_type=accelerator_type,
+            runtime_env=runtime_env,
+            ray_remote_args_fn=ray_remote_args_fn,
+        )
+        function = UserFunction(
+            fn,
+            tuple(fn_args or ()),
+            fn_kwargs or {},
+            tuple(fn_constructor_args or ()),
+            fn_constructor_kwargs or {},
+        )
+        pool = strategy(compute, concurrency, function.is_class)
+        return self._mapped(f"Map({function.name})", MapRows(function), pool, options)
+
+    def map_batches(
+        self,
+        fn: Callable[..., Any],
+        *,
+        batch_size: Any = None,
+        compute: Any = None,
+        batch_format: str | None = "default",
+        zero_copy_batch: bool = True,
+        fn_args: Iterable[Any] | None = None,
+        fn_kwargs: dict[str, Any] | None = None,
+        fn_constructor_args: Iterable[Any] | None = None,
+        fn_constructor_kwargs: dict[str, Any] | None = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: float | None = None,
+        concurrency: Any = None,
+        udf_modifying_row_count: bool = True,
+        label_selector: dict[str, str] | None = None,
+        fallback_strategy: list[Any] | None = None,
+        max_calls: int | None = None,
+        resources: dict[str, float] | None = None,
+        accelerator_type: str | None = None,
+        runtime_env: Any = None,
+        ray_remote_args_fn: Callable[[], dict[str, Any]] | None = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
+        """Call a function with batches of rows.
+
+        Parameters
+        ----------
+        fn : callable or class
+            Given a batch, it returns a batch of any format and number of rows, or yields several. A
+            class is constructed once in each actor of a pool.
+        batch_size : int, optional
+            Rows of a batch. Default: those of a block.
+        batch_format : {"default", "numpy", "pandas", "pyarrow", None}
+            What `fn` is given: a dictionary of arrays (default), a DataFrame or a table. The first axis
+            of an array is the rows.
+        zero_copy_batch : bool, default True
+            Give `fn` memory that is shared and must not be written to; else a copy.
+        udf_modifying_row_count : bool, default True
+            Has no effect.
+        fn_args, fn_kwargs : optional
+            Given to `fn` after the batch.
+        fn_constructor_args, fn_constructor_kwargs : optional
+            Given to the constructor of a class.
+        concurrency : int or (int, int), optional
+            Tasks at once at most; for a class, the number of actors, or the least and the greatest.
+        compute : TaskPoolStrategy or ActorPoolStrategy, optional
+            The same, in full.
+        num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+            What each task or actor needs, as for `raycompat.remote`.
+        fallback_strategy, ray_remote_args_fn
+            Refused.
+        **ray_remote_args
+            Further options of `raycompat.remote`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.map_batches``, 2.60.0. No known difference.
+        """
+        if batch_size == "default":
+            batch_size = 1024
+        batch.check_size(batch_size)
+        batch.check_format(batch_format)
+        options = remote_args(
+            ray_remote_args,
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            memory=memory,
+            label_selector=label_selector,
+            fallback_strategy=fallback_strategy,
+            max_calls=max_calls,
+            resources=resources,
+            accelerator_type=accelerator_type,
+            runtime_env=runtime_env,
+            ray_remote_args_fn=ray_remote_args_fn,
+        )
+        function = UserFunction(
+            fn,
+            tuple(fn_args or ()),
+            fn_kwargs or {},
+            tuple(fn_constructor_args or ()),
+            fn_constructor_kwargs or {},
+        )
+        pool = strategy(compute, concurrency, function.is_class)
+        step = MapBatches(function, batch_size, batch_format, zero_copy_batch)
+        return self._mapped(f"MapBatches({function.name})", step, pool, options, batch_size or 1)
+
+    def flat_map(
+        self,
+        fn: Callable[..., Any],
+        *,
+        compute: Any = None,
+        fn_args: Iterable[Any] | None = None,
+        fn_kwargs: dict[str, Any] | None = None,
+        fn_constructor_args: Iterable[Any] | None = None,
+        fn_constructor_kwargs: dict[str, Any] | None = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: float | None = None,
+        concurrency: Any = None,
+        label_selector: dict[str, str] | None = None,
+        fallback_strategy: list[Any] | None = None,
+        max_calls: int | None = None,
+        resources: dict[str, float] | None = None,
+        accelerator_type: str | None = None,
+        runtime_env: Any = None,
+        ray_remote_args_fn: Callable[[], dict[str, Any]] | None = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
+        """Call a function with each row; it returns a list of rows.
+
+        Parameters
+        ----------
+        fn : callable or class
+            Given a row, a dictionary of Python values, it returns a list of rows.
+        fn_args, fn_kwargs : optional
+            Given to `fn` after the row.
+        fn_constructor_args, fn_constructor_kwargs : optional
+            Given to the constructor of a class.
+        concurrency : int or (int, int), optional
+            Tasks at once at most; for a class, the number of actors, or the least and the greatest.
+        compute : TaskPoolStrategy or ActorPoolStrategy, optional
+            The same, in full.
+        num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+            What each task or actor needs, as for `raycompat.remote`.
+        fallback_strategy, ray_remote_args_fn
+            Refused.
+        **ray_remote_args
+            Further options of `raycompat.remote`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.flat_map``, 2.60.0. No known difference.
+        """
+        options = remote_args(
+            ray_remote_args,
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            memory=memory,
+            label_selector=label_selector,
+            fallback_strategy=fallback_strategy,
+            max_calls=max_calls,
+            resources=resources,
+            accelerator_type=accelerator_type,
+            runtime_env=runtime_env,
+            ray_remote_args_fn=ray_remote_args_fn,
+        )
+        function = UserFunction(
+            fn,
+            tuple(fn_args or ()),
+            fn_kwargs or {},
+            tuple(fn_constructor_args or ()),
+            fn_constructor_kwargs or {},
+        )
+        pool = strategy(compute, concurrency, function.is_class)
+        return self._mapped(
+            f"FlatMap({function.name})", MapRows(function, is_flat=True), pool, options
+        )
+
+    def filter(
+        self,
+        fn: Callable[..., Any] | None = None,
+        expr: str | None = None,
+        *,
+        compute: Any = None,
+        fn_args: Iterable[Any] | None = None,
+        fn_kwargs: dict[str, Any] | None = None,
+        fn_constructor_args: Iterable[Any] | None = None,
+        fn_constructor_kwargs: dict[str, Any] | None = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: float | None = None,
+        concurrency: Any = None,
+        label_selector: dict[str, str] | None = None,
+        fallback_strategy: list[Any] | None = None,
+        max_calls: int | None = None,
+        resources: dict[str, float] | None = None,
+        accelerator_type: str | None = None,
+        runtime_env: Any = None,
+        ray_remote_args_fn: Callable[[], dict[str, Any]] | None = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
+        """Keep the rows for which a function, or a condition, is true.
+
+        Parameters
+        ----------
+        fn : callable or class, optional
+            Given a row, a dictionary of Python values, it returns whether to keep it.
+        expr : str, optional
+            A condition in place of `fn`: comparisons of columns and constants, joined with ``and``,
+            ``or``, ``not``.
+        fn_args, fn_kwargs : optional
+            Given to `fn` after the row.
+        fn_constructor_args, fn_constructor_kwargs : optional
+            Given to the constructor of a class.
+        concurrency : int or (int, int), optional
+            Tasks at once at most; for a class, the number of actors, or the least and the greatest.
+        compute : TaskPoolStrategy or ActorPoolStrategy, optional
+            The same, in full.
+        num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+            What each task or actor needs, as for `raycompat.remote`.
+        fallback_strategy, ray_remote_args_fn
+            Refused.
+        **ray_remote_args
+            Further options of `raycompat.remote`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.filter``, 2.60.0. Differs from Ray: `expr` is text.
+        """
+        if (fn is None) == (expr is None):
+            raise ValueError("filter() takes a function or expr, one of both.")
+        options = remote_args(
+            ray_remote_args,
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            memory=memory,
+            label_selector=label_selector,
+            fallback_strategy=fallback_strategy,
+            max_calls=max_calls,
+            resources=resources,
+            accelerator_type=accelerator_type,
+            runtime_env=runtime_env,
+            ray_remote_args_fn=ray_remote_args_fn,
+        )
+        if fn is None:
+            condition = TableStep(_kept, (str(expr),))
+            expression.parse(str(expr))
+            return self._mapped(f"Filter({expr})", condition, TaskPoolStrategy(), options)
+        function = UserFunction(
+            fn,
+            tuple(fn_args or ()),
+            fn_kwargs or {},
+            tuple(fn_constructor_args or ()),
+            fn_constructor_kwargs or {},
+        )
+        pool = strategy(compute, concurrency, function.is_class)
+        return self._mapped(f"Filter({function.name})", FilterRows(function), pool, options)
+
+    def add_column(
+        self,
+        col: str,
+        fn: Callable[..., Any],
+        *,
+        batch_format: str | None = "pandas",
+        compute: Any = None,
+        concurrency: Any = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: float | None = None,
+        label_selector: dict[str, str] | None = None,
+        fallback_strategy: list[Any] | None = None,
+        max_calls: int | None = None,
+        resources: dict[str, float] | None = None,
+        accelerator_type: str | None = None,
+        runtime_env: Any = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
+        """Add a column that a function computes from batches.
+
+        Parameters
+        ----------
+        col : str
+            Name of the column; one that there is, is replaced.
+        fn : callable
+            Given a batch, it returns the column's values: an array, a Series or a list.
+        batch_format : {"default", "numpy", "pandas", "pyarrow"}
+            What `fn` is given. Default: pandas.
+        concurrency, compute : optional
+            Tasks at once at most.
+        num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+            What each task or actor needs, as for `raycompat.remote`.
+        fallback_strategy
+            Refused.
+        **ray_remote_args
+            Further options of `raycompat.remote`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.add_column``, 2.60.0. No known difference.
+        """
+        options = remote_args(
+            ray_remote_args,
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            memory=memory,
+            label_selector=label_selector,
+            fallback_strategy=fallback_strategy,
+            max_calls=max_calls,
+            resources=resources,
+            accelerator_type=accelerator_type,
+            runtime_env=runtime_env,
+        )
+        if not isinstance(col, str):
+            raise ValueError(f"col={col!r} is not a str: it names the column.")
+        batch.check_format(batch_format)
+        function = UserFunction(fn)
+        step = TableStep(_with_column, (col, function, batch_format))
+        return self._mapped("AddColumn", step, strategy(compute, concurrency, False), options)
+
+    def drop_columns(
+        self,
+        cols: list[str],
+        *,
+        compute: Any = None,
+        concurrency: Any = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: float | None = None,
+        label_selector: dict[str, str] | None = None,
+        fallback_strategy: list[Any] | None = None,
+        max_calls: int | None = None,
+        resources: dict[str, float] | None = None,
+        accelerator_type: str | None = None,
+        runtime_env: Any = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
+        """Leave out columns.
+
+        Parameters
+        ----------
+        cols : list of str
+            Columns that there are, each once.
+        concurrency, compute : optional
+            Tasks at once at most.
+        num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+            What each task or actor needs, as for `raycompat.remote`.
+        fallback_strategy
+            Refused.
+        **ray_remote_args
+            Further options of `raycompat.remote`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.drop_columns``, 2.60.0. No known difference.
+        """
+        options = remote_args(
+            ray_remote_args,
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            memory=memory,
+            label_selector=label_selector,
+            fallback_strategy=fallback_strategy,
+            max_calls=max_calls,
+            resources=resources,
+            accelerator_type=accelerator_type,
+            runtime_env=runtime_env,
+        )
+        names = _names(cols, "drop_columns")
+        step = TableStep(transform.drop, (names,))
+        return self._mapped("DropColumns", step, strategy(compute, concurrency, False), options)
+
+    def select_columns(
+        self,
+        cols: str | list[str],
+        *,
+        compute: Any = None,
+        concurrency: Any = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: float | None = None,
+        label_selector: dict[str, str] | None = None,
+        fallback_strategy: list[Any] | None = None,
+        max_calls: int | None = None,
+        resources: dict[str, float] | None = None,
+        accelerator_type: str | None = None,
+        runtime_env: Any = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
+        """Keep some columns.
+
+        Parameters
+        ----------
+        cols : str or list of str
+            Columns that there are, in the order that they are to have.
+        concurrency, compute : optional
+            Tasks at once at most.
+        num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+            What each task or actor needs, as for `raycompat.remote`.
+        fallback_strategy
+            Refused.
+        **ray_remote_args
+            Further options of `raycompat.remote`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.select_columns``, 2.60.0. No known difference.
+        """
+        options = remote_args(
+            ray_remote_args,
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            memory=memory,
+            label_selector=label_selector,
+            fallback_strategy=fallback_strategy,
+            max_calls=max_calls,
+            resources=resources,
+            accelerator_type=accelerator_type,
+            runtime_env=runtime_env,
+        )
+        names = _names(cols, "select_columns")
+        step = TableStep(transform.select, (names,))
+        return self._mapped("SelectColumns", step, strategy(compute, concurrency, False), options)
+
+    def rename_columns(
+        self,
+        names: list[str] | dict[str, str],
+        *,
+        concurrency: Any = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: float | None = None,
+        label_selector: dict[str, str] | None = None,
+        fallback_strategy: list[Any] | None = None,
+        max_calls: int | None = None,
+        resources: dict[str, float] | None = None,
+        accelerator_type: str | None = None,
+        runtime_env: Any = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
+        """Give columns other names.
+
+        Parameters
+        ----------
+        names : dict or list of str
+            New names by the old, or one for each column.
+        concurrency, compute : optional
+            Tasks at once at most.
+        num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+            What each task or actor needs, as for `raycompat.remote`.
+        fallback_strategy
+            Refused.
+        **ray_remote_args
+            Further options of `raycompat.remote`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.rename_columns``, 2.60.0. No known difference.
+        """
+        options = remote_args(
+            ray_remote_args,
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            memory=memory,
+            label_selector=label_selector,
+            fallback_strategy=fallback_strategy,
+            max_calls=max_calls,
+            resources=resources,
+            accelerator_type=accelerator_type,
+            runtime_env=runtime_env,
+        )
+        if not names:
+            raise ValueError("rename_columns() needs at least one name.")
+        new = list(names.values()) if isinstance(names, dict) else list(names)
+        if not all(isinstance(name, str) for name in new) or len(set(new)) < len(new):
+            raise ValueError(f"rename_columns: {new} are not different names. Give a str for each.")
+        step = TableStep(transform.rename, (names,))
+        return self._mapped("RenameColumns", step, strategy(None, concurrency, False), options)
+
+    def random_sample(self, fraction: float, *, seed: int | None = None) -> Dataset:
+        """Keep each row with a probability.
+
+        Parameters
+        ----------
+        fraction : float
+            The probability, from 0 to 1.
+        seed : int, optional
+            Of the random numbers; each block begins with it.
+
+        Notes
+        -----
+        Ray source: ``Dataset.random_sample``, 2.60.0. No known difference.
+        """
+        if not 0 <= fraction <= 1:
+            raise ValueError(
+                f"fraction={fraction!r} is not a probability: give a number from 0 to 1."
+            )
+        step = TableStep(transform.sample, (fraction, seed))
+        return self._mapped("RandomSample", step, TaskPoolStrategy(), {})
+
+
+def _names(cols: str | Sequence[str], what: str) -> list[str]:
+    names = [cols] if isinstance(cols, str) else list(cols)
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{what}: {names} are not all names of columns: give a list of str.")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{what}: {names} names a column twice. Give each once.")
+    return names
+
+
+def _kept(table: Block, condition: str) -> Block:
+    return table.filter(expression.parse(condition))
+
+
+def _with_column(
+    table: Block, name: str, function: UserFunction, batch_format: str | None
+) -> Block:
+    values = function.load()(batch.formatted(table, batch_format))
+    if np.isscalar(values):
+        values = np.full(table.num_rows, values)
+    column = block.to_table({name: values})[name]
+    if name in table.column_names:
+        return table.set_column(table.column_names.index(name), name, column)
+    if len(column) != table.num_rows:
+        raise ValueError(
+            f"The function of add_column returned {len(column)} values for {table.num_rows} rows."
+        )
+    return table.append_column(pa.field(name, column.type), column)

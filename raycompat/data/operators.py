@@ -1,0 +1,489 @@
+"""Operators: what is to be done next, as state machines that know neither threads nor time.
+
+An operator takes bundles, names tasks that could run, and is told what they made. `Execution` decides
+which of them do run, and when.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from raycompat.data.block import Bundle
+from raycompat.data.stats import OperatorStats
+from raycompat.data.tasks import TaskOutput
+
+#: Bytes that a task is taken to make as long as none has ended.
+_UNKNOWN_BYTES = 16 * 2**20
+
+
+@dataclass
+class Task:
+    """A call that could be made.
+
+    Parameters
+    ----------
+    submit : callable
+        Makes the call; returns the reference of its `TaskOutput`, and then those of its blocks.
+    inputs : list of Bundle
+        What the call needs, for the account of memory.
+    slot : int
+        Where its blocks belong in the operator's output.
+    on_worker : object
+        The actor that it runs on, if any.
+    """
+
+    submit: Callable[[], Sequence[Any]]
+    inputs: list[Bundle] = field(default_factory=list)
+    slot: int = 0
+    on_worker: Any = None
+    operator: Any = None
+
+
+class OrderedOutputs:
+    """Bundles in the order of the tasks that make them, whatever the order in which these end."""
+
+    def __init__(self) -> None:
+        self.ready: deque[Bundle] = deque()
+        self._waiting: dict[int, list[Bundle]] = {}
+        self._closed: set[int] = set()
+        self._current = 0
+
+    def append(self, slot: int, bundles: Sequence[Bundle]) -> None:
+        """Enter bundles for a slot."""
+        if slot == self._current:
+            self.ready.extend(bundles)
+        else:
+            self._waiting.setdefault(slot, []).extend(bundles)
+
+    def close(self, slot: int) -> None:
+        """Enter that a slot gets no more."""
+        self._closed.add(slot)
+        while self._current in self._closed:
+            self._closed.remove(self._current)
+            self._current += 1
+            self.ready.extend(self._waiting.pop(self._current, ()))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all bundles here."""
+        waiting = sum(b.size_bytes for each in self._waiting.values() for b in each)
+        return waiting + sum(bundle.size_bytes for bundle in self.ready)
+
+    def __len__(self) -> int:
+        return len(self.ready) + sum(map(len, self._waiting.values()))
+
+
+class Operator:
+    """What all operators have; this one hands on what it is given."""
+
+    #: Whether it needs all its input before it makes anything: then what it holds is not flow.
+    is_barrier = False
+
+    def __init__(self, name: str, num_ports: int = 1, cpus: float = 0.0) -> None:
+        self.name = name
+        self.cpus = cpus
+        self.inputs: list[deque[Bundle]] = [deque() for _ in range(num_ports)]
+        self.closed = [False] * num_ports
+        self.outputs = OrderedOutputs()
+        self.num_running = 0
+        self.num_ended = 0
+        self.stats = OperatorStats(name)
+        self._num_slots = 0
+        #: Set by the execution: who takes the output, and at which port; the operators before this.
+        self.downstream: tuple[Operator, int] | None = None
+        self.upstream: list[Operator] = []
+
+    def add(self, port: int, bundle: Bundle) -> None:
+        """Take a bundle."""
+        self.inputs[port].append(bundle)
+        self.step()
+
+    def close(self, port: int) -> None:
+        """Take the end of an input."""
+        if not self.closed[port]:
+            self.closed[port] = True
+            self.step()
+
+    def step(self) -> None:
+        """Go on with what has come, as far as that needs no task."""
+        while self.inputs[0]:
+            self.outputs.ready.append(self.inputs[0].popleft())
+
+    def has_task(self) -> bool:
+        """Whether `next_task` would return one."""
+        return False
+
+    def next_task(self) -> Task:
+        """Return a task to run; call it only when there is one."""
+        raise LookupError(f"{self.name} has no task")
+
+    def end_task(self, task: Task, output: TaskOutput, bundles: list[Bundle]) -> None:
+        """Take what a task has made."""
+        self.outputs.append(task.slot, bundles)
+        self.outputs.close(task.slot)
+
+    def admits(self, port: int) -> bool:
+        """Whether input for a port is wanted now."""
+        return True
+
+    @property
+    def wants_no_more(self) -> bool:
+        """Whether what comes from now on would be dropped."""
+        return False
+
+    @property
+    def has_all_input(self) -> bool:
+        """Whether nothing more comes in, and nothing waits."""
+        return all(self.closed) and not any(self.inputs)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether everything has been made and taken."""
+        return self.has_all_input and not self.num_running and not len(self.outputs)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the bundles that wait here."""
+        waiting = 0 if self.is_barrier else sum(b.size_bytes for q in self.inputs for b in q)
+        return waiting + self.outputs.size_bytes
+
+    @property
+    def expected_bytes(self) -> int:
+        """Bytes that one more task is expected to make."""
+        if self.num_ended:
+            return self.stats.size_bytes // self.num_ended
+        waiting = next((queue[0].size_bytes for queue in self.inputs if queue), 0)
+        return waiting or _UNKNOWN_BYTES
+
+    def stop(self) -> None:
+        """Drop what waits, and take nothing more."""
+        for queue in self.inputs:
+            queue.clear()
+        self.closed = [True] * len(self.closed)
+        self.outputs = OrderedOutputs()
+
+    def release(self) -> None:
+        """Let go of actors."""
+
+    def _slot(self) -> int:
+        self._num_slots += 1
+        return self._num_slots - 1
+
+
+class InputOperator(Operator):
+    """Begins with bundles that are there."""
+
+    def __init__(self, bundles: Sequence[Bundle]) -> None:
+        super().__init__("Input", num_ports=0)
+        self.outputs.ready.extend(bundles)
+
+    def step(self) -> None:
+        """There is no input."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Nothing: who has the data set has the blocks."""
+        return 0
+
+
+class MapOperator(Operator):
+    """Makes a task of each bundle, or of as many as have enough rows for a batch."""
+
+    def __init__(
+        self,
+        name: str,
+        submit: Callable[[list[Bundle]], Sequence[Any]],
+        *,
+        cpus: float = 1.0,
+        min_rows: int = 1,
+        limit: int | None = None,
+    ) -> None:
+        super().__init__(name, cpus=cpus)
+        self._submit = submit
+        self._min_rows = min_rows
+        self._limit = limit
+        self._groups: deque[list[Bundle]] = deque()
+        self._group: list[Bundle] = []
+
+    def step(self) -> None:
+        """Put bundles together."""
+        while self.inputs[0]:
+            self._group.append(self.inputs[0].popleft())
+            if sum(bundle.num_rows for bundle in self._group) >= self._min_rows:
+                self._groups.append(self._group)
+                self._group = []
+        if self.closed[0] and self._group:
+            self._groups.append(self._group)
+            self._group = []
+
+    def has_task(self) -> bool:
+        """Whether bundles wait, and another task may run."""
+        return bool(self._groups) and (self._limit is None or self.num_running < self._limit)
+
+    def next_task(self) -> Task:
+        """Return the task for the next bundles."""
+        group = self._groups.popleft()
+        return Task(lambda: self._submit(group), group, self._slot())
+
+    @property
+    def has_all_input(self) -> bool:
+        """Whether nothing more comes in, and nothing waits."""
+        return super().has_all_input and not self._groups and not self._group
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the bundles that wait here."""
+        groups = [*self._groups, self._group]
+        return super().held_bytes + sum(b.size_bytes for group in groups for b in group)
+
+    @property
+    def expected_bytes(self) -> int:
+        """Bytes that one more task is expected to make."""
+        if not self.num_ended and self._groups:
+            return sum(bundle.size_bytes for bundle in self._groups[0])
+        return super().expected_bytes
+
+    def stop(self) -> None:
+        """Drop what waits."""
+        super().stop()
+        self._groups.clear()
+        self._group = []
+
+
+class ReadOperator(Operator):
+    """Makes a task of each read task; what is larger than a block is read one block a call."""
+
+    def __init__(
+        self,
+        name: str,
+        calls: Sequence[Callable[[], Sequence[Any]]],
+        readers: Mapping[int, Callable[[], Callable[[int], Sequence[Any]]]],
+        *,
+        cpus: float = 1.0,
+        limit: int | None = None,
+    ) -> None:
+        super().__init__(name, num_ports=0, cpus=cpus)
+        self._calls = calls
+        self._limit = limit
+        #: For numbers of calls: what starts an actor, and then makes the call for a block of it.
+        self._readers = readers
+        self._open: dict[int, Callable[[int], Sequence[Any]]] = {}
+        self._indices: dict[int, int] = {}
+        #: Readers that have given a block, and are to give the next one.
+        self._idle: deque[int] = deque()
+
+    def step(self) -> None:
+        """There is no input."""
+
+    def has_task(self) -> bool:
+        """Whether something is to be read, and another task may run."""
+        more = self._num_slots < len(self._calls)
+        return (more or bool(self._idle)) and (
+            self._limit is None or self.num_running < self._limit
+        )
+
+    def next_task(self) -> Task:
+        """Return the task for the next block of a reader, or for the next read task."""
+        slot = self._idle.popleft() if self._idle else self._slot()
+        if slot not in self._readers:
+            return Task(self._calls[slot], slot=slot)
+        index = self._indices.get(slot, 0)
+        self._indices[slot] = index + 1
+        return Task(lambda: self._read_block(slot, index), slot=slot)
+
+    def _read_block(self, slot: int, index: int) -> Sequence[Any]:
+        if slot not in self._open:
+            self._open[slot] = self._readers[slot]()
+        return self._open[slot](index)
+
+    def end_task(self, task: Task, output: TaskOutput, bundles: list[Bundle]) -> None:
+        """Take blocks; a reader that is not at its end is asked again."""
+        self.outputs.append(task.slot, bundles)
+        if output.is_end:
+            self._open.pop(task.slot, None)
+            self.outputs.close(task.slot)
+        else:
+            self._idle.append(task.slot)
+
+    @property
+    def has_all_input(self) -> bool:
+        """Whether everything is being read."""
+        return self._num_slots >= len(self._calls) and not self._idle
+
+    def stop(self) -> None:
+        """Read nothing more."""
+        super().stop()
+        self._num_slots = len(self._calls)
+        self._idle.clear()
+        self._open.clear()
+
+    def release(self) -> None:
+        """Let go of the readers."""
+        self._open.clear()
+
+
+#: Yields lists of tasks and is sent what each has made; returns bundles, or None if those of the
+#: last tasks are the output.
+Stages: TypeAlias = Generator[
+    "Stage", "list[tuple[TaskOutput, list[Bundle]]]", "list[Bundle] | None"
+]
+
+
+@dataclass
+class Stage:
+    """Tasks of which none needs another; the next stage begins when all have ended."""
+
+    tasks: list[Task]
+    is_last: bool = False
+
+
+class StagedOperator(Operator):
+    """Needs all its input first: sort, shuffle, groupby, repartition, zip."""
+
+    is_barrier = True
+
+    def __init__(
+        self, name: str, stages: Callable[..., Stages], num_ports: int = 1, cpus: float = 1.0
+    ) -> None:
+        super().__init__(name, num_ports, cpus)
+        self._make_stages = stages
+        self._stages: Stages | None = None
+        self._tasks: deque[Task] = deque()
+        self._results: list[Any] = []
+        self._num_missing = 0
+        self._is_last = False
+        self._is_over = False
+
+    def step(self) -> None:
+        """Begin when all input has come."""
+        if all(self.closed) and self._stages is None and not self._is_over:
+            bundles = [list(queue) for queue in self.inputs]
+            for queue in self.inputs:
+                queue.clear()
+            self._stages = self._make_stages(*bundles)
+            self._advance(None)
+
+    def _advance(self, results: Any) -> None:
+        assert self._stages is not None
+        try:
+            stage = self._stages.send(results)
+            while not stage.tasks:
+                stage = self._stages.send([])
+        except StopIteration as end:
+            self._is_over, self._stages = True, None
+            self.outputs.ready.extend(end.value or ())
+            return
+        for slot, task in enumerate(stage.tasks):
+            task.slot = slot
+        self._tasks.extend(stage.tasks)
+        self._num_missing = len(stage.tasks)
+        self._results = [None] * len(stage.tasks)
+        self._is_last = stage.is_last
+        stage.tasks.clear()
+
+    def has_task(self) -> bool:
+        """Whether a task of the stage has not begun."""
+        return bool(self._tasks)
+
+    def next_task(self) -> Task:
+        """Return the next task of the stage."""
+        return self._tasks.popleft()
+
+    def end_task(self, task: Task, output: TaskOutput, bundles: list[Bundle]) -> None:
+        """Take what a task has made; go on when it was the last of its stage."""
+        if self._is_last:
+            super().end_task(task, output, bundles)
+        else:
+            self._results[task.slot] = (output, bundles)
+        self._num_missing -= 1
+        if not self._num_missing:
+            results, self._results = self._results, []
+            self._advance(results)
+
+    @property
+    def has_all_input(self) -> bool:
+        """Whether the last stage has ended."""
+        return self._is_over
+
+    def stop(self) -> None:
+        """Make nothing more."""
+        super().stop()
+        self._is_over, self._stages = True, None
+        self._tasks.clear()
+        self._results = []
+
+    @property
+    def expected_bytes(self) -> int:
+        """Bytes of what the next task takes."""
+        return sum(b.size_bytes for b in self._tasks[0].inputs) if self._tasks else 0
+
+
+class UnionOperator(Operator):
+    """Hands on all of its first input, then all of the second, and so on."""
+
+    def __init__(self, num_ports: int) -> None:
+        super().__init__("Union", num_ports)
+        self._port = 0
+
+    def step(self) -> None:
+        """Hand on what has its turn."""
+        while self._port < len(self.inputs):
+            queue = self.inputs[self._port]
+            self.outputs.ready.extend(queue)
+            queue.clear()
+            if not self.closed[self._port]:
+                return
+            self._port += 1
+
+    def admits(self, port: int) -> bool:
+        """Whether a port has its turn."""
+        return port <= self._port
+
+
+class LimitOperator(Operator):
+    """Hands on the first rows, and then wants no more."""
+
+    def __init__(self, limit: int, cut: Callable[[Bundle, int], Sequence[Any]]) -> None:
+        super().__init__(f"limit={limit}", cpus=1.0)
+        self._missing = limit
+        self._cut = cut
+        self._last: Bundle | None = None
+        self._num_rows = 0
+
+    def step(self) -> None:
+        """Hand on blocks as long as they are wanted as a whole."""
+        while self.inputs[0]:
+            bundle = self.inputs[0].popleft()
+            if not self._missing:
+                continue
+            if bundle.num_rows <= self._missing:
+                self._missing -= bundle.num_rows
+                slot = self._slot()
+                self.outputs.append(slot, [bundle])
+                self.outputs.close(slot)
+            else:
+                self._last, self._num_rows = bundle, self._missing
+                self._missing = 0
+
+    def has_task(self) -> bool:
+        """Whether a block is to be cut."""
+        return self._last is not None
+
+    def next_task(self) -> Task:
+        """Return the task that cuts the last block."""
+        assert self._last is not None
+        last, num_rows, self._last = self._last, self._num_rows, None
+        return Task(lambda: self._cut(last, num_rows), [last], self._slot())
+
+    @property
+    def wants_no_more(self) -> bool:
+        """Whether all rows are there."""
+        return not self._missing
+
+    @property
+    def has_all_input(self) -> bool:
+        """Whether all rows are there, or nothing more comes."""
+        return self._last is None and (not self._missing or super().has_all_input)

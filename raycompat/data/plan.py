@@ -1,0 +1,222 @@
+"""Plans: what a data set is made of, and how operators come of it.
+
+A plan is a tree of nodes that do nothing. `operators` makes the operators of an execution of it; maps
+that run in tasks with equal options become one operator, together with the read before them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import raycompat as ray
+from raycompat.data import tasks
+from raycompat.data.block import Bundle
+from raycompat.data.compute import ActorMapOperator, ActorPoolStrategy, TaskPoolStrategy
+from raycompat.data.context import DataContext
+from raycompat.data.datasource import ReadTask
+from raycompat.data.operators import (
+    InputOperator,
+    LimitOperator,
+    MapOperator,
+    Operator,
+    ReadOperator,
+    StagedOperator,
+    Stages,
+    UnionOperator,
+)
+from raycompat.data.transform import Step, Transform
+
+#: A read task of more bytes than this many blocks is read block by block, by an actor.
+_LARGE_BLOCKS = 1.5
+
+_TASKS = TaskPoolStrategy()
+
+
+@dataclass(frozen=True)
+class Input:
+    """Blocks that are there."""
+
+    bundles: Sequence[Bundle]
+
+
+@dataclass(frozen=True)
+class Read:
+    """Parts of a data source."""
+
+    name: str
+    read_tasks: Sequence[ReadTask]
+    compute: TaskPoolStrategy = _TASKS
+    remote_args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Map:
+    """Steps on each block."""
+
+    input: Node
+    name: str
+    steps: tuple[Step, ...]
+    compute: TaskPoolStrategy | ActorPoolStrategy = _TASKS
+    remote_args: Mapping[str, Any] = field(default_factory=dict)
+    #: Rows that a task should have at least: those of a batch.
+    min_rows: int = 1
+
+
+@dataclass(frozen=True)
+class AllToAll:
+    """What needs all blocks before it makes any."""
+
+    inputs: tuple[Node, ...]
+    name: str
+    stages: Callable[..., Stages]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The first rows."""
+
+    input: Node
+    limit: int
+
+
+@dataclass(frozen=True)
+class Union:
+    """The blocks of several, one after the other."""
+
+    inputs: tuple[Node, ...]
+
+
+Node: TypeAlias = "Input | Read | Map | AllToAll | Limit | Union"
+
+
+def inputs_of(node: Node) -> tuple[Node, ...]:
+    """Return the nodes that a node takes its blocks from."""
+    if isinstance(node, AllToAll | Union):
+        return node.inputs
+    return (node.input,) if isinstance(node, Map | Limit) else ()
+
+
+def name_of(node: Node) -> str:
+    """Return how a node is shown."""
+    if isinstance(node, Limit):
+        return f"Limit[limit={node.limit}]"
+    return getattr(node, "name", type(node).__name__)
+
+
+def fused(node: Node) -> Node:
+    """Return an equal plan in which maps that can run in one task are one."""
+    if isinstance(node, AllToAll):
+        return AllToAll(tuple(map(fused, node.inputs)), node.name, node.stages)
+    if isinstance(node, Union):
+        return Union(tuple(map(fused, node.inputs)))
+    if isinstance(node, Limit):
+        return Limit(fused(node.input), node.limit)
+    if not isinstance(node, Map):
+        return node
+    before = fused(node.input)
+    if not isinstance(before, Map) or not _can_fuse(before, node):
+        return Map(before, node.name, node.steps, node.compute, node.remote_args, node.min_rows)
+    return Map(
+        before.input,
+        f"{before.name}->{node.name}",
+        before.steps + node.steps,
+        node.compute,
+        node.remote_args,
+        before.min_rows,
+    )
+
+
+def _can_fuse(before: Map | Read, after: Map) -> bool:
+    """Whether both run in tasks alike, and the blocks between them need not be put together."""
+    return (
+        isinstance(before.compute, TaskPoolStrategy)
+        and before.compute == after.compute
+        and before.remote_args == after.remote_args
+        and after.min_rows <= 1
+    )
+
+
+def operators(plan: Node, context: DataContext) -> list[Operator]:
+    """Return the operators of a plan, connected, the sink last."""
+    made: list[Operator] = []
+
+    def make(node: Node) -> Operator:
+        if isinstance(node, Map) and isinstance(node.input, Read) and _can_fuse(node.input, node):
+            operator = _read(node.input, node.steps, f"{node.input.name}->{node.name}", context)
+            made.append(operator)
+            return operator
+        upstream = [make(each) for each in inputs_of(node)]
+        operator = _operator(node, context)
+        operator.upstream = upstream
+        for port, each in enumerate(upstream):
+            each.downstream = (operator, port)
+        made.append(operator)
+        return operator
+
+    make(fused(plan))
+    return made
+
+
+def _operator(node: Node, context: DataContext) -> Operator:
+    if isinstance(node, Input):
+        return InputOperator(node.bundles)
+    if isinstance(node, Read):
+        return _read(node, (), node.name, context)
+    if isinstance(node, Limit):
+        return LimitOperator(node.limit, _cut)
+    if isinstance(node, Union):
+        return UnionOperator(len(node.inputs))
+    if isinstance(node, AllToAll):
+        return StagedOperator(node.name, node.stages, len(node.inputs))
+    return _map(node, context)
+
+
+def _cut(bundle: Bundle, num_rows: int) -> Sequence[Any]:
+    refs: Sequence[Any] = tasks.make_block.remote(_first_rows, num_rows, bundle.ref)
+    return refs
+
+
+def _first_rows(num_rows: int, table: Any) -> Any:
+    return table.slice(0, num_rows)
+
+
+def _map(node: Map, context: DataContext) -> Operator:
+    transform = ray.put(Transform(node.steps, context.target_max_block_size))
+    if isinstance(node.compute, ActorPoolStrategy):
+        options = {"max_restarts": 4, "max_task_retries": 4, **node.remote_args}
+        actor = ray.remote(tasks.MapActor).options(**options)
+        start = functools.partial(actor.remote, transform)
+        return ActorMapOperator(node.name, start, node.compute, node.min_rows)
+    function = tasks.map_blocks.options(name=node.name, **node.remote_args)
+    return MapOperator(
+        node.name,
+        lambda bundles: function.remote(transform, *(bundle.ref for bundle in bundles)),
+        cpus=node.remote_args.get("num_cpus", 1.0),
+        min_rows=node.min_rows,
+        limit=node.compute.size,
+    )
+
+
+def _read(node: Read, steps: tuple[Step, ...], name: str, context: DataContext) -> Operator:
+    transform = ray.put(Transform(steps, context.target_max_block_size))
+    function = tasks.read.options(name=name, **node.remote_args)
+    actor = ray.remote(tasks.ReadActor).options(
+        max_restarts=4, max_task_retries=4, **node.remote_args
+    )
+    calls = [functools.partial(function.remote, each, transform) for each in node.read_tasks]
+    limit = _LARGE_BLOCKS * context.target_max_block_size
+    readers = {
+        number: functools.partial(_open_reader, actor, each, transform)
+        for number, each in enumerate(node.read_tasks)
+        if (each.metadata.size_bytes or 0) > limit
+    }
+    cpus = node.remote_args.get("num_cpus", 1.0)
+    return ReadOperator(name, calls, readers, cpus=cpus, limit=node.compute.size)
+
+
+def _open_reader(actor: Any, task: ReadTask, transform: Any) -> Callable[[int], Sequence[Any]]:
+    handle = actor.remote(task, transform)
+    return lambda index: handle.read_block.remote(index)

@@ -1,0 +1,168 @@
+"""`Preprocessor`: transformations that are fitted to a data set."""
+
+from __future__ import annotations
+
+import abc
+import base64
+import enum
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    from raycompat.data.dataset import Dataset
+
+
+class PreprocessorNotFittedException(RuntimeError):
+    """A preprocessor that has to be fitted was asked to transform."""
+
+
+class Preprocessor(abc.ABC):
+    """Transforms data sets and batches; some have to be fitted to a data set first.
+
+    Notes
+    -----
+    Ray source: ``ray.data.Preprocessor``, 2.60.0. No known difference.
+    """
+
+    class FitStatus(enum.StrEnum):
+        """Whether it has been fitted."""
+
+        NOT_FITTABLE = "NOT_FITTABLE"
+        NOT_FITTED = "NOT_FITTED"
+        PARTIALLY_FITTED = "PARTIALLY_FITTED"
+        FITTED = "FITTED"
+
+    _is_fittable = True
+    #: What the data set said, by the names of columns.
+    stats_: dict[str, Any]
+
+    def fit_status(self) -> Preprocessor.FitStatus:
+        """Return whether it has been fitted."""
+        if not self._is_fittable:
+            return Preprocessor.FitStatus.NOT_FITTABLE
+        if hasattr(self, "stats_"):
+            return Preprocessor.FitStatus.FITTED
+        return Preprocessor.FitStatus.NOT_FITTED
+
+    def fit(self, ds: Dataset) -> Preprocessor:
+        """Learn from a data set, in place of what was learned before.
+
+        Returns
+        -------
+        Preprocessor
+            Itself.
+        """
+        if self._is_fittable:
+            self._fit(ds)
+        return self
+
+    def fit_transform(
+        self,
+        ds: Dataset,
+        *,
+        transform_num_cpus: float | None = None,
+        transform_memory: float | None = None,
+        transform_batch_size: int | None = None,
+        transform_concurrency: int | None = None,
+    ) -> Dataset:
+        """Learn from a data set, and transform it; the options are those of `transform`."""
+        self.fit(ds)
+        return self.transform(
+            ds,
+            batch_size=transform_batch_size,
+            num_cpus=transform_num_cpus,
+            memory=transform_memory,
+            concurrency=transform_concurrency,
+        )
+
+    def transform(
+        self,
+        ds: Dataset,
+        *,
+        batch_size: int | None = None,
+        num_cpus: float | None = None,
+        memory: float | None = None,
+        concurrency: int | None = None,
+    ) -> Dataset:
+        """Return a data set, transformed.
+
+        Parameters
+        ----------
+        ds : Dataset
+            With the columns that this one reads.
+        batch_size, num_cpus, memory, concurrency : optional
+            As for `Dataset.map_batches`.
+
+        Raises
+        ------
+        PreprocessorNotFittedException
+            When it has to be fitted first.
+        """
+        self._require_fit()
+        return ds.map_batches(
+            self._transform_pandas,
+            batch_format="pandas",
+            batch_size=batch_size,
+            num_cpus=num_cpus,
+            memory=memory,
+            concurrency=concurrency,
+        )
+
+    def transform_batch(self, data: Any) -> Any:
+        """Return one batch, transformed; in the format in which it was given."""
+        self._require_fit()
+        from raycompat.data import block
+
+        if isinstance(data, pd.DataFrame):
+            return self._transform_pandas(data.copy())
+        table = block.to_table(data)
+        made = block.to_table(self._transform_pandas(block.to_pandas(table)))
+        return block.to_numpy(made) if isinstance(data, dict) else made
+
+    def _require_fit(self) -> None:
+        status = self.fit_status()
+        if status in (Preprocessor.FitStatus.NOT_FITTED, Preprocessor.FitStatus.PARTIALLY_FITTED):
+            raise PreprocessorNotFittedException(
+                f"{type(self).__name__} has not been fitted: call fit(dataset) first."
+            )
+
+    def _fit(self, ds: Dataset) -> None:
+        raise NotImplementedError
+
+    @abc.abstractmethod
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame: ...
+
+    def has_stats(self) -> bool:
+        """Return whether it has learned something."""
+        return hasattr(self, "stats_")
+
+    def get_input_columns(self) -> list[str]:
+        """Return the columns that it reads."""
+        return list(getattr(self, "columns", ()))
+
+    def get_output_columns(self) -> list[str]:
+        """Return the columns that it writes."""
+        return list(getattr(self, "output_columns", None) or self.get_input_columns())
+
+    @staticmethod
+    def preferred_batch_format() -> str:
+        """Return the format of the batches that it transforms."""
+        return "pandas"
+
+    def serialize(self) -> str:
+        """Return it as text; see `deserialize`."""
+        return base64.b64encode(pickle.dumps(self)).decode()
+
+    @staticmethod
+    def deserialize(serialized: str) -> Preprocessor:
+        """Return what `serialize` has written; only of text that you trust: it may run code."""
+        loaded: Preprocessor = pickle.loads(base64.b64decode(serialized))
+        return loaded
+
+    def __repr__(self) -> str:
+        given = ", ".join(
+            f"{name}={value!r}" for name, value in vars(self).items() if name[-1] != "_"
+        )
+        return f"{type(self).__name__}({given})"

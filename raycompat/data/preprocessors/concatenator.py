@@ -1,0 +1,130 @@
+"""Preprocessors that put columns, or preprocessors, together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from raycompat.data.block import require_columns
+from raycompat.data.preprocessor import Preprocessor
+
+if TYPE_CHECKING:
+    from raycompat.data.dataset import Dataset
+
+
+class Concatenator(Preprocessor):
+    """Put columns of numbers into one column of arrays.
+
+    Parameters
+    ----------
+    columns : list of str
+        The columns, in the order in which their values are to be.
+    output_column_name : str, default "concat_out"
+        Name of the column.
+    dtype : numpy.dtype, optional
+        Of the arrays. Default: what holds all columns.
+    raise_if_missing : bool, default False
+        Has no effect: a column that is not there is an error.
+    flatten : bool, default False
+        Put the items of arrays one by one; else columns are numbers.
+
+    Notes
+    -----
+    Ray source: ``ray.data.preprocessors.Concatenator``, 2.60.0. Differs from Ray: arrays are put one by
+    one in any case.
+    """
+
+    _is_fittable = False
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        output_column_name: str = "concat_out",
+        dtype: Any = None,
+        raise_if_missing: bool = False,
+        flatten: bool = False,
+    ) -> None:
+        self.columns = list(columns)
+        self.output_column_name = output_column_name
+        self.dtype = dtype
+        self.raise_if_missing = raise_if_missing
+        self.flatten = flatten
+
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
+        require_columns(self.columns, list(df.columns), "Concatenator")
+        parts = [_matrix(df[column]) for column in self.columns]
+        joined = np.concatenate(parts, axis=1)
+        if self.dtype is not None:
+            joined = joined.astype(self.dtype)
+        rest = df.drop(columns=self.columns)
+        values = pd.Series(list(joined), index=df.index, dtype=object)
+        return rest.assign(**{self.output_column_name: values})
+
+    def get_output_columns(self) -> list[str]:
+        """Return the column that it writes."""
+        return [self.output_column_name]
+
+
+def _matrix(series: pd.Series) -> np.ndarray[Any, Any]:
+    if series.dtype == object and len(series):
+        return np.stack([np.ravel(value) for value in series])
+    return np.asarray(series).reshape(-1, 1)
+
+
+class Chain(Preprocessor):
+    """Fit and apply preprocessors, one after the other.
+
+    Parameters
+    ----------
+    *preprocessors : Preprocessor
+        Each is fitted to what those before it make.
+
+    Notes
+    -----
+    Ray source: ``ray.data.preprocessors.Chain``, 2.60.0. No known difference.
+    """
+
+    def __init__(self, *preprocessors: Preprocessor) -> None:
+        self.preprocessors = preprocessors
+
+    def fit_status(self) -> Preprocessor.FitStatus:
+        """Return whether those that can be fitted have been."""
+        status = Preprocessor.FitStatus
+        found = {each.fit_status() for each in self.preprocessors} - {status.NOT_FITTABLE}
+        if not found:
+            return status.NOT_FITTABLE
+        return found.pop() if len(found) == 1 else status.PARTIALLY_FITTED
+
+    def fit(self, ds: Dataset) -> Preprocessor:
+        """Learn from a data set."""
+        for number, each in enumerate(self.preprocessors):
+            each.fit(ds)
+            if number + 1 < len(self.preprocessors):
+                ds = each.transform(ds)
+        return self
+
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
+        for each in self.preprocessors:
+            df = each._transform_pandas(df)
+        return df
+
+    def get_input_columns(self) -> list[str]:
+        """Return the columns that it reads."""
+        made: set[str] = set()
+        needed: list[str] = []
+        for each in self.preprocessors:
+            needed += [name for name in each.get_input_columns() if name not in made]
+            made.update(each.get_output_columns())
+        return list(dict.fromkeys(needed))
+
+    def get_output_columns(self) -> list[str]:
+        """Return the columns that it writes."""
+        return list(
+            dict.fromkeys(n for each in self.preprocessors for n in each.get_output_columns())
+        )
+
+    def __repr__(self) -> str:
+        return f"Chain({', '.join(map(repr, self.preprocessors))})"

@@ -1,0 +1,230 @@
+"""Preprocessors that make numbers of categories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from raycompat.data import aggregate
+from raycompat.data.preprocessor import Preprocessor
+from raycompat.data.preprocessors.columns import outputs
+
+if TYPE_CHECKING:
+    from raycompat.data.dataset import Dataset
+
+
+def _numbers(ds: Dataset, columns: Sequence[str], limits: Mapping[str, int]) -> dict[str, Any]:
+    """Return the numbers of the values of columns, in the order of the values.
+
+    With a limit, the most frequent values alone have numbers.
+    """
+    stats = {}
+    for column in columns:
+        counted = ds.groupby(column).count().to_pandas()
+        if counted[column].isna().any():
+            raise ValueError(
+                f"Column {column!r} has missing values, which have no number. Fill them first, with "
+                "SimpleImputer for example."
+            )
+        if column in limits:
+            counted = counted.nlargest(limits[column], "count()")
+        stats[f"unique_values({column})"] = {
+            value: number for number, value in enumerate(sorted(counted[column].tolist()))
+        }
+    return stats
+
+
+class OrdinalEncoder(Preprocessor):
+    """Replace the values of columns by their numbers, in the order of the values.
+
+    Parameters
+    ----------
+    columns : list of str
+        The columns.
+    encode_lists : bool, default True
+        Has no effect: values are numbers and text.
+    output_columns : list of str, optional
+        Where the results go. Default: in place of the columns.
+
+    Notes
+    -----
+    Ray source: ``ray.data.preprocessors.OrdinalEncoder``, 2.60.0. Differs from Ray: see
+    `encode_lists`. A value that was not there becomes missing.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        *,
+        encode_lists: bool = True,
+        output_columns: Sequence[str] | None = None,
+    ) -> None:
+        self.columns = list(columns)
+        self.encode_lists = encode_lists
+        self.output_columns = outputs(self.columns, output_columns)
+
+    def _fit(self, ds: Dataset) -> None:
+        self.stats_ = _numbers(ds, self.columns, {})
+
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
+        return df.assign(
+            **{
+                output: df[column].map(self.stats_[f"unique_values({column})"])
+                for column, output in zip(self.columns, self.output_columns, strict=True)
+            }
+        )
+
+
+class LabelEncoder(Preprocessor):
+    """Replace the labels in a column by their numbers, in the order of the labels.
+
+    Parameters
+    ----------
+    label_column : str
+        The column.
+    output_column : str, optional
+        Where the numbers go. Default: in place of the column.
+
+    Notes
+    -----
+    Ray source: ``ray.data.preprocessors.LabelEncoder``, 2.60.0. No known difference.
+    """
+
+    def __init__(self, label_column: str, *, output_column: str | None = None) -> None:
+        self.label_column = label_column
+        self.output_column = output_column or label_column
+
+    def _fit(self, ds: Dataset) -> None:
+        self.stats_ = _numbers(ds, [self.label_column], {})
+
+    def _labels(self) -> dict[Any, int]:
+        found: dict[Any, int] = self.stats_[f"unique_values({self.label_column})"]
+        return found
+
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
+        return df.assign(**{self.output_column: df[self.label_column].map(self._labels())})
+
+    def inverse_transform(self, ds: Dataset) -> Dataset:
+        """Return a data set in which numbers are labels again."""
+        self._require_fit()
+        labels = {number: label for label, number in self._labels().items()}
+        source, target = self.output_column, self.label_column
+        return ds.map_batches(
+            lambda df: df.assign(**{target: df[source].map(labels)}), batch_format="pandas"
+        )
+
+    def get_input_columns(self) -> list[str]:
+        """Return the columns that it reads."""
+        return [self.label_column]
+
+    def get_output_columns(self) -> list[str]:
+        """Return the columns that it writes."""
+        return [self.output_column]
+
+
+class OneHotEncoder(Preprocessor):
+    """Replace the values of columns by arrays with a 1 at the value's number and 0 elsewhere.
+
+    Parameters
+    ----------
+    columns : list of str
+        The columns.
+    max_categories : dict of str to int, optional
+        For columns, how many of the most frequent values have a place; the others are all 0.
+    output_columns : list of str, optional
+        Where the results go, arrays of shape (number of values,), uint8. Default: in place of the
+        columns.
+
+    Notes
+    -----
+    Ray source: ``ray.data.preprocessors.OneHotEncoder``, 2.60.0. No known difference.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        *,
+        max_categories: Mapping[str, int] | None = None,
+        output_columns: Sequence[str] | None = None,
+    ) -> None:
+        self.columns = list(columns)
+        self.max_categories = dict(max_categories or {})
+        self.output_columns = outputs(self.columns, output_columns)
+
+    def _fit(self, ds: Dataset) -> None:
+        self.stats_ = _numbers(ds, self.columns, self.max_categories)
+
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
+        made = {}
+        for column, output in zip(self.columns, self.output_columns, strict=True):
+            numbers = self.stats_[f"unique_values({column})"]
+            codes = df[column].map(numbers).to_numpy(dtype=float, na_value=np.nan)
+            known = ~np.isnan(codes)
+            encoded = np.zeros((len(df), len(numbers)), np.uint8)
+            encoded[np.flatnonzero(known), codes[known].astype(int)] = 1
+            made[output] = pd.Series(list(encoded), index=df.index, dtype=object)
+        return df.assign(**made)
+
+
+class SimpleImputer(Preprocessor):
+    """Replace missing values.
+
+    Parameters
+    ----------
+    columns : list of str
+        The columns.
+    strategy : {"mean", "most_frequent", "constant"}, default "mean"
+        What with.
+    fill_value : optional
+        What with, for ``"constant"``.
+    output_columns : list of str, optional
+        Where the results go. Default: in place of the columns.
+
+    Notes
+    -----
+    Ray source: ``ray.data.preprocessors.SimpleImputer``, 2.60.0. No known difference.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        strategy: str = "mean",
+        fill_value: Any = None,
+        *,
+        output_columns: Sequence[str] | None = None,
+    ) -> None:
+        if strategy not in ("mean", "most_frequent", "constant"):
+            raise ValueError(
+                f'strategy={strategy!r} should be "mean", "most_frequent" or "constant".'
+            )
+        if strategy == "constant" and fill_value is None:
+            raise ValueError('strategy="constant" needs a fill_value.')
+        self.columns = list(columns)
+        self.strategy = strategy
+        self.fill_value = fill_value
+        self.output_columns = outputs(self.columns, output_columns)
+        self._is_fittable = strategy != "constant"
+
+    def _fit(self, ds: Dataset) -> None:
+        if self.strategy == "mean":
+            self.stats_ = ds.aggregate(*map(aggregate.Mean, self.columns))
+            return
+        self.stats_ = {}
+        for column in self.columns:
+            counted = ds.groupby(column).count().to_pandas().dropna(subset=[column])
+            most = counted.sort_values(["count()", column], ascending=[False, True])[column]
+            self.stats_[f"most_frequent({column})"] = most.iloc[0] if len(most) else None
+
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
+        made = {}
+        for column, output in zip(self.columns, self.output_columns, strict=True):
+            value = self.fill_value
+            if self._is_fittable:
+                value = self.stats_[f"{self.strategy}({column})"]
+            if value is None:
+                raise ValueError(f"Column {column!r} has no values to fill missing ones with.")
+            made[output] = df[column].fillna(value)
+        return df.assign(**made)

@@ -1,0 +1,828 @@
+"""`read_csv` and its like: data sets of files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from raycompat.data import readers
+from raycompat.data.dataset import Dataset
+from raycompat.data.file_datasource import FileDatasource, ParquetDatasource
+from raycompat.data.options import refuse_options, remote_args
+from raycompat.data.sources import dataset_of as _read
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+
+@dataclass(unsafe_hash=True)
+class Partitioning:
+    """Columns in the names of folders.
+
+    Parameters
+    ----------
+    style : {"hive"}
+        ``year=2024/`` is a column ``year``.
+    base_dir : str, default ""
+        Has no effect: the folders that were named are it.
+    field_names, field_types, filesystem : optional
+        As in Ray.
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        For the style ``dir``, and for `field_types`.
+
+    Notes
+    -----
+    Ray source: ``ray.data.datasource.Partitioning``, 2.60.0. Differs from Ray: see above.
+    """
+
+    style: str
+    base_dir: str = ""
+    field_names: Any = None
+    field_types: dict[str, Any] = field(default_factory=dict, hash=False)
+    filesystem: Any = None
+
+    def __post_init__(self) -> None:
+        if self.style != "hive" or self.field_types:
+            raise UnsupportedRayFeatureError(
+                "Partitioning other than Hive's, and field_types",
+                "columns in names of folders are text",
+                "use add_column on include_paths=True",
+            )
+
+
+#: What files of tables are read with unless told otherwise.
+HIVE = Partitioning("hive")
+
+#: Endings of the files of a folder that are read.
+_PARQUET = ["parquet"]
+_NUMPY = ["npy"]
+_IMAGES = ["png", "jpg", "jpeg", "tif", "tiff", "bmp", "gif"]
+_JSON = [
+    f"{name}{compression}"
+    for compression in ("", ".gz", ".br", ".zst", ".lz4")
+    for name in ("json", "jsonl")
+]
+
+
+def read_csv(
+    paths: str | list[str],
+    *,
+    filesystem: Any = None,
+    parallelism: int = -1,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    memory: float | None = None,
+    arrow_open_stream_args: dict[str, Any] | None = None,
+    partition_filter: Any = None,
+    partitioning: Any = HIVE,
+    include_paths: bool = False,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+    file_extensions: list[str] | None = None,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+    label_selector: dict[str, str] | None = None,
+    fallback_strategy: list[Any] | None = None,
+    max_calls: int | None = None,
+    resources: dict[str, float] | None = None,
+    accelerator_type: str | None = None,
+    runtime_env: Any = None,
+    ray_remote_args: dict[str, Any] | None = None,
+    **arrow_csv_args: Any,
+) -> Dataset:
+    """Return a data set of the rows of CSV files.
+
+    Parameters
+    ----------
+    paths : str or list of str
+        Files, folders (all files below) and patterns, with ``*``.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        Where the paths are. Default: what their URLs say.
+    partition_filter : callable, optional
+        Given a path, it returns whether to read the file.
+    partitioning : optional
+        Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
+    include_paths : bool, default False
+        Add a column ``path``.
+    ignore_missing_paths : bool, default False
+        Leave out what is not there, rather than raise an error.
+    shuffle : "files" or FileShuffleConfig, optional
+        Read the files in a random order.
+    file_extensions : list of str, optional
+        Which files of a folder are read.
+    concurrency : int, optional
+        Tasks at once at most.
+    override_num_blocks, parallelism : int, optional
+        Tasks to make, about. Default: by the number and size of the files.
+    num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+    **arrow_csv_args
+        Arguments of ``pyarrow.csv.open_csv``.
+
+    Raises
+    ------
+    FileNotFoundError
+        When a path names nothing.
+    ValueError
+        When executed, if a file is cut short or of another format.
+
+    Notes
+    -----
+    Ray source: ``ray.data.read_csv``, 2.60.0. No known difference.
+    """
+    options = remote_args(
+        ray_remote_args,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        memory=memory,
+        label_selector=label_selector,
+        fallback_strategy=fallback_strategy,
+        max_calls=max_calls,
+        resources=resources,
+        accelerator_type=accelerator_type,
+        runtime_env=runtime_env,
+    )
+    source = FileDatasource(
+        "ReadCSV",
+        readers.Csv(arrow_csv_args),
+        paths,
+        filesystem=filesystem,
+        extensions=file_extensions,
+        ignore_missing_paths=ignore_missing_paths,
+        include_paths=include_paths,
+        uses_hive=partitioning is not None,
+        partition_filter=partition_filter,
+        shuffle=shuffle,
+        opening=arrow_open_stream_args,
+        growth=2.0,
+    )
+    return _read(source, parallelism, override_num_blocks, concurrency, options)
+
+
+def read_json(
+    paths: str | list[str],
+    *,
+    lines: bool = False,
+    filesystem: Any = None,
+    parallelism: int = -1,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    memory: float | None = None,
+    arrow_open_stream_args: dict[str, Any] | None = None,
+    partition_filter: Any = None,
+    partitioning: Any = HIVE,
+    include_paths: bool = False,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+    file_extensions: list[str] | None = _JSON,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+    label_selector: dict[str, str] | None = None,
+    fallback_strategy: list[Any] | None = None,
+    max_calls: int | None = None,
+    resources: dict[str, float] | None = None,
+    accelerator_type: str | None = None,
+    runtime_env: Any = None,
+    ray_remote_args: dict[str, Any] | None = None,
+    **arrow_json_args: Any,
+) -> Dataset:
+    """Return a data set of the rows of JSON files: one on each line, or a list of them.
+
+    Parameters
+    ----------
+    paths : str or list of str
+        Files, folders (all files below) and patterns, with ``*``.
+    lines : bool, default False
+        Has no effect: both are recognised.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        Where the paths are. Default: what their URLs say.
+    partition_filter : callable, optional
+        Given a path, it returns whether to read the file.
+    partitioning : optional
+        Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
+    include_paths : bool, default False
+        Add a column ``path``.
+    ignore_missing_paths : bool, default False
+        Leave out what is not there, rather than raise an error.
+    shuffle : "files" or FileShuffleConfig, optional
+        Read the files in a random order.
+    file_extensions : list of str, optional
+        Which files of a folder are read.
+    concurrency : int, optional
+        Tasks at once at most.
+    override_num_blocks, parallelism : int, optional
+        Tasks to make, about. Default: by the number and size of the files.
+    num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+    **arrow_json_args
+        Arguments of ``pyarrow.json.read_json``.
+
+    Raises
+    ------
+    FileNotFoundError
+        When a path names nothing.
+    ValueError
+        When executed, if a file is cut short or of another format.
+
+    Notes
+    -----
+    Ray source: ``ray.data.read_json``, 2.60.0. No known difference.
+    """
+    options = remote_args(
+        ray_remote_args,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        memory=memory,
+        label_selector=label_selector,
+        fallback_strategy=fallback_strategy,
+        max_calls=max_calls,
+        resources=resources,
+        accelerator_type=accelerator_type,
+        runtime_env=runtime_env,
+    )
+    source = FileDatasource(
+        "ReadJSON",
+        readers.Json(arrow_json_args),
+        paths,
+        filesystem=filesystem,
+        extensions=file_extensions,
+        ignore_missing_paths=ignore_missing_paths,
+        include_paths=include_paths,
+        uses_hive=partitioning is not None,
+        partition_filter=partition_filter,
+        shuffle=shuffle,
+        opening=arrow_open_stream_args,
+        growth=2.0,
+    )
+    return _read(source, parallelism, override_num_blocks, concurrency, options)
+
+
+def read_text(
+    paths: str | list[str],
+    *,
+    encoding: str = "utf-8",
+    drop_empty_lines: bool = True,
+    filesystem: Any = None,
+    parallelism: int = -1,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    memory: float | None = None,
+    arrow_open_stream_args: dict[str, Any] | None = None,
+    partition_filter: Any = None,
+    partitioning: Any = None,
+    include_paths: bool = False,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+    file_extensions: list[str] | None = None,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+    label_selector: dict[str, str] | None = None,
+    fallback_strategy: list[Any] | None = None,
+    max_calls: int | None = None,
+    resources: dict[str, float] | None = None,
+    accelerator_type: str | None = None,
+    runtime_env: Any = None,
+    ray_remote_args: dict[str, Any] | None = None,
+) -> Dataset:
+    """Return a data set of the lines of text files, in a column ``text``.
+
+    Parameters
+    ----------
+    paths : str or list of str
+        Files, folders (all files below) and patterns, with ``*``.
+    encoding : str, default "utf-8"
+        Of the files.
+    drop_empty_lines : bool, default True
+        Leave out lines of nothing but blanks.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        Where the paths are. Default: what their URLs say.
+    partition_filter : callable, optional
+        Given a path, it returns whether to read the file.
+    partitioning : optional
+        Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
+    include_paths : bool, default False
+        Add a column ``path``.
+    ignore_missing_paths : bool, default False
+        Leave out what is not there, rather than raise an error.
+    shuffle : "files" or FileShuffleConfig, optional
+        Read the files in a random order.
+    file_extensions : list of str, optional
+        Which files of a folder are read.
+    concurrency : int, optional
+        Tasks at once at most.
+    override_num_blocks, parallelism : int, optional
+        Tasks to make, about. Default: by the number and size of the files.
+    num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+
+    Raises
+    ------
+    FileNotFoundError
+        When a path names nothing.
+    ValueError
+        When executed, if a file is cut short or of another format.
+
+    Notes
+    -----
+    Ray source: ``ray.data.read_text``, 2.60.0. No known difference.
+    """
+    options = remote_args(
+        ray_remote_args,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        memory=memory,
+        label_selector=label_selector,
+        fallback_strategy=fallback_strategy,
+        max_calls=max_calls,
+        resources=resources,
+        accelerator_type=accelerator_type,
+        runtime_env=runtime_env,
+    )
+    source = FileDatasource(
+        "ReadText",
+        readers.Text(encoding, drop_empty_lines),
+        paths,
+        filesystem=filesystem,
+        extensions=file_extensions,
+        ignore_missing_paths=ignore_missing_paths,
+        include_paths=include_paths,
+        uses_hive=partitioning is not None,
+        partition_filter=partition_filter,
+        shuffle=shuffle,
+        opening=arrow_open_stream_args,
+        growth=1.5,
+    )
+    return _read(source, parallelism, override_num_blocks, concurrency, options)
+
+
+def read_binary_files(
+    paths: str | list[str],
+    *,
+    include_paths: bool = False,
+    filesystem: Any = None,
+    parallelism: int = -1,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    memory: float | None = None,
+    arrow_open_stream_args: dict[str, Any] | None = None,
+    partition_filter: Any = None,
+    partitioning: Any = None,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+    file_extensions: list[str] | None = None,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+    label_selector: dict[str, str] | None = None,
+    fallback_strategy: list[Any] | None = None,
+    max_calls: int | None = None,
+    resources: dict[str, float] | None = None,
+    accelerator_type: str | None = None,
+    runtime_env: Any = None,
+    ray_remote_args: dict[str, Any] | None = None,
+) -> Dataset:
+    """Return a data set of whole files, in a column ``bytes``.
+
+    Parameters
+    ----------
+    paths : str or list of str
+        Files, folders (all files below) and patterns, with ``*``.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        Where the paths are. Default: what their URLs say.
+    partition_filter : callable, optional
+        Given a path, it returns whether to read the file.
+    partitioning : optional
+        Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
+    include_paths : bool, default False
+        Add a column ``path``.
+    ignore_missing_paths : bool, default False
+        Leave out what is not there, rather than raise an error.
+    shuffle : "files" or FileShuffleConfig, optional
+        Read the files in a random order.
+    file_extensions : list of str, optional
+        Which files of a folder are read.
+    concurrency : int, optional
+        Tasks at once at most.
+    override_num_blocks, parallelism : int, optional
+        Tasks to make, about. Default: by the number and size of the files.
+    num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+
+    Raises
+    ------
+    FileNotFoundError
+        When a path names nothing.
+    ValueError
+        When executed, if a file is cut short or of another format.
+
+    Notes
+    -----
+    Ray source: ``ray.data.read_binary_files``, 2.60.0. No known difference.
+    """
+    options = remote_args(
+        ray_remote_args,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        memory=memory,
+        label_selector=label_selector,
+        fallback_strategy=fallback_strategy,
+        max_calls=max_calls,
+        resources=resources,
+        accelerator_type=accelerator_type,
+        runtime_env=runtime_env,
+    )
+    source = FileDatasource(
+        "ReadBinary",
+        readers.Binary(),
+        paths,
+        filesystem=filesystem,
+        extensions=file_extensions,
+        ignore_missing_paths=ignore_missing_paths,
+        include_paths=include_paths,
+        uses_hive=partitioning is not None,
+        partition_filter=partition_filter,
+        shuffle=shuffle,
+        opening=arrow_open_stream_args,
+        growth=1.0,
+    )
+    return _read(source, parallelism, override_num_blocks, concurrency, options)
+
+
+def read_numpy(
+    paths: str | list[str],
+    *,
+    filesystem: Any = None,
+    parallelism: int = -1,
+    arrow_open_stream_args: dict[str, Any] | None = None,
+    partition_filter: Any = None,
+    partitioning: Any = None,
+    include_paths: bool = False,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+    file_extensions: list[str] | None = _NUMPY,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+    allow_pickle: bool = False,
+    **numpy_load_args: Any,
+) -> Dataset:
+    """Return a data set of the rows of arrays in ``.npy`` files, in a column ``data``.
+
+    Parameters
+    ----------
+    paths : str or list of str
+        Files, folders (all files below) and patterns, with ``*``.
+    allow_pickle : bool, default False
+        Load arrays of objects, too; only of files that you trust.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        Where the paths are. Default: what their URLs say.
+    partition_filter : callable, optional
+        Given a path, it returns whether to read the file.
+    partitioning : optional
+        Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
+    include_paths : bool, default False
+        Add a column ``path``.
+    ignore_missing_paths : bool, default False
+        Leave out what is not there, rather than raise an error.
+    shuffle : "files" or FileShuffleConfig, optional
+        Read the files in a random order.
+    file_extensions : list of str, optional
+        Which files of a folder are read.
+    concurrency : int, optional
+        Tasks at once at most.
+    override_num_blocks, parallelism : int, optional
+        Tasks to make, about. Default: by the number and size of the files.
+    **numpy_load_args
+        Arguments of ``numpy.load``.
+
+    Raises
+    ------
+    FileNotFoundError
+        When a path names nothing.
+    ValueError
+        When executed, if a file is cut short or of another format.
+
+    Notes
+    -----
+    Ray source: ``ray.data.read_numpy``, 2.60.0. No known difference.
+    """
+    options: dict[str, Any] = {}
+    source = FileDatasource(
+        "ReadNumpy",
+        readers.Numpy(allow_pickle, numpy_load_args),
+        paths,
+        filesystem=filesystem,
+        extensions=file_extensions,
+        ignore_missing_paths=ignore_missing_paths,
+        include_paths=include_paths,
+        uses_hive=partitioning is not None,
+        partition_filter=partition_filter,
+        shuffle=shuffle,
+        opening=arrow_open_stream_args,
+        growth=1.0,
+    )
+    return _read(source, parallelism, override_num_blocks, concurrency, options)
+
+
+def read_images(
+    paths: str | list[str],
+    *,
+    filesystem: Any = None,
+    parallelism: int = -1,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    memory: float | None = None,
+    arrow_open_file_args: dict[str, Any] | None = None,
+    partition_filter: Any = None,
+    partitioning: Any = None,
+    size: tuple[int, int] | None = None,
+    mode: str | None = None,
+    include_paths: bool = False,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+    file_extensions: list[str] | None = _IMAGES,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+    label_selector: dict[str, str] | None = None,
+    fallback_strategy: list[Any] | None = None,
+    max_calls: int | None = None,
+    resources: dict[str, float] | None = None,
+    accelerator_type: str | None = None,
+    runtime_env: Any = None,
+    ray_remote_args: dict[str, Any] | None = None,
+) -> Dataset:
+    """Return a data set of images, in a column ``image`` of arrays of shape (height, width, channels).
+
+    Parameters
+    ----------
+    paths : str or list of str
+        Files, folders (all files below) and patterns, with ``*``.
+    size : (int, int), optional
+        Height and width to which all are resized.
+    mode : str, optional
+        Pillow's name of the colours: ``"RGB"``, ``"L"``.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        Where the paths are. Default: what their URLs say.
+    partition_filter : callable, optional
+        Given a path, it returns whether to read the file.
+    partitioning : optional
+        Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
+    include_paths : bool, default False
+        Add a column ``path``.
+    ignore_missing_paths : bool, default False
+        Leave out what is not there, rather than raise an error.
+    shuffle : "files" or FileShuffleConfig, optional
+        Read the files in a random order.
+    file_extensions : list of str, optional
+        Which files of a folder are read.
+    concurrency : int, optional
+        Tasks at once at most.
+    override_num_blocks, parallelism : int, optional
+        Tasks to make, about. Default: by the number and size of the files.
+    num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+
+    Raises
+    ------
+    FileNotFoundError
+        When a path names nothing.
+    ValueError
+        When executed, if a file is cut short or of another format.
+
+    Notes
+    -----
+    Ray source: ``ray.data.read_images``, 2.60.0. No known difference.
+    """
+    options = remote_args(
+        ray_remote_args,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        memory=memory,
+        label_selector=label_selector,
+        fallback_strategy=fallback_strategy,
+        max_calls=max_calls,
+        resources=resources,
+        accelerator_type=accelerator_type,
+        runtime_env=runtime_env,
+    )
+    source = FileDatasource(
+        "ReadImage",
+        readers.Image(size, mode),
+        paths,
+        filesystem=filesystem,
+        extensions=file_extensions,
+        ignore_missing_paths=ignore_missing_paths,
+        include_paths=include_paths,
+        uses_hive=partitioning is not None,
+        partition_filter=partition_filter,
+        shuffle=shuffle,
+        opening=arrow_open_file_args,
+        growth=4.0,
+    )
+    return _read(source, parallelism, override_num_blocks, concurrency, options)
+
+
+def read_tfrecords(
+    paths: str | list[str],
+    *,
+    filesystem: Any = None,
+    parallelism: int = -1,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    memory: float | None = None,
+    arrow_open_stream_args: dict[str, Any] | None = None,
+    partition_filter: Any = None,
+    include_paths: bool = False,
+    ignore_missing_paths: bool = False,
+    tf_schema: Any = None,
+    shuffle: Any = None,
+    file_extensions: list[str] | None = None,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+    label_selector: dict[str, str] | None = None,
+    fallback_strategy: list[Any] | None = None,
+    max_calls: int | None = None,
+    resources: dict[str, float] | None = None,
+    accelerator_type: str | None = None,
+    runtime_env: Any = None,
+    ray_remote_args: dict[str, Any] | None = None,
+) -> Dataset:
+    """Return a data set of the examples in TFRecord files; TensorFlow reads them.
+
+    Parameters
+    ----------
+    paths : str or list of str
+        Files, folders (all files below) and patterns, with ``*``.
+    tf_schema : optional
+        Refused.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        Where the paths are. Default: what their URLs say.
+    partition_filter : callable, optional
+        Given a path, it returns whether to read the file.
+    include_paths : bool, default False
+        Add a column ``path``.
+    ignore_missing_paths : bool, default False
+        Leave out what is not there, rather than raise an error.
+    shuffle : "files" or FileShuffleConfig, optional
+        Read the files in a random order.
+    file_extensions : list of str, optional
+        Which files of a folder are read.
+    concurrency : int, optional
+        Tasks at once at most.
+    override_num_blocks, parallelism : int, optional
+        Tasks to make, about. Default: by the number and size of the files.
+    num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+
+    Raises
+    ------
+    FileNotFoundError
+        When a path names nothing.
+    ValueError
+        When executed, if a file is cut short or of another format.
+
+    Notes
+    -----
+    Ray source: ``ray.data.read_tfrecords``, 2.60.0. No known difference.
+    """
+    options = remote_args(
+        ray_remote_args,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        memory=memory,
+        label_selector=label_selector,
+        fallback_strategy=fallback_strategy,
+        max_calls=max_calls,
+        resources=resources,
+        accelerator_type=accelerator_type,
+        runtime_env=runtime_env,
+    )
+    if tf_schema is not None:
+        raise UnsupportedRayFeatureError(
+            "read_tfrecords(tf_schema=...)",
+            "the features' own types are used",
+            "convert the columns with map_batches",
+        )
+    source = FileDatasource(
+        "ReadTFRecord",
+        readers.TfRecords(),
+        paths,
+        filesystem=filesystem,
+        extensions=file_extensions,
+        ignore_missing_paths=ignore_missing_paths,
+        include_paths=include_paths,
+        uses_hive=False,
+        partition_filter=partition_filter,
+        shuffle=shuffle,
+        opening=arrow_open_stream_args,
+        growth=2.0,
+    )
+    return _read(source, parallelism, override_num_blocks, concurrency, options)
+
+
+def read_parquet(
+    paths: str | list[str],
+    *,
+    filesystem: Any = None,
+    catalog: Any = None,
+    columns: list[str] | None = None,
+    parallelism: int = -1,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    memory: float | None = None,
+    tensor_column_schema: Any = None,
+    partition_filter: Any = None,
+    partitioning: Any = HIVE,
+    shuffle: Any = None,
+    include_paths: bool = False,
+    include_row_hash: bool = False,
+    file_extensions: list[str] | None = _PARQUET,
+    ignore_missing_paths: bool = False,
+    skip_paths: Any = None,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+    label_selector: dict[str, str] | None = None,
+    fallback_strategy: list[Any] | None = None,
+    max_calls: int | None = None,
+    resources: dict[str, float] | None = None,
+    accelerator_type: str | None = None,
+    runtime_env: Any = None,
+    ray_remote_args: dict[str, Any] | None = None,
+    **arrow_parquet_args: Any,
+) -> Dataset:
+    """Return a data set of the rows of Parquet files; only the columns that are asked for are read.
+
+    Parameters
+    ----------
+    paths : str or list of str
+        Files, folders (all files below) and patterns, with ``*``.
+    columns : list of str, optional
+        The columns to read. Default: all.
+    catalog, tensor_column_schema, include_row_hash, skip_paths : optional
+        Refused.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        Where the paths are. Default: what their URLs say.
+    partition_filter : callable, optional
+        Given a path, it returns whether to read the file.
+    partitioning : optional
+        Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
+    include_paths : bool, default False
+        Add a column ``path``.
+    ignore_missing_paths : bool, default False
+        Leave out what is not there, rather than raise an error.
+    shuffle : "files" or FileShuffleConfig, optional
+        Read the files in a random order.
+    file_extensions : list of str, optional
+        Which files of a folder are read.
+    concurrency : int, optional
+        Tasks at once at most.
+    override_num_blocks, parallelism : int, optional
+        Tasks to make, about. Default: by the number and size of the files.
+    num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+    **arrow_parquet_args
+        Arguments of ``pyarrow.parquet.ParquetFile.iter_batches``, and ``filter``, an Arrow expression.
+
+    Raises
+    ------
+    FileNotFoundError
+        When a path names nothing.
+    ValueError
+        When executed, if a file is cut short or of another format.
+
+    Notes
+    -----
+    Ray source: ``ray.data.read_parquet``, 2.60.0. No known difference.
+    """
+    options = remote_args(
+        ray_remote_args,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        memory=memory,
+        label_selector=label_selector,
+        fallback_strategy=fallback_strategy,
+        max_calls=max_calls,
+        resources=resources,
+        accelerator_type=accelerator_type,
+        runtime_env=runtime_env,
+    )
+    refuse_options(
+        "read_parquet",
+        catalog=catalog,
+        tensor_column_schema=tensor_column_schema,
+        include_row_hash=include_row_hash or None,
+        skip_paths=skip_paths,
+    )
+    source = ParquetDatasource(
+        paths,
+        columns,
+        arrow_parquet_args,
+        filesystem=filesystem,
+        extensions=file_extensions,
+        ignore_missing_paths=ignore_missing_paths,
+        include_paths=include_paths,
+        uses_hive=partitioning is not None,
+        partition_filter=partition_filter,
+        shuffle=shuffle,
+        growth=3.0,
+    )
+    return _read(source, parallelism, override_num_blocks, concurrency, options)

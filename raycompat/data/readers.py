@@ -1,0 +1,276 @@
+"""Readers: what makes tables of one file, for each format, by the libraries of the formats."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import posixpath
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from raycompat.data import block, files, tensor
+from raycompat.data.block import Block
+
+#: Bytes of a file that a reader takes at once.
+_CHUNK_BYTES = 8 * 2**20
+
+#: Rows of a table of a reader that makes them one by one.
+_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class FileRead:
+    """Reads some files, one after the other; what a `ReadTask` of files calls.
+
+    Parameters
+    ----------
+    read : callable
+        Given an open file, its path and the file system, it yields tables.
+    filesystem : pyarrow.fs.FileSystem
+        Where the files are.
+    paths : sequence of str
+        The files.
+    opening : dict
+        Arguments of ``open_input_stream``.
+    """
+
+    read: Callable[..., Iterator[Block]]
+    filesystem: Any
+    paths: Sequence[str]
+    roots: Sequence[str] = ()
+    include_paths: bool = False
+    uses_hive: bool = False
+    opening: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self) -> Iterator[Block]:
+        """Read; an error names its file."""
+        for path in self.paths:
+            columns: dict[str, str] = files.hive_values(path, self.roots) if self.uses_hive else {}
+            if self.include_paths:
+                columns["path"] = path
+            try:
+                for table in self.read(self.filesystem, path, self.opening):
+                    yield _with_columns(table, columns)
+            except (pa.ArrowException, OSError, ValueError, EOFError) as error:
+                raise _named(error, path) from error
+
+
+def _named(error: Exception, path: str) -> Exception:
+    kind = type(error) if type(error) in (FileNotFoundError, PermissionError) else ValueError
+    return kind(
+        f"{path!r} could not be read: {error}. The file may be cut short, or be of another format."
+    )
+
+
+def _with_columns(table: Block, columns: Mapping[str, str]) -> Block:
+    for name, value in columns.items():
+        if name not in table.column_names:
+            table = table.append_column(name, pa.array([value] * table.num_rows, pa.string()))
+    return table
+
+
+def _opened(filesystem: Any, path: str, opening: Mapping[str, Any]) -> Any:
+    """Open a file to read it from its beginning; pyarrow decompresses it as its name says."""
+    return filesystem.open_input_stream(path, **{"buffer_size": _CHUNK_BYTES, **opening})
+
+
+@dataclass(frozen=True)
+class Csv:
+    """CSV, by ``pyarrow.csv``."""
+
+    options: Mapping[str, Any]
+
+    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+        """Yield tables."""
+        import pyarrow.csv
+
+        options = dict(self.options)
+        options.setdefault("read_options", pyarrow.csv.ReadOptions(block_size=_CHUNK_BYTES))
+        options["read_options"].use_threads = False
+        with _opened(filesystem, path, opening) as stream:
+            try:
+                reader = pyarrow.csv.open_csv(stream, **options)
+            except pa.ArrowInvalid as error:
+                if "Empty CSV" in str(error):
+                    return
+                raise
+            for batch in reader:
+                yield pa.Table.from_batches([batch])
+
+
+@dataclass(frozen=True)
+class Json:
+    """JSON, by ``pyarrow.json``: rows, one on each line, or a list of rows."""
+
+    options: Mapping[str, Any]
+
+    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+        """Yield tables."""
+        import json
+
+        import pyarrow.json
+
+        with _opened(filesystem, path, opening) as stream:
+            data = stream.read()
+        head = data[:64].lstrip()
+        if head[:1] == b"[":
+            yield block.from_rows(json.loads(data))
+            return
+        if not head:
+            return
+        options = dict(self.options)
+        size = max(_CHUNK_BYTES, 4 * max(map(len, data[: 2**20].splitlines() or [b""])))
+        options.setdefault(
+            "read_options", pyarrow.json.ReadOptions(use_threads=False, block_size=size)
+        )
+        try:
+            yield pyarrow.json.read_json(io.BytesIO(data), **options)
+        except pa.ArrowInvalid:
+            rows = json.loads(data)  # one row on several lines
+            yield block.from_rows([rows] if isinstance(rows, dict) else rows)
+
+
+@dataclass(frozen=True)
+class Parquet:
+    """Groups of rows of a Parquet file, by ``pyarrow.parquet``."""
+
+    columns: Sequence[str] | None
+    row_groups: Sequence[int] | None
+    options: Mapping[str, Any]
+
+    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+        """Yield tables."""
+        import pyarrow.parquet
+
+        options = dict(self.options)
+        condition = options.pop("filter", None)
+        with filesystem.open_input_file(path) as source:
+            parquet = pyarrow.parquet.ParquetFile(source)
+            if self.columns is not None:
+                block.require_columns(
+                    self.columns, parquet.schema_arrow.names, f"read_parquet({path!r})"
+                )
+            batches = parquet.iter_batches(
+                row_groups=self.row_groups,
+                columns=self.columns,
+                batch_size=options.pop("batch_size", 65536),
+                use_threads=False,
+                **options,
+            )
+            for batch in batches:
+                table = pa.Table.from_batches([batch])
+                yield table if condition is None else table.filter(condition)
+
+
+@dataclass(frozen=True)
+class Text:
+    """Lines of text."""
+
+    encoding: str
+    drops_empty: bool
+
+    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+        """Yield tables."""
+        with _opened(filesystem, path, opening) as stream:
+            lines: list[str] = []
+            for line in io.TextIOWrapper(stream, encoding=self.encoding, newline=None):
+                text = line.rstrip("\n")
+                if self.drops_empty and not text.strip():
+                    continue
+                lines.append(text)
+                if len(lines) == 64 * _ROWS:
+                    yield pa.table({"text": lines})
+                    lines = []
+        yield pa.table({"text": pa.array(lines, pa.string())})
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Files as they are."""
+
+    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+        """Yield one row."""
+        with _opened(filesystem, path, opening) as stream:
+            yield pa.table({"bytes": pa.array([stream.read()], pa.binary())})
+
+
+@dataclass(frozen=True)
+class Numpy:
+    """Arrays in ``.npy`` files."""
+
+    allow_pickle: bool
+    options: Mapping[str, Any]
+
+    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+        """Yield one table; its rows are those of the array's first axis."""
+        with _opened(filesystem, path, opening) as stream:
+            data = io.BytesIO(stream.read())
+        values = np.load(data, allow_pickle=self.allow_pickle, **self.options)
+        yield pa.table({block.TENSOR_COLUMN: tensor.from_numpy(np.atleast_1d(values))})
+
+
+@dataclass(frozen=True)
+class Image:
+    """Images, by Pillow."""
+
+    size: tuple[int, int] | None
+    mode: str | None
+
+    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+        """Yield one row."""
+        try:
+            from PIL import Image as Pillow
+        except ImportError as error:
+            raise ImportError("read_images needs Pillow: pip install pillow") from error
+        with _opened(filesystem, path, opening) as stream:
+            image: Any = Pillow.open(io.BytesIO(stream.read()))
+        if self.size is not None:
+            height, width = self.size
+            image = image.resize((width, height))
+        if self.mode is not None:
+            image = image.convert(self.mode)
+        yield pa.table({"image": tensor.from_list([np.asarray(image)])})
+
+
+@dataclass(frozen=True)
+class TfRecords:
+    """Examples in TFRecord files, by TensorFlow."""
+
+    schema: Any = None
+
+    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+        """Yield tables."""
+        import tempfile
+
+        import tensorflow as tf
+
+        with _opened(filesystem, path, opening) as stream:
+            data = stream.read()
+        if posixpath.splitext(path)[1] == ".gz" and data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        # TensorFlow reads records from files alone; this one may be anywhere.
+        with tempfile.NamedTemporaryFile(suffix=".tfrecords") as local:
+            local.write(data)
+            local.flush()
+            try:
+                records = [each.numpy() for each in tf.data.TFRecordDataset(local.name)]
+            except tf.errors.DataLossError as error:
+                raise ValueError(str(error).partition("[")[0]) from error
+        rows = [_example(record) for record in records]
+        for start in range(0, len(rows), _ROWS):
+            yield block.from_rows(rows[start : start + _ROWS])
+
+
+def _example(record: bytes) -> dict[str, Any]:
+    import tensorflow as tf
+
+    example = tf.train.Example.FromString(record)
+    row: dict[str, Any] = {}
+    for name, feature in sorted(example.features.feature.items()):
+        values = list(getattr(feature, feature.WhichOneof("kind") or "bytes_list").value)
+        row[name] = values[0] if len(values) == 1 else (values or None)
+    return row

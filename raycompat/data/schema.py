@@ -1,0 +1,48 @@
+"""`Schema`: the columns of a data set and their types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+
+class Schema:
+    """The columns of a data set and their types.
+
+    Parameters
+    ----------
+    base_schema : pyarrow.Schema
+        What Arrow knows of them.
+
+    Notes
+    -----
+    Ray source: ``ray.data.Schema``, 2.60.0. Differs from Ray: arrays are of Arrow's type
+    ``fixed_shape_tensor``, or of `raycompat.data.tensor.TensorType`.
+    """
+
+    def __init__(self, base_schema: pa.Schema, *, data_context: Any = None) -> None:
+        self.base_schema = base_schema
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns, in order."""
+        return list(self.base_schema.names)
+
+    @property
+    def types(self) -> list[pa.DataType]:
+        """The types of the columns, in order."""
+        return list(self.base_schema.types)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and bool(self.base_schema.equals(other.base_schema))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        width = max([len("Column"), *map(len, self.names)])
+        lines = [f"{'Column':{width}}  Type", f"{'-' * 6:{width}}  ----"]
+        lines += [
+            f"{name:{width}}  {type_}" for name, type_ in zip(self.names, self.types, strict=True)
+        ]
+        return "\n".join(lines)

@@ -1,0 +1,436 @@
+"""Data sets of values that the program has, of numbers, and of any data source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import raycompat as ray
+from raycompat.data import block, exchange, tasks, tensor
+from raycompat.data.block import Block, BlockMetadata, Bundle
+from raycompat.data.compute import TaskPoolStrategy
+from raycompat.data.context import DataContext
+from raycompat.data.dataset import Dataset, MaterializedDataset, from_bundles, put_blocks
+from raycompat.data.datasource import Datasource, ReadTask
+from raycompat.data.options import remote_args
+from raycompat.data.plan import Read
+
+
+def num_tasks(
+    parallelism: int, num_blocks: int | None, size_bytes: int | None, context: DataContext
+) -> int:
+    """Return into how many tasks to divide what is read, as far as its parts allow."""
+    for name, value in [("override_num_blocks", num_blocks), ("parallelism", parallelism)]:
+        if value is not None and value != -1 and value < 1:
+            raise ValueError(f"{name}={value!r} is not a number of 1 or more.")
+    if num_blocks is not None:
+        return num_blocks
+    if parallelism != -1:
+        return parallelism
+    size = size_bytes or 0
+    at_least = -(-size // context.target_max_block_size)
+    at_most = max(1, size // context.target_min_block_size)
+    cpus = int(ray.cluster_resources().get("CPU", 1)) if ray.is_initialized() else 2
+    return max(at_least, min(at_most, 4 * cpus, context.read_op_min_num_blocks), 1)
+
+
+def dataset_of(
+    source: Datasource,
+    parallelism: int,
+    num_blocks: int | None,
+    concurrency: int | None,
+    options: Mapping[str, Any],
+) -> Dataset:
+    """Return the data set of a data source."""
+    context = DataContext.get_current().copy()
+    _connect()
+    num = num_tasks(parallelism, num_blocks, source.estimate_inmemory_data_size(), context)
+    read_tasks = source.get_read_tasks(num, None, context)
+    name = source.get_name()
+    if not name.startswith("Read"):
+        name = f"Read{name}"
+    return Dataset(Read(name, read_tasks, TaskPoolStrategy(concurrency), options), context)
+
+
+def _connect() -> None:
+    """Start a cluster if there is none, as Ray does."""
+    if not ray.is_initialized():
+        ray.init()
+
+
+class _Range(Datasource):
+    """Numbers, or arrays full of them."""
+
+    def __init__(self, num: int, shape: tuple[int, ...] | None) -> None:
+        if not isinstance(num, int | np.integer) or num < 0:
+            raise ValueError(f"n={num!r} is not a number of rows.")
+        self._num = int(num)
+        self._shape = shape
+
+    def get_name(self) -> str:
+        return "ReadRange"
+
+    def estimate_inmemory_data_size(self) -> int:
+        return 8 * self._num * int(np.prod(self._shape or (1,)))
+
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> list[ReadTask]:
+        counts = exchange.even(self._num, max(1, min(parallelism, self._num)))
+        starts = np.cumsum([0, *counts])
+        schema = _numbers(0, 0, self._shape).schema
+        size = 8 * int(np.prod(self._shape or (1,)))
+        shape = self._shape
+        return [
+            ReadTask(
+                _NumbersFrom(int(start), int(start) + count, shape),
+                BlockMetadata(count, count * size, [], schema),
+                schema,
+                per_task_row_limit,
+            )
+            for start, count in zip(starts, counts, strict=False)
+        ]
+
+
+class _NumbersFrom:
+    """Makes the rows of a range, in tables of some megabytes."""
+
+    def __init__(self, start: int, stop: int, shape: tuple[int, ...] | None) -> None:
+        self._bounds, self._shape = (start, stop), shape
+
+    def __call__(self) -> Iterator[Block]:
+        start, stop = self._bounds
+        rows = max(1, 2**24 // (8 * int(np.prod(self._shape or (1,)))))
+        for first in _python_range(start, max(stop, start + 1), rows):
+            yield _numbers(first, min(first + rows, stop), self._shape)
+
+
+_python_range = range
+
+
+def _numbers(start: int, stop: int, shape: tuple[int, ...] | None) -> Block:
+    numbers = np.arange(start, stop, dtype=np.int64)
+    if shape is None:
+        return pa.table({"id": numbers})
+    if start == stop:
+        type_ = pa.fixed_shape_tensor(pa.int64(), shape)
+        return pa.table({block.TENSOR_COLUMN: pa.array([], type_.storage_type).cast(type_)})
+    ones = np.ones((1, *shape), np.int64)
+    values = ones * numbers.reshape(-1, *([1] * len(shape)))
+    return pa.table({block.TENSOR_COLUMN: tensor.from_numpy(values)})
+
+
+def range(
+    n: int,
+    *,
+    parallelism: int = -1,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+) -> Dataset:
+    """Return a data set of the integers from 0 to ``n - 1``, in a column ``id``.
+
+    Parameters
+    ----------
+    n : int
+        Rows, 0 or more.
+    concurrency : int, optional
+        Tasks at once at most.
+    override_num_blocks, parallelism : int, optional
+        Blocks to make. Default: by size and CPUs.
+
+    Notes
+    -----
+    Ray source: ``ray.data.range``, 2.60.0. No known difference.
+    """
+    return dataset_of(_Range(n, None), parallelism, override_num_blocks, concurrency, {})
+
+
+def range_tensor(
+    n: int,
+    *,
+    shape: tuple[int, ...] = (1,),
+    parallelism: int = -1,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+) -> Dataset:
+    """Return a data set of arrays, the first full of 0, the second of 1, in a column ``data``.
+
+    Parameters
+    ----------
+    n : int
+        Rows, 0 or more.
+    shape : tuple of int, default (1,)
+        Of each array.
+    concurrency, override_num_blocks, parallelism : int, optional
+        As for `range`.
+
+    Notes
+    -----
+    Ray source: ``ray.data.range_tensor``, 2.60.0. No known difference.
+    """
+    source = _Range(n, tuple(shape))
+    return dataset_of(source, parallelism, override_num_blocks, concurrency, {})
+
+
+def read_datasource(
+    datasource: Datasource,
+    *,
+    parallelism: int = -1,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    memory: float | None = None,
+    concurrency: int | None = None,
+    compute: Any = None,
+    override_num_blocks: int | None = None,
+    label_selector: dict[str, str] | None = None,
+    fallback_strategy: list[Any] | None = None,
+    max_calls: int | None = None,
+    resources: dict[str, float] | None = None,
+    accelerator_type: str | None = None,
+    runtime_env: Any = None,
+    ray_remote_args: dict[str, Any] | None = None,
+    **read_args: Any,
+) -> Dataset:
+    """Return the data set of a data source of your own.
+
+    Parameters
+    ----------
+    datasource : Datasource
+        What it reads.
+    concurrency : int, optional
+        Tasks at once at most.
+    compute : TaskPoolStrategy, optional
+        The same, in full.
+    override_num_blocks, parallelism : int, optional
+        Tasks to ask the data source for.
+    num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+
+    Notes
+    -----
+    Ray source: ``ray.data.read_datasource``, 2.60.0. No known difference.
+    """
+    options = remote_args(
+        ray_remote_args,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        memory=memory,
+        label_selector=label_selector,
+        fallback_strategy=fallback_strategy,
+        max_calls=max_calls,
+        resources=resources,
+        accelerator_type=accelerator_type,
+        runtime_env=runtime_env,
+    )
+    if not isinstance(datasource, Datasource):
+        raise TypeError(f"{datasource!r} is not a Datasource: subclass raycompat.data.Datasource.")
+    if read_args:
+        raise TypeError(f"read_datasource() takes no {sorted(read_args)}.")
+    if isinstance(compute, TaskPoolStrategy):
+        concurrency = compute.size
+    return dataset_of(datasource, parallelism, override_num_blocks, concurrency, options)
+
+
+def from_items(
+    items: Sequence[Any], *, parallelism: int = -1, override_num_blocks: int | None = None
+) -> MaterializedDataset:
+    """Return a data set of a list.
+
+    Parameters
+    ----------
+    items : list
+        Dictionaries are rows; other values are in a column ``item``.
+    override_num_blocks, parallelism : int, optional
+        Blocks to make. Default: by the number of rows.
+
+    Notes
+    -----
+    Ray source: ``ray.data.from_items``, 2.60.0. No known difference.
+    """
+    _connect()
+    rows = [item if isinstance(item, Mapping) else {block.ITEM_COLUMN: item} for item in items]
+    context = DataContext.get_current()
+    num = num_tasks(parallelism, override_num_blocks, 1024 * len(rows), context)
+    counts = exchange.even(len(rows), max(1, min(num, len(rows))))
+    starts = np.cumsum([0, *counts])
+    return put_blocks(
+        block.from_rows(rows[start : start + count])
+        for start, count in zip(starts, counts, strict=False)
+    )
+
+
+def _listed(values: Any) -> list[Any]:
+    return list(values) if isinstance(values, list | tuple) else [values]
+
+
+def _split(made: MaterializedDataset, num_blocks: int | None) -> MaterializedDataset:
+    return made if num_blocks is None else made.repartition(num_blocks).materialize()
+
+
+def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> MaterializedDataset:
+    """Return a data set of DataFrames.
+
+    Parameters
+    ----------
+    dfs : pandas.DataFrame or list of pandas.DataFrame
+        A block is made of each.
+    override_num_blocks : int, optional
+        Divide the rows into so many blocks.
+
+    Notes
+    -----
+    Ray source: ``ray.data.from_pandas``, 2.60.0. No known difference.
+    """
+    _connect()
+    return _split(put_blocks(block.to_table(frame) for frame in _listed(dfs)), override_num_blocks)
+
+
+def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> MaterializedDataset:
+    """Return a data set of Arrow tables.
+
+    Parameters
+    ----------
+    tables : pyarrow.Table, bytes or list of these
+        A block is made of each; bytes are a stream of Arrow's IPC format.
+    override_num_blocks : int, optional
+        Divide the rows into so many blocks.
+
+    Notes
+    -----
+    Ray source: ``ray.data.from_arrow``, 2.60.0. No known difference.
+    """
+    _connect()
+    made = [
+        pa.ipc.open_stream(each).read_all() if isinstance(each, bytes) else each
+        for each in _listed(tables)
+    ]
+    return _split(put_blocks(made), override_num_blocks)
+
+
+def from_numpy(ndarrays: Any) -> MaterializedDataset:
+    """Return a data set of the rows of arrays, in a column ``data``.
+
+    Parameters
+    ----------
+    ndarrays : numpy.ndarray or list of numpy.ndarray
+        A block is made of each; its rows are along the first axis.
+
+    Notes
+    -----
+    Ray source: ``ray.data.from_numpy``, 2.60.0. No known difference.
+    """
+    _connect()
+    return put_blocks(block.to_table({block.TENSOR_COLUMN: each}) for each in _listed(ndarrays))
+
+
+def from_blocks(blocks: list[Any]) -> MaterializedDataset:
+    """Return a data set of tables or DataFrames.
+
+    Notes
+    -----
+    Ray source: ``ray.data.from_blocks``, 2.60.0. No known difference.
+    """
+    _connect()
+    return put_blocks(map(block.to_table, blocks))
+
+
+def _from_refs(refs: Any, column: str | None = None) -> MaterializedDataset:
+    """Make tables of values where they are."""
+    made = [tasks.make_block.remote(_as_table, column, ref) for ref in _listed(refs)]
+    outputs = ray.get([output for output, _ in made])
+    return from_bundles(
+        [Bundle(ref, output.blocks[0]) for (_, ref), output in zip(made, outputs, strict=True)]
+    )
+
+
+def _as_table(column: str | None, value: Any) -> Block:
+    return block.to_table(value if column is None else {column: value})
+
+
+def from_pandas_refs(dfs: Any) -> MaterializedDataset:
+    """Return a data set of DataFrames in the object store, by their references.
+
+    Notes
+    -----
+    Ray source: ``ray.data.from_pandas_refs``, 2.60.0. No known difference.
+    """
+    return _from_refs(dfs)
+
+
+def from_arrow_refs(tables: Any) -> MaterializedDataset:
+    """Return a data set of Arrow tables in the object store, by their references.
+
+    Notes
+    -----
+    Ray source: ``ray.data.from_arrow_refs``, 2.60.0. No known difference.
+    """
+    return _from_refs(tables)
+
+
+def from_numpy_refs(ndarrays: Any) -> MaterializedDataset:
+    """Return a data set of the rows of arrays in the object store, by their references.
+
+    Notes
+    -----
+    Ray source: ``ray.data.from_numpy_refs``, 2.60.0. No known difference.
+    """
+    return _from_refs(ndarrays, block.TENSOR_COLUMN)
+
+
+def from_dask(df: Any) -> MaterializedDataset:
+    """Return a data set of a Dask DataFrame: a block of each partition.
+
+    Parameters
+    ----------
+    df : dask.dataframe.DataFrame
+        Computed by Dask's own scheduler for it.
+
+    Notes
+    -----
+    Ray source: ``ray.data.from_dask``, 2.60.0. No known difference.
+    """
+    import dask
+
+    _connect()
+    return put_blocks(block.to_table(part) for part in dask.compute(*df.to_delayed()))
+
+
+def from_tf(dataset: Any) -> MaterializedDataset:
+    """Return a data set of the elements of a ``tf.data.Dataset``.
+
+    Parameters
+    ----------
+    dataset : tf.data.Dataset
+        Read to its end by this process. Dictionaries are rows, tuples a list in a column ``item``.
+
+    Notes
+    -----
+    Ray source: ``ray.data.from_tf``, 2.60.0. No known difference.
+    """
+    return from_items(list(dataset.as_numpy_iterator()))
+
+
+def from_huggingface(
+    dataset: Any,
+    parallelism: int = -1,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+) -> MaterializedDataset:
+    """Return a data set of a Hugging Face ``datasets.Dataset``.
+
+    Parameters
+    ----------
+    dataset : datasets.Dataset
+        In memory, or memory-mapped.
+    override_num_blocks : int, optional
+        Divide the rows into so many blocks.
+
+    Notes
+    -----
+    Ray source: ``ray.data.from_huggingface``, 2.60.0. Differs from Ray: iterable data sets are not
+    taken.
+    """
+    return from_arrow(dataset.with_format("arrow")[:], override_num_blocks=override_num_blocks)

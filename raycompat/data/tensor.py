@@ -1,0 +1,194 @@
+"""Columns of arrays: how numpy arrays of any shape become Arrow columns, and come back.
+
+Arrays of one shape are Arrow's own ``fixed_shape_tensor``, without a copy. Arrays of several shapes,
+and those of bool, which Arrow's tensors do not have, are a `TensorType`. Python objects that Arrow has
+no type for are pickled into a `PickledType`.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pyarrow as pa
+
+
+class TensorType(pa.ExtensionType):
+    """Arrays of one dtype and of any shapes: each one's elements in a row, and its shape."""
+
+    def __init__(self, value_type: pa.DataType) -> None:
+        self.value_type = value_type
+        storage = pa.struct([("data", pa.list_(value_type)), ("shape", pa.list_(pa.int64()))])
+        super().__init__(storage, "raycompat.tensor")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> TensorType:
+        return cls(storage.field("data").type.value_type)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TensorType, (self.value_type,)
+
+    def __str__(self) -> str:
+        return f"TensorType(dtype={self.value_type})"
+
+
+class PickledType(pa.ExtensionType):
+    """Python objects, pickled."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.large_binary(), "raycompat.object")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> PickledType:
+        return cls()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PickledType, ()
+
+    def __str__(self) -> str:
+        return "PickledType()"
+
+
+for _type in (TensorType(pa.bool_()), PickledType()):
+    pa.register_extension_type(_type)
+
+
+def is_tensor(type_: pa.DataType) -> bool:
+    """Whether a column of this type holds arrays."""
+    return isinstance(type_, TensorType | pa.FixedShapeTensorType)
+
+
+def from_numpy(values: np.ndarray[Any, Any]) -> pa.Array:
+    """Return a column whose rows are the items of `values` along its first axis."""
+    if values.ndim > 1:
+        return _from_stacked(values)
+    if values.dtype == object:
+        return from_list(list(values))
+    if values.dtype.kind == "V":
+        return pickled(list(values))
+    return pa.array(values)
+
+
+def from_list(values: Sequence[Any]) -> pa.Array:
+    """Return a column of these values; None is a missing one."""
+    present = [value for value in values if value is not None]
+    if present and all(isinstance(value, np.ndarray) and value.ndim for value in present):
+        return _from_arrays(values, present)
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        return pickled(values)
+
+
+def pickled(values: Sequence[Any]) -> pa.Array:
+    """Return a column of Python objects, pickled."""
+    dumped = [None if value is None else cloudpickle.dumps(value) for value in values]
+    return pa.ExtensionArray.from_storage(PickledType(), pa.array(dumped, pa.large_binary()))
+
+
+def _from_stacked(values: np.ndarray[Any, Any]) -> pa.Array:
+    if values.dtype.kind in "iuf" and values.size:
+        return pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(values))
+    if values.dtype.kind in "biuf":
+        return _ragged(list(values), values.dtype)
+    return from_list(values.tolist())
+
+
+def _from_arrays(values: Sequence[Any], present: Sequence[np.ndarray[Any, Any]]) -> pa.Array:
+    dtype = np.result_type(*{value.dtype for value in present})
+    if dtype.kind not in "biuf":
+        try:
+            return pa.array([None if value is None else value.tolist() for value in values])
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            return pickled(values)
+    if len(present) == len(values) and len({value.shape for value in present}) == 1:
+        return _from_stacked(np.stack(present).astype(dtype, copy=False))
+    return _ragged(values, dtype)
+
+
+def _ragged(values: Sequence[Any], dtype: np.dtype[Any]) -> pa.Array:
+    type_ = TensorType(pa.from_numpy_dtype(dtype))
+    missing = np.array([value is None for value in values], dtype=bool)
+    arrays = [np.zeros(0, dtype) if value is None else value for value in values]
+    flat = [np.ravel(value).astype(dtype, copy=False) for value in arrays]
+    data = _lists(flat, dtype)
+    shape = _lists([np.array(value.shape, np.int64) for value in arrays], np.dtype(np.int64))
+    storage = pa.StructArray.from_arrays(
+        [data, shape], fields=list(type_.storage_type), mask=pa.array(missing)
+    )
+    return pa.ExtensionArray.from_storage(type_, storage)
+
+
+def _lists(items: Sequence[np.ndarray[Any, Any]], dtype: np.dtype[Any]) -> pa.ListArray:
+    offsets = np.zeros(len(items) + 1, np.int32)
+    np.cumsum([len(item) for item in items], out=offsets[1:])
+    values = np.concatenate(items) if items else np.zeros(0, dtype)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
+
+
+def to_numpy(column: pa.ChunkedArray | pa.Array) -> np.ndarray[Any, Any]:
+    """Return a column as an array whose first axis is the rows; without a copy where that can be."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ChunkedArray):  # what is too long for one chunk
+        return np.concatenate([to_numpy(chunk) for chunk in array.chunks])
+    type_ = array.type
+    if isinstance(type_, pa.FixedShapeTensorType) and not array.null_count:
+        return np.asarray(array.to_numpy_ndarray())
+    if is_tensor(type_) or isinstance(type_, PickledType):
+        return _as_objects(to_list(array), stack=is_tensor(type_))
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return _as_objects(
+            [None if item is None else np.asarray(item) for item in array.to_pylist()], stack=False
+        )
+    return np.asarray(array.to_numpy(zero_copy_only=False))
+
+
+def _as_objects(items: list[Any], stack: bool) -> np.ndarray[Any, Any]:
+    is_full = stack and items and not any(item is None for item in items)
+    if is_full and len({item.shape for item in items}) == 1:
+        return np.stack(items)
+    result = np.empty(len(items), dtype=object)
+    for index, item in enumerate(items):
+        result[index] = item
+    return result
+
+
+def to_list(column: pa.ChunkedArray | pa.Array) -> list[Any]:
+    """Return a column as a list of Python values; arrays stay arrays."""
+    if isinstance(column, pa.ChunkedArray):
+        return [value for chunk in column.chunks for value in to_list(chunk)]
+    if isinstance(column.type, PickledType):
+        return [
+            None if value is None else pickle.loads(value) for value in column.storage.to_pylist()
+        ]
+    if isinstance(column.type, TensorType):
+        dtype = column.type.value_type.to_pandas_dtype()
+        return [
+            None if row is None else np.array(row["data"], dtype).reshape(row["shape"])
+            for row in column.storage.to_pylist()
+        ]
+    if isinstance(column.type, pa.FixedShapeTensorType):
+        if not column.null_count:
+            return list(column.to_numpy_ndarray())
+        shape, dtype = column.type.shape, column.type.value_type.to_pandas_dtype()
+        return [
+            None if row is None else np.array(row, dtype).reshape(shape)
+            for row in column.storage.to_pylist()
+        ]
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def as_ragged(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of arrays with a type that admits several shapes."""
+    dtype = np.dtype(column.type.value_type.to_pandas_dtype())
+    return pa.chunked_array([_ragged(to_list(column), dtype)])

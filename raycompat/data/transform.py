@@ -1,0 +1,250 @@
+"""Steps: what a map operator does with blocks. A task runs several, one after the other."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from raycompat.data import batch, block
+from raycompat.data.block import Block
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+Tables: TypeAlias = Iterable[Block]
+
+#: Rows of a function of rows that become one table before tables are put together.
+_ROWS_A_TABLE = 4096
+
+
+@dataclass(frozen=True)
+class UserFunction:
+    """A function, or a class whose instances are called, with what else it is given."""
+
+    function: Callable[..., Any]
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    constructor_args: Sequence[Any] = ()
+    constructor_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ValueError(
+                f"{self.function!r} is not callable: give a function, or a class with __call__."
+            )
+        called: Any = self.function
+        if self.is_class:
+            called = called.__call__
+        if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+            raise UnsupportedRayFeatureError(
+                "async functions in raycompat.data",
+                "a map task runs one batch after the other",
+                "call asyncio.run() inside an ordinary function",
+            )
+        if not self.is_class and (self.constructor_args or self.constructor_kwargs):
+            raise ValueError(
+                "fn_constructor_args and fn_constructor_kwargs are for classes, and "
+                f"{self.name} is a function. Give fn_args and fn_kwargs."
+            )
+
+    @property
+    def is_class(self) -> bool:
+        """Whether it has to be constructed before it is called."""
+        return inspect.isclass(self.function)
+
+    @property
+    def name(self) -> str:
+        """How operators show it."""
+        default = type(self.function).__name__
+        return str(getattr(self.function, "__name__", default))
+
+    def load(self) -> Callable[[Any], Any]:
+        """Return what is called with one batch or row."""
+        function = self.function
+        if self.is_class:
+            function = function(*self.constructor_args, **self.constructor_kwargs)
+        args, kwargs = self.args, self.kwargs
+        if not args and not kwargs:
+            return function
+        return lambda value: function(value, *args, **kwargs)
+
+
+class Step(Protocol):
+    """A part of a map operator, pickled once and loaded in each process that runs it."""
+
+    def load(self) -> Callable[[Tables], Iterator[Block]]:
+        """Return the function that does it."""
+
+
+@dataclass(frozen=True)
+class MapBatches:
+    """Call a function with each batch; it returns a batch, or yields several."""
+
+    function: UserFunction
+    batch_size: int | None
+    batch_format: str | None
+    zero_copy: bool = True
+
+    def load(self) -> Callable[[Tables], Iterator[Block]]:
+        """Return the function of tables."""
+        function = self.function.load()
+
+        def run(tables: Tables) -> Iterator[Block]:
+            for table in batch.sized(tables, self.batch_size):
+                given = batch.formatted(table, self.batch_format)
+                result = function(given if self.zero_copy else _copied(given))
+                if inspect.isgenerator(result) or isinstance(result, Iterator):
+                    yield from map(block.to_table, result)
+                else:
+                    yield block.to_table(result)
+
+        return run
+
+
+def _copied(given: Any) -> Any:
+    if isinstance(given, dict):
+        return {name: np.array(values) for name, values in given.items()}
+    return given.copy() if hasattr(given, "copy") else given
+
+
+@dataclass(frozen=True)
+class MapRows:
+    """Call a function with each row; it returns a row, or (`is_flat`) several."""
+
+    function: UserFunction
+    is_flat: bool = False
+
+    def load(self) -> Callable[[Tables], Iterator[Block]]:
+        """Return the function of tables."""
+        function = self.function.load()
+        made = self._flat(function) if self.is_flat else self._single(function)
+
+        def run(tables: Tables) -> Iterator[Block]:
+            waiting: list[Mapping[str, Any]] = []
+            for table in tables:
+                for row in made(table):
+                    waiting.append(row)
+                    if len(waiting) == _ROWS_A_TABLE:
+                        yield block.from_rows(waiting)
+                        waiting = []
+            if waiting:
+                yield block.from_rows(waiting)
+
+        return run
+
+    @staticmethod
+    def _single(
+        function: Callable[[Any], Any],
+    ) -> Callable[[Block], Iterator[Mapping[str, Any]]]:
+        return lambda table: (_row(function(row), "map") for row in block.rows(table))
+
+    @staticmethod
+    def _flat(
+        function: Callable[[Any], Any],
+    ) -> Callable[[Block], Iterator[Mapping[str, Any]]]:
+        def made(table: Block) -> Iterator[Mapping[str, Any]]:
+            for row in block.rows(table):
+                several = function(row)
+                if isinstance(several, Mapping | str) or not isinstance(several, Iterable):
+                    raise ValueError(
+                        f"The function of flat_map returned {several!r}, which is not a list of "
+                        "rows. Return a list of dictionaries, one for each row."
+                    )
+                yield from (_row(each, "flat_map") for each in several)
+
+        return made
+
+
+def _row(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(
+            f"The function of {what} returned {value!r}, which is not a row. A row is a dictionary "
+            f'of columns and values: {{"{block.ITEM_COLUMN}": {value!r}}}.'
+        )
+    return value
+
+
+@dataclass(frozen=True)
+class FilterRows:
+    """Keep the rows for which a function is true."""
+
+    function: UserFunction
+
+    def load(self) -> Callable[[Tables], Iterator[Block]]:
+        """Return the function of tables."""
+        function = self.function.load()
+
+        def run(tables: Tables) -> Iterator[Block]:
+            for table in tables:
+                if table.num_rows:
+                    keeps = [bool(function(row)) for row in block.rows(table)]
+                    yield table.filter(pa.array(keeps, pa.bool_()))
+
+        return run
+
+
+@dataclass(frozen=True)
+class TableStep:
+    """Call a function of ours with each table."""
+
+    function: Callable[..., Block]
+    args: tuple[Any, ...] = ()
+
+    def load(self) -> Callable[[Tables], Iterator[Block]]:
+        """Return the function of tables."""
+        return lambda tables: (
+            self.function(table, *self.args) for table in tables if table.num_columns
+        )
+
+
+def select(table: Block, names: Sequence[str]) -> Block:
+    """Return some columns."""
+    block.require_columns(names, table.column_names, "select_columns")
+    return table.select(names)
+
+
+def drop(table: Block, names: Sequence[str]) -> Block:
+    """Return all columns but some."""
+    block.require_columns(names, table.column_names, "drop_columns")
+    return table.drop_columns(names)
+
+
+def rename(table: Block, names: Mapping[str, str] | Sequence[str]) -> Block:
+    """Return the columns under other names."""
+    if not isinstance(names, Mapping):
+        if len(names) != table.num_columns:
+            raise ValueError(
+                f"rename_columns: {list(names)} are {len(names)} names, the columns are "
+                f"{table.column_names}. Give one name for each, or a dictionary."
+            )
+        return table.rename_columns(list(names))
+    block.require_columns(names, table.column_names, "rename_columns")
+    return table.rename_columns([names.get(name, name) for name in table.column_names])
+
+
+def sample(table: Block, fraction: float, seed: int | None) -> Block:
+    """Return each row with a probability."""
+    chosen = np.random.default_rng(seed).random(table.num_rows) < fraction
+    return table.filter(pa.array(chosen))
+
+
+@dataclass(frozen=True)
+class Transform:
+    """The steps of one operator, and how large its blocks are to be."""
+
+    steps: tuple[Step, ...]
+    target_bytes: int
+
+    def load(self) -> Callable[[Tables], Iterator[Block]]:
+        """Return the function that takes all steps."""
+        loaded = [step.load() for step in self.steps]
+
+        def run(tables: Tables) -> Iterator[Block]:
+            for step in loaded:
+                tables = step(tables)
+            return batch.of_target_size(tables, self.target_bytes)
+
+        return run

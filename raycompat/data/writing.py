@@ -1,0 +1,567 @@
+"""How a data set's rows are written: the ``write_`` methods of `Dataset`."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import raycompat as ray
+from raycompat.data import block, tensor
+from raycompat.data.block import Block, Bundle
+from raycompat.data.datasink import (
+    Datasink,
+    PartitionedSink,
+    RowSink,
+    SaveMode,
+    TableSink,
+    TaskContext,
+    WriteResult,
+)
+from raycompat.data.options import refuse_options
+
+if TYPE_CHECKING:
+    from raycompat.data.schema import Schema
+
+
+class Writing:
+    """The methods of a data set that write it."""
+
+    _bundles: Callable[..., Iterator[Bundle]]
+    schema: Callable[..., Schema | None]
+
+    def write_datasink(
+        self,
+        datasink: Datasink[Any],
+        *,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Execute the plan, and write its blocks to a sink of your own.
+
+        Parameters
+        ----------
+        datasink : Datasink
+            Where to.
+        ray_remote_args : dict, optional
+            Options of the tasks that write, as for `raycompat.remote`.
+        concurrency : int, optional
+            Tasks at once at most. Default: twice the number of CPUs.
+
+        Notes
+        -----
+        Ray source: ``Dataset.write_datasink``, 2.60.0. No known difference.
+        """
+        try:
+            datasink.on_write_start(None)
+            if getattr(datasink, "is_skipped", False):
+                return
+            results = _written(self._bundles(), datasink, dict(ray_remote_args or {}), concurrency)
+            rows, size = (sum(each[index] for each in results) for index in (0, 1))
+            datasink.on_write_complete(WriteResult(rows, size, [each[2] for each in results]))
+        except Exception as error:
+            datasink.on_write_failed(error)
+            raise
+
+    def write_csv(
+        self,
+        path: str,
+        *,
+        filesystem: Any = None,
+        try_create_dir: bool = True,
+        arrow_open_stream_args: dict[str, Any] | None = None,
+        filename_provider: Any = None,
+        arrow_csv_args_fn: Callable[[], dict[str, Any]] | None = None,
+        min_rows_per_file: int | None = None,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+        num_rows_per_file: int | None = None,
+        mode: SaveMode = SaveMode.APPEND,
+        **arrow_csv_args: Any,
+    ) -> None:
+        """Write CSV files, by ``pyarrow.csv``.
+
+        Parameters
+        ----------
+        path : str
+            The folder.
+        filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+            Where the path is. Default: what its URL says.
+        try_create_dir : bool, default True
+            Make the folder.
+        arrow_open_stream_args : dict, optional
+            Arguments of ``open_output_stream``.
+        filename_provider : optional
+            Names the files.
+        min_rows_per_file, num_rows_per_file : int, optional
+            Rows that a file has at least; the second is the older name.
+        ray_remote_args, concurrency : optional
+            As for `write_datasink`.
+        mode : SaveMode, default APPEND
+            What to do when the folder is there.
+        arrow_csv_args_fn : callable, optional
+            Returns further arguments, in the task that writes.
+        **arrow_csv_args
+            Arguments of ``pyarrow.csv.write_csv``.
+
+        Notes
+        -----
+        Ray source: ``Dataset.write_csv``, 2.60.0. No known difference.
+        """
+        sink = TableSink(
+            path,
+            _CsvWriter(arrow_csv_args, arrow_csv_args_fn),
+            min_rows_per_file=min_rows_per_file or num_rows_per_file,
+            filesystem=filesystem,
+            try_create_dir=try_create_dir,
+            open_stream_args=arrow_open_stream_args,
+            filename_provider=filename_provider,
+            file_format="csv",
+            mode=mode,
+        )
+        self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
+
+    def write_json(
+        self,
+        path: str,
+        *,
+        filesystem: Any = None,
+        try_create_dir: bool = True,
+        arrow_open_stream_args: dict[str, Any] | None = None,
+        filename_provider: Any = None,
+        pandas_json_args_fn: Callable[[], dict[str, Any]] | None = None,
+        min_rows_per_file: int | None = None,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+        num_rows_per_file: int | None = None,
+        mode: SaveMode = SaveMode.APPEND,
+        **pandas_json_args: Any,
+    ) -> None:
+        """Write JSON files, a row on each line, by pandas.
+
+        Parameters
+        ----------
+        path : str
+            The folder.
+        filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+            Where the path is. Default: what its URL says.
+        try_create_dir : bool, default True
+            Make the folder.
+        arrow_open_stream_args : dict, optional
+            Arguments of ``open_output_stream``.
+        filename_provider : optional
+            Names the files.
+        min_rows_per_file, num_rows_per_file : int, optional
+            Rows that a file has at least; the second is the older name.
+        ray_remote_args, concurrency : optional
+            As for `write_datasink`.
+        mode : SaveMode, default APPEND
+            What to do when the folder is there.
+        pandas_json_args_fn : callable, optional
+            Returns further arguments, in the task that writes.
+        **pandas_json_args
+            Arguments of ``DataFrame.to_json``.
+
+        Notes
+        -----
+        Ray source: ``Dataset.write_json``, 2.60.0. No known difference.
+        """
+        sink = TableSink(
+            path,
+            _JsonWriter(pandas_json_args, pandas_json_args_fn),
+            min_rows_per_file=min_rows_per_file or num_rows_per_file,
+            filesystem=filesystem,
+            try_create_dir=try_create_dir,
+            open_stream_args=arrow_open_stream_args,
+            filename_provider=filename_provider,
+            file_format="json",
+            mode=mode,
+        )
+        self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
+
+    def write_parquet(
+        self,
+        path: str,
+        *,
+        partition_cols: list[str] | None = None,
+        filesystem: Any = None,
+        catalog: Any = None,
+        try_create_dir: bool = True,
+        arrow_open_stream_args: dict[str, Any] | None = None,
+        filename_provider: Any = None,
+        arrow_parquet_args_fn: Callable[[], dict[str, Any]] | None = None,
+        min_rows_per_file: int | None = None,
+        max_rows_per_file: int | None = None,
+        min_bytes_per_file: int | None = None,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+        num_rows_per_file: int | None = None,
+        mode: SaveMode = SaveMode.APPEND,
+        **arrow_parquet_args: Any,
+    ) -> None:
+        """Write Parquet files, by ``pyarrow.parquet``.
+
+        Parameters
+        ----------
+        path : str
+            The folder.
+        partition_cols : list of str, optional
+            Columns whose values name folders, as Hive does: ``year=2024/``.
+        catalog, max_rows_per_file, min_bytes_per_file : optional
+            Refused.
+        filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+            Where the path is. Default: what its URL says.
+        try_create_dir : bool, default True
+            Make the folder.
+        arrow_open_stream_args : dict, optional
+            Arguments of ``open_output_stream``.
+        filename_provider : optional
+            Names the files.
+        min_rows_per_file, num_rows_per_file : int, optional
+            Rows that a file has at least; the second is the older name.
+        ray_remote_args, concurrency : optional
+            As for `write_datasink`.
+        mode : SaveMode, default APPEND
+            What to do when the folder is there.
+        arrow_parquet_args_fn : callable, optional
+            Returns further arguments, in the task that writes.
+        **arrow_parquet_args
+            Arguments of ``pyarrow.parquet.write_table``.
+
+        Notes
+        -----
+        Ray source: ``Dataset.write_parquet``, 2.60.0. No known difference.
+        """
+        refuse_options(
+            "write_parquet",
+            catalog=catalog,
+            max_rows_per_file=max_rows_per_file,
+            min_bytes_per_file=min_bytes_per_file,
+        )
+        sink = TableSink(
+            path,
+            _ParquetWriter(arrow_parquet_args, arrow_parquet_args_fn),
+            min_rows_per_file=min_rows_per_file or num_rows_per_file,
+            filesystem=filesystem,
+            try_create_dir=try_create_dir,
+            open_stream_args=arrow_open_stream_args,
+            filename_provider=filename_provider,
+            file_format="parquet",
+            mode=mode,
+        )
+        if partition_cols:
+            parts = PartitionedSink(sink, partition_cols, arrow_parquet_args)
+            self.write_datasink(parts, ray_remote_args=ray_remote_args, concurrency=concurrency)
+            return
+        self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
+
+    def write_numpy(
+        self,
+        path: str,
+        *,
+        column: str,
+        filesystem: Any = None,
+        try_create_dir: bool = True,
+        arrow_open_stream_args: dict[str, Any] | None = None,
+        filename_provider: Any = None,
+        min_rows_per_file: int | None = None,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+        num_rows_per_file: int | None = None,
+        mode: SaveMode = SaveMode.APPEND,
+    ) -> None:
+        """Write a column as arrays in ``.npy`` files.
+
+        Parameters
+        ----------
+        path : str
+            The folder.
+        column : str
+            The column.
+        filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+            Where the path is. Default: what its URL says.
+        try_create_dir : bool, default True
+            Make the folder.
+        arrow_open_stream_args : dict, optional
+            Arguments of ``open_output_stream``.
+        filename_provider : optional
+            Names the files.
+        min_rows_per_file, num_rows_per_file : int, optional
+            Rows that a file has at least; the second is the older name.
+        ray_remote_args, concurrency : optional
+            As for `write_datasink`.
+        mode : SaveMode, default APPEND
+            What to do when the folder is there.
+
+        Notes
+        -----
+        Ray source: ``Dataset.write_numpy``, 2.60.0. No known difference.
+        """
+        sink = TableSink(
+            path,
+            _NumpyWriter(column),
+            min_rows_per_file=min_rows_per_file or num_rows_per_file,
+            filesystem=filesystem,
+            try_create_dir=try_create_dir,
+            open_stream_args=arrow_open_stream_args,
+            filename_provider=filename_provider,
+            file_format="npy",
+            mode=mode,
+        )
+        self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
+
+    def write_tfrecords(
+        self,
+        path: str,
+        *,
+        tf_schema: Any = None,
+        filesystem: Any = None,
+        try_create_dir: bool = True,
+        arrow_open_stream_args: dict[str, Any] | None = None,
+        filename_provider: Any = None,
+        min_rows_per_file: int | None = None,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+        num_rows_per_file: int | None = None,
+        mode: SaveMode = SaveMode.APPEND,
+    ) -> None:
+        """Write TFRecord files of examples, by TensorFlow.
+
+        Parameters
+        ----------
+        path : str
+            The folder.
+        tf_schema : optional
+            Refused.
+        filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+            Where the path is. Default: what its URL says.
+        try_create_dir : bool, default True
+            Make the folder.
+        arrow_open_stream_args : dict, optional
+            Arguments of ``open_output_stream``.
+        filename_provider : optional
+            Names the files.
+        min_rows_per_file, num_rows_per_file : int, optional
+            Rows that a file has at least; the second is the older name.
+        ray_remote_args, concurrency : optional
+            As for `write_datasink`.
+        mode : SaveMode, default APPEND
+            What to do when the folder is there.
+
+        Notes
+        -----
+        Ray source: ``Dataset.write_tfrecords``, 2.60.0. No known difference.
+        """
+        refuse_options("write_tfrecords", tf_schema=tf_schema)
+        sink = TableSink(
+            path,
+            _write_examples,
+            min_rows_per_file=min_rows_per_file or num_rows_per_file,
+            filesystem=filesystem,
+            try_create_dir=try_create_dir,
+            open_stream_args=arrow_open_stream_args,
+            filename_provider=filename_provider,
+            file_format="tfrecords",
+            mode=mode,
+        )
+        self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
+
+    def write_images(
+        self,
+        path: str,
+        column: str,
+        file_format: str = "png",
+        *,
+        filesystem: Any = None,
+        try_create_dir: bool = True,
+        arrow_open_stream_args: dict[str, Any] | None = None,
+        filename_provider: Any = None,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+        mode: SaveMode = SaveMode.APPEND,
+    ) -> None:
+        """Write a column of arrays as images, a file for each row, by Pillow.
+
+        Parameters
+        ----------
+        path : str
+            The folder.
+        column : str
+            The column.
+        file_format : str, default "png"
+            Pillow's name of the format.
+        filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+            Where the path is. Default: what its URL says.
+        try_create_dir : bool, default True
+            Make the folder.
+        arrow_open_stream_args : dict, optional
+            Arguments of ``open_output_stream``.
+        filename_provider : optional
+            Names the files.
+        ray_remote_args, concurrency : optional
+            As for `write_datasink`.
+        mode : SaveMode, default APPEND
+            What to do when the folder is there.
+
+        Notes
+        -----
+        Ray source: ``Dataset.write_images``, 2.60.0. No known difference.
+        """
+        sink = RowSink(
+            path,
+            _ImageWriter(column, file_format),
+            filesystem=filesystem,
+            try_create_dir=try_create_dir,
+            open_stream_args=arrow_open_stream_args,
+            filename_provider=filename_provider,
+            file_format=file_format,
+            mode=mode,
+        )
+        self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
+
+
+def _written(
+    bundles: Iterable[Bundle],
+    datasink: Datasink[Any],
+    options: dict[str, Any],
+    concurrency: int | None,
+) -> list[Any]:
+    """Write blocks as they come, some at once; return what each task says, in order."""
+    function = _write.options(**options) if options else _write
+    limit = concurrency or int(2 * ray.cluster_resources().get("CPU", 1))
+    sink = ray.put(datasink)
+    refs: list[Any] = []
+    running: list[Any] = []
+    for group in _groups(bundles, datasink.min_rows_per_write or 1):
+        if len(running) >= limit:
+            done, running = ray.wait(running)
+            ray.get(done)  # an error ends the writing
+        ref = function.remote(sink, TaskContext(len(refs), datasink.get_name()), *group)
+        refs.append(ref)
+        running.append(ref)
+        del ref
+    results: list[Any] = ray.get(refs)
+    return results
+
+
+def _groups(bundles: Iterable[Bundle], min_rows: int) -> Iterator[list[Any]]:
+    """Put blocks together that have enough rows for a file."""
+    group: list[Any] = []
+    num_rows = 0
+    for bundle in bundles:
+        if not bundle.num_rows:
+            continue
+        group.append(bundle.ref)
+        num_rows += bundle.num_rows
+        if num_rows >= min_rows:
+            yield group
+            group, num_rows = [], 0
+    if group:
+        yield group
+
+
+@ray.remote
+def _write(datasink: Datasink[Any], context: TaskContext, *tables: Block) -> tuple[int, int, Any]:
+    rows = sum(table.num_rows for table in tables)
+    size = sum(table.nbytes for table in tables)
+    return rows, size, datasink.write(tables, context)
+
+
+class _Writer:
+    """Writes tables, with arguments of another library."""
+
+    def __init__(
+        self, args: Mapping[str, Any], more: Callable[[], Mapping[str, Any]] | None
+    ) -> None:
+        self._args, self._more = args, more
+
+    def args(self) -> dict[str, Any]:
+        return {**self._args, **(self._more() if self._more is not None else {})}
+
+
+class _CsvWriter(_Writer):
+    def __call__(self, table: Block, file: Any) -> None:
+        import pyarrow.csv
+
+        pyarrow.csv.write_csv(table, file, **self.args())
+
+
+class _ParquetWriter(_Writer):
+    def __call__(self, table: Block, file: Any) -> None:
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(table, file, **self.args())
+
+
+class _JsonWriter(_Writer):
+    def __call__(self, table: Block, file: Any) -> None:
+        args = {"orient": "records", "lines": True, **self.args()}
+        text = io.BytesIO()
+        block.to_pandas(table).to_json(text, **args)
+        file.write(text.getvalue())
+
+
+class _NumpyWriter:
+    def __init__(self, column: str) -> None:
+        self._column = column
+
+    def __call__(self, table: Block, file: Any) -> None:
+        block.require_columns([self._column], table.column_names, "write_numpy")
+        data = io.BytesIO()
+        np.save(data, tensor.to_numpy(table[self._column]))
+        file.write(data.getvalue())
+
+
+class _ImageWriter:
+    def __init__(self, column: str, file_format: str) -> None:
+        self._column, self._format = column, file_format
+
+    def __call__(self, row: dict[str, Any], file: Any) -> None:
+        from PIL import Image
+
+        block.require_columns([self._column], list(row), "write_images")
+        data = io.BytesIO()
+        Image.fromarray(row[self._column]).save(data, format=self._format)
+        file.write(data.getvalue())
+
+
+def _write_examples(table: Block, file: Any) -> None:
+    """Write examples to a file of this host, which TensorFlow can write to, and copy that."""
+    import tempfile
+
+    import tensorflow as tf
+
+    with tempfile.NamedTemporaryFile(suffix=".tfrecords") as local:
+        with tf.io.TFRecordWriter(local.name) as writer:
+            for row in block.rows(table):
+                writer.write(_example(row).SerializeToString())
+        file.write(local.read())
+
+
+def _example(row: Mapping[str, Any]) -> Any:
+    import tensorflow as tf
+
+    features = {}
+    for name, value in row.items():
+        values = list(np.ravel(value)) if isinstance(value, np.ndarray | list) else [value]
+        values = [each for each in values if each is not None]
+        features[name] = _feature(name, values)
+    return tf.train.Example(features=tf.train.Features(feature=features))
+
+
+def _feature(name: str, values: list[Any]) -> Any:
+    import tensorflow as tf
+
+    if all(isinstance(each, bool | int | np.integer | np.bool_) for each in values) and values:
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=map(int, values)))
+    if all(isinstance(each, float | np.floating) for each in values) and values:
+        return tf.train.Feature(float_list=tf.train.FloatList(value=map(float, values)))
+    if all(isinstance(each, bytes | str) for each in values):
+        encoded = [each.encode() if isinstance(each, str) else each for each in values]
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=encoded))
+    raise ValueError(
+        f"Column {name!r} has values of {type(values[0]).__name__}, which an example cannot have: "
+        "it has integers, floats, bytes and text."
+    )

@@ -1,0 +1,901 @@
+"""`ray.data`: how data sets are made, mapped, moved, aggregated and read."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+ERRORS = Exception
+
+
+@pytest.fixture
+def data(cluster):
+    import importlib
+
+    module = importlib.import_module(f"{cluster.__name__}.data")
+    module.DataContext.get_current().enable_progress_bars = False
+    return module
+
+
+@pytest.fixture
+def aggregates(cluster, data):
+    import importlib
+
+    return importlib.import_module(f"{cluster.__name__}.data.aggregate")
+
+
+@pytest.fixture
+def preprocessors(cluster, data):
+    import importlib
+
+    return importlib.import_module(f"{cluster.__name__}.data.preprocessors")
+
+
+def by(rows, key):
+    return sorted(rows, key=lambda row: (row[key] is None, row[key]))
+
+
+def ids(dataset):
+    return sorted(row["id"] for row in dataset.take_all())
+
+
+# Made of values.
+
+
+def test_range(data):
+    assert ids(data.range(5)) == [0, 1, 2, 3, 4]
+
+
+def test_range_knows_its_rows_and_columns(data):
+    dataset = data.range(7)
+    assert dataset.count() == 7
+    assert dataset.columns() == ["id"]
+    assert dataset.schema().types == [pa.int64()]
+
+
+def test_range_of_nothing(data):
+    assert data.range(0).count() == 0
+    assert data.range(0).take_all() == []
+
+
+def test_range_tensor(data):
+    rows = data.range_tensor(2, shape=(2, 3)).take_all()
+    rows = sorted(rows, key=lambda row: row["data"][0, 0])
+    assert rows[1]["data"].tolist() == [[1, 1, 1], [1, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("items", "rows"),
+    [
+        ([1, 2], [{"item": 1}, {"item": 2}]),
+        (["a"], [{"item": "a"}]),
+        ([{"a": 1}, {"a": 2}], [{"a": 1}, {"a": 2}]),
+        ([{"a": 1, "b": "x"}], [{"a": 1, "b": "x"}]),
+        ([{"a": 1}, {"b": 2}], [{"a": 1, "b": None}, {"a": None, "b": 2}]),
+        ([{"a": None}, {"a": 2.5}], [{"a": None}, {"a": 2.5}]),
+        ([{"a": [1, 2]}, {"a": [3]}], [{"a": [1, 2]}, {"a": [3]}]),
+        ([{"a": {"b": 1}}], [{"a": {"b": 1}}]),
+        ([{"a": True}], [{"a": True}]),
+        ([{"a": b"x"}], [{"a": b"x"}]),
+        ([], []),
+    ],
+)
+def test_from_items(data, items, rows):
+    assert data.from_items(items, override_num_blocks=1).take_all() == rows
+
+
+def test_from_items_keeps_objects_that_arrow_has_no_type_for(data):
+    assert data.from_items([{"a": complex(1, 2)}]).take_all() == [{"a": complex(1, 2)}]
+
+
+def test_from_pandas(data):
+    frame = pd.DataFrame({"a": [1, 2], "b": ["x", "y"]})
+    assert data.from_pandas(frame).take_all() == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
+
+
+def test_from_several_frames(data):
+    frames = [pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [2]})]
+    dataset = data.from_pandas(frames)
+    assert dataset.materialize().num_blocks() == 2
+    assert by(dataset.take_all(), "a") == [{"a": 1}, {"a": 2}]
+
+
+def test_from_arrow(data):
+    assert data.from_arrow(pa.table({"a": [1, 2]})).take_all() == [{"a": 1}, {"a": 2}]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(6).reshape(3, 2),
+        np.ones((3, 2, 2), np.float32),
+        np.arange(3),
+        np.array([True, False, True]),
+        np.ones((3, 2), bool),
+        np.arange(3, dtype=np.uint8),
+        np.ones((2, 4), np.float16),
+    ],
+    ids=lambda values: f"{values.dtype}{values.shape}",
+)
+def test_arrays_keep_their_dtype_and_shape(data, values):
+    batch = data.from_numpy(values).take_batch(10)
+    assert batch["data"].dtype == values.dtype
+    np.testing.assert_array_equal(batch["data"], values)
+
+
+def test_from_references(cluster, data):
+    ref = cluster.put(pd.DataFrame({"a": [1, 2]}))
+    assert data.from_pandas_refs([ref]).take_all() == [{"a": 1}, {"a": 2}]
+    ref = cluster.put(np.arange(2))
+    assert data.from_numpy_refs([ref]).take_all() == [{"data": 0}, {"data": 1}]
+    ref = cluster.put(pa.table({"a": [3]}))
+    assert data.from_arrow_refs([ref]).take_all() == [{"a": 3}]
+
+
+# Maps.
+
+
+def test_map(data):
+    rows = data.range(3).map(lambda row: {"double": 2 * row["id"]}).take_all()
+    assert by(rows, "double") == [{"double": 0}, {"double": 2}, {"double": 4}]
+
+
+def test_map_gives_python_values(data):
+    rows = data.range(1).map(lambda row: {"type": type(row["id"]).__name__}).take_all()
+    assert rows == [{"type": "int"}]
+
+
+def test_flat_map(data):
+    rows = data.range(3).flat_map(lambda row: [row] * row["id"]).take_all()
+    assert sorted(row["id"] for row in rows) == [1, 2, 2]
+
+
+def test_filter(data):
+    assert ids(data.range(6).filter(lambda row: row["id"] % 2 == 0)) == [0, 2, 4]
+
+
+def test_filter_everything(data):
+    dataset = data.range(6).filter(lambda row: False)
+    assert dataset.count() == 0
+    assert dataset.take_all() == []
+
+
+def test_filter_by_an_expression(data):
+    assert ids(data.range(6).filter(expr="id > 3 or id == 0")) == [0, 4, 5]
+
+
+@pytest.mark.parametrize("batch_format", ["default", "numpy"])
+def test_batches_are_dictionaries_of_arrays(data, batch_format):
+    def double(batch):
+        assert isinstance(batch, dict)
+        assert isinstance(batch["id"], np.ndarray)
+        return {"id": 2 * batch["id"]}
+
+    assert ids(data.range(3).map_batches(double, batch_format=batch_format)) == [0, 2, 4]
+
+
+def test_batches_are_frames(data):
+    def double(batch):
+        assert isinstance(batch, pd.DataFrame)
+        return batch * 2
+
+    assert ids(data.range(3).map_batches(double, batch_format="pandas")) == [0, 2, 4]
+
+
+def test_batches_are_tables(data):
+    def keep(batch):
+        assert isinstance(batch, pa.Table)
+        return batch
+
+    assert ids(data.range(3).map_batches(keep, batch_format="pyarrow")) == [0, 1, 2]
+
+
+def test_the_size_of_batches(data):
+    dataset = data.range(10, override_num_blocks=1)
+    rows = dataset.map_batches(lambda b: {"n": [len(b["id"])]}, batch_size=4).take_all()
+    assert sorted(row["n"] for row in rows) == [2, 4, 4]
+
+
+def test_a_batch_may_span_blocks(data):
+    dataset = data.range(10, override_num_blocks=10)
+    rows = dataset.map_batches(lambda b: {"n": [len(b["id"])]}, batch_size=10).take_all()
+    assert [row["n"] for row in rows] == [10]
+
+
+def test_a_function_of_batches_may_yield(data):
+    def two(batch):
+        yield {"id": batch["id"]}
+        yield {"id": batch["id"] + 100}
+
+    assert ids(data.range(2).map_batches(two)) == [0, 1, 100, 101]
+
+
+def test_a_function_of_batches_may_return_lists(data):
+    dataset = data.range(4, override_num_blocks=1).map_batches(lambda b: {"a": [1, 2]})
+    assert dataset.take_all() == [{"a": 1}, {"a": 2}]
+
+
+def test_arguments_of_functions(data):
+    def add(batch, much, factor=1):
+        return {"id": batch["id"] * factor + much}
+
+    dataset = data.range(2).map_batches(add, fn_args=[10], fn_kwargs={"factor": 2})
+    assert ids(dataset) == [10, 12]
+
+
+def test_a_class_is_constructed_in_actors(data):
+    class Add:
+        def __init__(self, much, factor=1):
+            self.much = much * factor
+
+        def __call__(self, batch):
+            return {"id": batch["id"] + self.much}
+
+    dataset = data.range(2).map_batches(
+        Add, concurrency=1, fn_constructor_args=[5], fn_constructor_kwargs={"factor": 2}
+    )
+    assert ids(dataset) == [10, 11]
+
+
+def test_a_class_by_a_strategy(data):
+    class Keep:
+        def __call__(self, row):
+            return row
+
+    strategy = data.ActorPoolStrategy(min_size=1, max_size=2)
+    assert ids(data.range(3).map(Keep, compute=strategy)) == [0, 1, 2]
+
+
+def test_tensors_go_through_maps(data):
+    dataset = data.from_numpy(np.arange(4).reshape(2, 2)).map_batches(
+        lambda b: {"data": b["data"].astype(np.float32) + 0.5}
+    )
+    batch = dataset.take_batch(2)
+    assert batch["data"].dtype == np.float32
+    assert batch["data"].tolist() == [[0.5, 1.5], [2.5, 3.5]]
+
+
+def test_arrays_of_several_shapes(data):
+    dataset = data.from_items(
+        [{"a": np.ones((2, 2))}, {"a": np.ones((1, 2))}], override_num_blocks=1
+    )
+    batch = dataset.take_batch(2)
+    assert [value.shape for value in batch["a"]] == [(2, 2), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    "returned", [{"a": np.arange(2), "b": np.arange(3)}, [1, 2], None, 3], ids=str
+)
+def test_what_is_not_a_batch_is_an_error(data, returned):
+    with pytest.raises(ERRORS):
+        data.range(4).map_batches(lambda batch: returned).take_all()
+
+
+@pytest.mark.parametrize("returned", [1, None, [1]], ids=str)
+def test_what_is_not_a_row_is_an_error(data, returned):
+    with pytest.raises(ERRORS):
+        data.range(4).map(lambda row: returned).take_all()
+
+
+def test_an_error_of_a_function_names_its_type(data, cluster):
+    with pytest.raises(cluster.exceptions.RayTaskError) as error:
+        data.range(4).map(lambda row: row["id"] / 0).take_all()
+    assert "ZeroDivisionError" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"batch_size": 0}, {"batch_size": -1}, {"batch_format": "sparse"}, {"concurrency": 0}],
+    ids=str,
+)
+def test_bad_options_of_map_batches(data, options):
+    with pytest.raises((ValueError, TypeError)):
+        data.range(4).map_batches(lambda batch: batch, **options).take_all()
+
+
+# Columns.
+
+
+@pytest.fixture
+def table(data):
+    return data.from_items([{"a": 1, "b": 2, "c": 3}], override_num_blocks=1)
+
+
+def test_add_column(table):
+    assert table.add_column("d", lambda frame: frame["a"] + frame["b"]).take_all() == [
+        {"a": 1, "b": 2, "c": 3, "d": 3}
+    ]
+
+
+def test_add_column_of_arrays(table):
+    added = table.add_column("d", lambda batch: batch["a"] * 10, batch_format="numpy")
+    assert added.take(1)[0]["d"] == 10
+
+
+def test_select_columns(table):
+    assert table.select_columns(["c", "a"]).take_all() == [{"c": 3, "a": 1}]
+    assert table.select_columns("b").take_all() == [{"b": 2}]
+
+
+def test_drop_columns(table):
+    assert table.drop_columns(["a", "c"]).take_all() == [{"b": 2}]
+
+
+def test_rename_columns(table):
+    assert table.rename_columns({"a": "x"}).columns() == ["x", "b", "c"]
+    assert table.rename_columns(["x", "y", "z"]).take_all() == [{"x": 1, "y": 2, "z": 3}]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda t: t.select_columns(["z"]),
+        lambda t: t.drop_columns(["z"]),
+        lambda t: t.rename_columns({"z": "y"}),
+        lambda t: t.sort("z"),
+        lambda t: t.groupby("z").count(),
+    ],
+    ids=["select", "drop", "rename", "sort", "groupby"],
+)
+def test_a_column_that_is_not_there(table, ask):
+    with pytest.raises(ERRORS):
+        ask(table).take_all()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda t: t.select_columns(["a", "a"]),
+        lambda t: t.drop_columns(["a", "a"]),
+        lambda t: t.rename_columns({}),
+        lambda t: t.rename_columns({"a": "x", "b": "x"}),
+        lambda t: t.rename_columns([1, 2, 3]),
+    ],
+    ids=["select", "drop", "none", "same", "numbers"],
+)
+def test_bad_names_are_told_at_once(table, ask):
+    with pytest.raises((ValueError, TypeError)):
+        ask(table)
+
+
+# Rows.
+
+
+def test_take_and_limit(data):
+    assert len(data.range(100).take(7)) == 7
+    assert data.range(100).limit(7).count() == 7
+    assert data.range(3).limit(7).count() == 3
+    assert data.range(3).limit(0).take_all() == []
+
+
+def test_take_all_with_a_limit(data):
+    assert len(data.range(3).take_all(limit=3)) == 3
+    with pytest.raises(ValueError):
+        data.range(4).take_all(limit=3)
+
+
+@pytest.mark.parametrize(
+    ("batch_format", "kind"),
+    [("default", dict), ("numpy", dict), ("pandas", pd.DataFrame), ("pyarrow", pa.Table)],
+)
+def test_formats_of_take_batch(data, batch_format, kind):
+    assert isinstance(data.range(3).take_batch(2, batch_format=batch_format), kind)
+
+
+def test_take_batch_of_nothing(data):
+    with pytest.raises(ValueError):
+        data.range(0).take_batch(2)
+
+
+def test_show(data, capsys):
+    data.from_items([{"a": 1}]).show()
+    assert capsys.readouterr().out.strip() == "{'a': 1}"
+
+
+def test_a_dataset_has_no_length(data):
+    with pytest.raises((AttributeError, TypeError)):
+        len(data.range(3))
+    with pytest.raises(TypeError):
+        iter(data.range(3))
+
+
+def test_iter_rows(data):
+    assert sorted(row["id"] for row in data.range(5).iter_rows()) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [
+        ({"batch_size": 2}, [1, 2, 2]),
+        ({"batch_size": 2, "drop_last": True}, [2, 2]),
+        ({"batch_size": 5}, [5]),
+        ({"batch_size": 50}, [5]),
+        ({"batch_size": 2, "prefetch_batches": 0}, [1, 2, 2]),
+        ({"batch_size": 2, "local_shuffle_buffer_size": 4}, [1, 2, 2]),
+    ],
+    ids=str,
+)
+def test_iter_batches(data, options, sizes):
+    batches = list(data.range(5).iter_batches(**options))
+    assert sorted(len(batch["id"]) for batch in batches) == sizes
+    rows = [int(i) for batch in batches for i in batch["id"]]
+    assert len(set(rows)) == len(rows)
+
+
+def test_local_shuffle_mixes_rows(data):
+    dataset = data.range(200, override_num_blocks=1)
+    batches = dataset.iter_batches(
+        batch_size=50, local_shuffle_buffer_size=100, local_shuffle_seed=1
+    )
+    rows = [int(i) for batch in batches for i in batch["id"]]
+    assert rows != sorted(rows)
+    assert sorted(rows) == list(range(200))
+
+
+def test_an_iterator_reads_again_and_again(data):
+    iterator = data.range(4).iterator()
+    for _ in range(2):
+        assert sorted(row["id"] for row in iterator.iter_rows()) == [0, 1, 2, 3]
+    batches = iterator.iter_batches(batch_size=4)
+    assert [len(b["id"]) for b in batches] == [4]
+    assert [len(b["id"]) for b in batches] == [4]
+
+
+def test_an_iterator_in_a_task(cluster, data):
+    iterator = data.range(4).iterator()
+
+    @cluster.remote
+    def total(iterator):
+        return sum(row["id"] for row in iterator.iter_rows())
+
+    assert cluster.get(total.remote(iterator)) == 6
+
+
+# Order and blocks.
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_sort(data, descending):
+    dataset = data.from_items([3, 1, 2, 5, 4] * 4, override_num_blocks=4)
+    rows = [row["item"] for row in dataset.sort("item", descending=descending).take_all()]
+    assert rows == sorted([3, 1, 2, 5, 4] * 4, reverse=descending)
+
+
+def test_sort_by_two_columns(data):
+    items = [{"a": i % 3, "b": i} for i in range(9)]
+    dataset = data.from_items(items, override_num_blocks=3)
+    rows = dataset.sort(["a", "b"], descending=[False, True]).take_all()
+    assert rows == sorted(items, key=lambda row: (row["a"], -row["b"]))
+
+
+def test_sort_text(data):
+    dataset = data.from_items([{"a": c} for c in "hello"], override_num_blocks=2).sort("a")
+    assert [row["a"] for row in dataset.take_all()] == sorted("hello")
+
+
+def test_sort_with_boundaries(data):
+    dataset = data.range(10).sort("id", boundaries=[3, 6]).materialize()
+    assert dataset.num_blocks() == 3
+    assert [row["id"] for row in dataset.take_all()] == list(range(10))
+
+
+def test_random_shuffle(data):
+    dataset = data.range(100, override_num_blocks=4).random_shuffle()
+    rows = [row["id"] for row in dataset.take_all()]
+    assert rows != list(range(100))
+    assert sorted(rows) == list(range(100))
+
+
+def test_randomize_block_order(data):
+    assert ids(data.range(10, override_num_blocks=5).randomize_block_order()) == list(range(10))
+
+
+def test_random_sample(data):
+    assert 0 < data.range(1000, override_num_blocks=1).random_sample(0.5, seed=1).count() < 1000
+    with pytest.raises(ValueError):
+        data.range(10).random_sample(1.5)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 4), (6, 2), (3, 3)])
+def test_repartition(data, before, after):
+    dataset = data.range(12, override_num_blocks=before).repartition(after).materialize()
+    assert dataset.num_blocks() == after
+    assert ids(dataset) == list(range(12))
+
+
+def test_repartition_with_a_shuffle(data):
+    dataset = data.range(12, override_num_blocks=2).repartition(3, shuffle=True).materialize()
+    assert dataset.num_blocks() == 3
+    assert ids(dataset) == list(range(12))
+
+
+def test_repartition_needs_one_number(data):
+    with pytest.raises(ValueError):
+        data.range(3).repartition()
+    with pytest.raises(ValueError):
+        data.range(3).repartition(2, 2)
+
+
+def test_union(data):
+    assert ids(data.range(2).union(data.range(3), data.range(1))) == [0, 0, 0, 1, 1, 2]
+
+
+def test_split(data):
+    parts = data.range(10, override_num_blocks=5).split(2, equal=True)
+    assert [part.count() for part in parts] == [5, 5]
+    assert sorted(i for part in parts for i in ids(part)) == list(range(10))
+
+
+def test_split_equal_leaves_rows_out(data):
+    assert [part.count() for part in data.range(10).split(3, equal=True)] == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("indices", "counts"),
+    [([3], [3, 7]), ([2, 5], [2, 3, 5]), ([0, 10], [0, 10, 0]), ([20], [10, 0])],
+)
+def test_split_at_indices(data, indices, counts):
+    dataset = data.range(10, override_num_blocks=3)
+    assert [part.count() for part in dataset.split_at_indices(indices)] == counts
+
+
+@pytest.mark.parametrize("indices", [[], [-1], [5, 2]], ids=str)
+def test_bad_indices(data, indices):
+    with pytest.raises(ValueError):
+        data.range(10).split_at_indices(indices)
+
+
+def test_split_proportionately(data):
+    parts = data.range(10).split_proportionately([0.2, 0.5])
+    assert [part.count() for part in parts] == [2, 5, 3]
+
+
+@pytest.mark.parametrize("proportions", [[], [0.5, 0.5], [-0.1], [1.5]], ids=str)
+def test_bad_proportions(data, proportions):
+    with pytest.raises(ValueError):
+        data.range(10).split_proportionately(proportions)
+
+
+@pytest.mark.parametrize(("test_size", "counts"), [(0.25, (6, 2)), (3, (5, 3))])
+def test_train_test_split(data, test_size, counts):
+    train, test = data.range(8).train_test_split(test_size)
+    assert (train.count(), test.count()) == counts
+    train, test = data.range(8).train_test_split(test_size, shuffle=True, seed=1)
+    assert sorted(ids(train) + ids(test)) == list(range(8))
+
+
+@pytest.mark.parametrize("test_size", [0, 8, 9, 1.5, -1])
+def test_bad_test_sizes(data, test_size):
+    with pytest.raises(ValueError):
+        data.range(8).train_test_split(test_size)
+
+
+def test_materialize(data):
+    dataset = data.range(10, override_num_blocks=5).map(lambda row: row).materialize()
+    assert dataset.num_blocks() == 5
+    assert dataset.count() == 10
+    assert dataset.stats()
+
+
+def test_num_blocks_of_what_is_not_made_yet(data):
+    with pytest.raises(NotImplementedError):
+        data.range(10).map(lambda row: row).num_blocks()
+
+
+# Aggregations.
+
+
+@pytest.fixture
+def numbers(data):
+    return data.from_items(
+        [{"k": i % 2, "v": float(i), "w": i} for i in range(6)], override_num_blocks=3
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "value"), [("sum", 15.0), ("min", 0.0), ("max", 5.0), ("mean", 2.5)]
+)
+def test_aggregations_of_all(numbers, method, value):
+    assert getattr(numbers, method)("v") == value
+
+
+def test_std(numbers):
+    assert numbers.std("v") == pytest.approx(np.std(range(6), ddof=1))
+    assert numbers.std("v", ddof=0) == pytest.approx(np.std(range(6)))
+
+
+def test_aggregations_of_several_columns(numbers):
+    assert numbers.sum(["v", "w"]) == {"sum(v)": 15.0, "sum(w)": 15}
+
+
+def test_aggregations_of_nothing(data):
+    assert data.range(0).sum("id") is None
+    assert data.range(0).min("id") is None
+
+
+def test_unique(data):
+    assert sorted(data.from_items([3, 1, 1, 2]).unique("item")) == [1, 2, 3]
+
+
+def test_groups_are_counted(numbers):
+    assert by(numbers.groupby("k").count().take_all(), "k") == [
+        {"k": 0, "count()": 3},
+        {"k": 1, "count()": 3},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [("sum", [6.0, 9.0]), ("min", [0.0, 1.0]), ("max", [4.0, 5.0]), ("mean", [2.0, 3.0])],
+)
+def test_aggregations_of_groups(numbers, method, values):
+    rows = by(getattr(numbers.groupby("k"), method)("v").take_all(), "k")
+    assert [row[f"{method}(v)"] for row in rows] == values
+
+
+def test_std_of_groups(numbers):
+    rows = by(numbers.groupby("k").std("v").take_all(), "k")
+    assert [row["std(v)"] for row in rows] == pytest.approx([2.0, 2.0])
+
+
+def test_several_aggregations(numbers, aggregates):
+    made = numbers.groupby("k").aggregate(
+        aggregates.Count(),
+        aggregates.Sum("v", alias_name="total"),
+        aggregates.Quantile("v", q=0.5),
+        aggregates.AbsMax("v"),
+    )
+    row = by(made.take_all(), "k")[1]
+    assert row["count()"] == 3
+    assert row["total"] == 9.0
+    assert row["quantile(v)"] == 3.0
+    assert row["abs_max(v)"] == 5.0
+
+
+def test_groups_by_two_columns(data):
+    items = [{"a": i % 2, "b": i % 3, "c": i} for i in range(12)]
+    rows = data.from_items(items, override_num_blocks=2).groupby(["a", "b"]).count().take_all()
+    assert sorted((row["a"], row["b"], row["count()"]) for row in rows) == [
+        (a, b, 2) for a in range(2) for b in range(3)
+    ]
+
+
+@pytest.mark.parametrize("ignore_nulls", [True, False])
+def test_missing_values_in_sums(data, ignore_nulls):
+    dataset = data.from_items([{"a": 1}, {"a": None}, {"a": 3}], override_num_blocks=2)
+    assert dataset.sum("a", ignore_nulls=ignore_nulls) == (4 if ignore_nulls else None)
+
+
+def test_an_aggregation_of_ones_own(numbers, aggregates):
+    product = aggregates.AggregateFn(
+        init=lambda key: 1.0,
+        accumulate_row=lambda state, row: state * (row["v"] + 1),
+        merge=lambda left, right: left * right,
+        name="product",
+    )
+    assert numbers.aggregate(product) == {"product": 720.0}
+    rows = by(numbers.groupby("k").aggregate(product).take_all(), "k")
+    assert [row["product"] for row in rows] == [15.0, 48.0]
+
+
+@pytest.mark.parametrize("batch_format", ["numpy", "pandas"])
+def test_map_groups(numbers, batch_format):
+    def summed(group):
+        return {
+            "k": [int(group["k"][0] if batch_format == "numpy" else group["k"].iloc[0])],
+            "total": [float(group["v"].sum())],
+        }
+
+    rows = numbers.groupby("k").map_groups(summed, batch_format=batch_format).take_all()
+    assert by(rows, "k") == [{"k": 0, "total": 6.0}, {"k": 1, "total": 9.0}]
+
+
+# Files.
+
+
+def test_csv(data, tmp_path):
+    data.from_items([{"a": i, "b": f"x{i}"} for i in range(4)]).write_csv(str(tmp_path / "out"))
+    rows = data.read_csv(str(tmp_path / "out")).take_all()
+    assert by(rows, "a") == [{"a": i, "b": f"x{i}"} for i in range(4)]
+
+
+def test_json(data, tmp_path):
+    data.from_items([{"a": i, "b": [i]} for i in range(3)]).write_json(str(tmp_path / "out"))
+    rows = data.read_json(str(tmp_path / "out")).take_all()
+    assert by(rows, "a") == [{"a": i, "b": [i]} for i in range(3)]
+
+
+def test_parquet(data, tmp_path):
+    data.from_items([{"a": i, "b": float(i)} for i in range(4)]).write_parquet(
+        str(tmp_path / "out")
+    )
+    dataset = data.read_parquet(str(tmp_path / "out"), columns=["b"])
+    assert by(dataset.take_all(), "b") == [{"b": float(i)} for i in range(4)]
+
+
+def test_parquet_with_arrays(data, tmp_path):
+    values = np.arange(12, dtype=np.float32).reshape(3, 2, 2)
+    data.from_numpy(values).write_parquet(str(tmp_path / "out"))
+    batch = data.read_parquet(str(tmp_path / "out")).take_batch(3)
+    np.testing.assert_array_equal(batch["data"], values)
+
+
+def test_parquet_in_partitions(data, tmp_path):
+    dataset = data.from_items([{"k": "a", "v": 1}, {"k": "b", "v": 2}])
+    dataset.write_parquet(str(tmp_path / "out"), partition_cols=["k"])
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"k=a", "k=b"}
+    rows = data.read_parquet(str(tmp_path / "out")).take_all()
+    assert sorted((row["v"], row["k"]) for row in rows) == [(1, "a"), (2, "b")]
+
+
+def test_numpy_files(data, tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(6).reshape(3, 2))
+    batch = data.read_numpy(str(tmp_path / "a.npy")).take_batch(3)
+    assert batch["data"].tolist() == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_written_numpy_files(data, tmp_path):
+    data.range(3, override_num_blocks=1).write_numpy(str(tmp_path / "out"), column="id")
+    (path,) = (tmp_path / "out").iterdir()
+    assert np.load(path).tolist() == [0, 1, 2]
+
+
+def test_text(data, tmp_path):
+    (tmp_path / "a.txt").write_text("one\n\ntwo\n")
+    path = str(tmp_path / "a.txt")
+    assert sorted(row["text"] for row in data.read_text(path).take_all()) == ["one", "two"]
+    assert data.read_text(path, drop_empty_lines=False).count() == 3
+
+
+def test_binary_files(data, tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"123")
+    rows = data.read_binary_files(str(tmp_path / "a.bin"), include_paths=True).take_all()
+    assert rows[0]["bytes"] == b"123"
+    assert rows[0]["path"].endswith("a.bin")
+
+
+def test_images(data, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(np.full((4, 6, 3), 7, np.uint8)).save(tmp_path / "a.png")
+    batch = data.read_images(str(tmp_path)).take_batch(1)
+    assert batch["image"].shape == (1, 4, 6, 3)
+    assert batch["image"].dtype == np.uint8
+    batch = data.read_images(str(tmp_path), size=(2, 3), mode="L").take_batch(1)
+    assert batch["image"].shape == (1, 2, 3)
+
+
+def test_lists_of_files_and_folders(data, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text(f"x\n{name}\n")
+    paths = [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]
+    for each in (paths, str(tmp_path)):
+        assert sorted(row["x"] for row in data.read_csv(each).take_all()) == ["a", "b"]
+
+
+def test_a_file_that_is_not_there(data, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        data.read_csv(str(tmp_path / "none.csv")).take_all()
+
+
+def test_missing_files_may_be_ignored(data, tmp_path):
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    paths = [str(tmp_path / "a.csv"), str(tmp_path / "none.csv")]
+    assert data.read_csv(paths, ignore_missing_paths=True).take_all() == [{"x": 1}]
+
+
+def test_a_file_cut_short(data, tmp_path):
+    data.range(100, override_num_blocks=1).write_parquet(str(tmp_path))
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(ERRORS):
+        data.read_parquet(str(path)).take_all()
+
+
+def test_input_files(data, tmp_path):
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    assert [p.endswith("a.csv") for p in data.read_csv(str(tmp_path)).input_files()] == [True]
+
+
+def test_a_datasource_of_ones_own(cluster, data):
+    block_module = __import__(f"{cluster.__name__}.data.block", fromlist=["BlockMetadata"])
+
+    class Two(data.Datasource):
+        def get_read_tasks(self, parallelism, per_task_row_limit=None, data_context=None):
+            metadata = block_module.BlockMetadata(
+                num_rows=2, size_bytes=16, input_files=None, **extra
+            )
+            return [data.ReadTask(lambda: [pa.table({"a": [1, 2]})], metadata)]
+
+        def estimate_inmemory_data_size(self):
+            return 16
+
+    extra = {"exec_stats": None} if cluster.__name__ == "ray" else {}
+    assert data.read_datasource(Two()).take_all() == [{"a": 1}, {"a": 2}]
+
+
+# Other libraries, and preprocessors.
+
+
+def test_to_pandas(data):
+    frame = data.range(3).to_pandas()
+    assert sorted(frame["id"]) == [0, 1, 2]
+    with pytest.raises(ValueError):
+        data.range(3).to_pandas(limit=2)
+
+
+def test_references_to_blocks(cluster, data):
+    dataset = data.range(4, override_num_blocks=2)
+    assert sum(len(cluster.get(ref)) for ref in dataset.to_pandas_refs()) == 4
+    assert sum(len(cluster.get(ref)["id"]) for ref in dataset.to_numpy_refs()) == 4
+    assert sum(cluster.get(ref).num_rows for ref in dataset.to_arrow_refs()) == 4
+
+
+def test_standard_scaler(data, preprocessors):
+    dataset = data.from_items([{"a": 1.0}, {"a": 3.0}])
+    scaler = preprocessors.StandardScaler(["a"])
+    rows = scaler.fit_transform(dataset).take_all()
+    assert sorted(row["a"] for row in rows) == pytest.approx([-1.0, 1.0])
+    frame = scaler.transform_batch(pd.DataFrame({"a": [5.0]}))
+    assert frame["a"].tolist() == pytest.approx([3.0])
+
+
+def test_min_max_scaler(data, preprocessors):
+    dataset = data.from_items([{"a": 1.0}, {"a": 3.0}, {"a": 2.0}])
+    rows = preprocessors.MinMaxScaler(["a"]).fit_transform(dataset).take_all()
+    assert sorted(row["a"] for row in rows) == [0.0, 0.5, 1.0]
+
+
+def test_label_encoder(data, preprocessors):
+    dataset = data.from_items([{"y": "b"}, {"y": "a"}, {"y": "c"}])
+    encoder = preprocessors.LabelEncoder("y")
+    encoded = encoder.fit_transform(dataset)
+    assert sorted(row["y"] for row in encoded.take_all()) == [0, 1, 2]
+    back = encoder.inverse_transform(encoded)
+    assert sorted(row["y"] for row in back.take_all()) == ["a", "b", "c"]
+
+
+def test_one_hot_encoder(data, preprocessors):
+    dataset = data.from_items([{"c": "red"}, {"c": "green"}, {"c": "red"}])
+    rows = preprocessors.OneHotEncoder(["c"]).fit_transform(dataset).take_all()
+    assert sorted(tuple(row["c"]) for row in rows) == [(0, 1), (0, 1), (1, 0)]
+
+
+def test_concatenator(data, preprocessors):
+    dataset = data.from_items([{"a": 1.0, "b": 2.0, "y": 0}])
+    made = preprocessors.Concatenator(columns=["a", "b"], dtype=np.float32).fit_transform(dataset)
+    row = made.take_all()[0]
+    assert row["y"] == 0
+    assert row["concat_out"].tolist() == [1.0, 2.0]
+
+
+def test_a_chain(data, preprocessors):
+    dataset = data.from_items([{"a": 1.0, "y": "u"}, {"a": 3.0, "y": "v"}])
+    chain = preprocessors.Chain(preprocessors.MinMaxScaler(["a"]), preprocessors.LabelEncoder("y"))
+    rows = chain.fit_transform(dataset).take_all()
+    assert by(rows, "a") == [{"a": 0.0, "y": 0}, {"a": 1.0, "y": 1}]
+
+
+def test_an_unfitted_preprocessor(data, preprocessors):
+    with pytest.raises(RuntimeError):
+        preprocessors.StandardScaler(["a"]).transform(data.range(3))
+
+
+# In several processes.
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_streaming_split(cluster, data, equal):
+    iterators = data.range(20, override_num_blocks=4).streaming_split(2, equal=equal)
+
+    @cluster.remote
+    def read(iterator):
+        epochs = []
+        for _ in range(2):
+            epochs.append([int(i) for b in iterator.iter_batches() for i in b["id"]])
+        return epochs
+
+    left, right = cluster.get([read.remote(each) for each in iterators])
+    for epoch in range(2):
+        assert sorted(left[epoch] + right[epoch]) == list(range(20))
+        if equal:
+            assert len(left[epoch]) == 10

@@ -1,0 +1,476 @@
+"""The parts of `raycompat.data` that decide and compute, without a cluster."""
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from raycompat.data import batch, block, exchange, expression, tensor
+from raycompat.data.aggregation import Groups
+from raycompat.data.block import BlockMetadata, Bundle
+from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy, strategy
+from raycompat.data.context import DataContext
+from raycompat.data.dataset import proportional_indices
+from raycompat.data.execution import Budget
+from raycompat.data.operators import (
+    InputOperator,
+    LimitOperator,
+    MapOperator,
+    OrderedOutputs,
+    Stage,
+    StagedOperator,
+    Task,
+    UnionOperator,
+)
+from raycompat.data.plan import Input, Map, fused
+from raycompat.data.streaming_split import Distribution
+from raycompat.data.tasks import TaskOutput
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+#: The first example imports libraries, and takes longer than all others.
+UNHURRIED = settings(deadline=None, max_examples=60)
+
+SIZES = st.lists(st.integers(0, 20), max_size=8)
+
+
+def bundle(num_rows, size_bytes=0):
+    return Bundle(object(), BlockMetadata(num_rows, size_bytes))
+
+
+def tables(sizes):
+    starts = np.cumsum([0, *sizes])
+    return [pa.table({"a": np.arange(start, start + n)}) for start, n in zip(starts, sizes)]
+
+
+def values(several):
+    return [value for table in several for value in table["a"].to_pylist()]
+
+
+# Columns of arrays.
+
+
+@UNHURRIED
+@given(
+    hnp.arrays(
+        st.sampled_from([np.int8, np.uint16, np.int64, np.float32, np.float64, np.bool_]),
+        hnp.array_shapes(min_dims=1, max_dims=4, max_side=4),
+        elements={"allow_nan": False},
+    )
+)
+def test_arrays_come_back_as_they_were(array):
+    table = pa.table({"a": tensor.from_numpy(array)})
+    back = tensor.to_numpy(pickle.loads(pickle.dumps(table))["a"])
+    assert back.dtype == array.dtype
+    np.testing.assert_array_equal(back, array)
+    part = tensor.to_numpy(table.slice(1)["a"])
+    np.testing.assert_array_equal(part.reshape(-1), array[1:].reshape(-1))
+
+
+def test_arrays_of_several_shapes_come_back():
+    arrays = [np.ones((2, 2)), np.zeros((1, 3)), np.float64([4])]
+    column = tensor.from_list(arrays)
+    for ours, theirs in zip(tensor.to_list(column), arrays, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_missing_array_stays_missing():
+    column = tensor.from_list([np.ones(2), None])
+    assert tensor.to_list(column)[1] is None
+
+
+def test_objects_without_a_type_of_arrows_are_pickled():
+    assert tensor.to_list(tensor.from_list([complex(1, 2), None])) == [complex(1, 2), None]
+
+
+def test_blocks_of_arrays_of_two_shapes_are_joined():
+    blocks = [pa.table({"a": tensor.from_numpy(np.ones((1, n)))}) for n in (2, 3)]
+    assert [len(each) for each in tensor.to_list(block.concat(blocks)["a"])] == [2, 3]
+
+
+def test_blocks_that_do_not_fit_together_are_an_error():
+    blocks = [pa.table({"a": [1]}), pa.table({"a": ["x"]})]
+    with pytest.raises(ValueError, match="do not fit together"):
+        block.concat(blocks)
+
+
+def test_a_compact_slice_is_small():
+    table = pa.table({"a": np.arange(100_000)}).slice(5, 10)
+    assert len(pickle.dumps(block.compact(table))) < 2_000
+    assert block.compact(table).equals(table)
+
+
+def test_a_wrong_column_is_told_with_the_nearest():
+    with pytest.raises(ValueError, match="Did you mean 'price'"):
+        block.require_columns(["prize"], ["id", "price"], "sort")
+
+
+# Batches.
+
+
+@UNHURRIED
+@given(SIZES, st.integers(1, 12), st.booleans())
+def test_batches_have_their_size(sizes, batch_size, drop_last):
+    made = list(batch.sized(tables(sizes), batch_size, drop_last))
+    total = sum(sizes)
+    expected = total - total % batch_size if drop_last else total
+    assert values(made) == list(range(expected))
+    assert all(table.num_rows == batch_size for table in made[:-1])
+
+
+@UNHURRIED
+@given(SIZES, st.integers(1, 12), st.integers(1, 30))
+def test_shuffled_batches_have_every_row_once(sizes, batch_size, buffer_size):
+    made = list(batch.shuffled(tables(sizes), batch_size, buffer_size, 0, False))
+    assert sorted(values(made)) == list(range(sum(sizes)))
+    assert all(table.num_rows == batch_size for table in made[:-1])
+
+
+@UNHURRIED
+@given(SIZES, st.integers(8, 200))
+def test_blocks_are_near_their_target(sizes, target):
+    made = list(batch.of_target_size(tables(sizes), target))
+    assert values(made) == list(range(sum(sizes)))
+    assert all(table.nbytes <= 2.5 * target + 8 for table in made)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, "4", True])
+def test_sizes_that_are_none(bad):
+    with pytest.raises(ValueError, match="number of rows"):
+        batch.check_size(bad)
+
+
+# Exchanges.
+
+
+@UNHURRIED
+@given(SIZES, st.lists(st.integers(0, 30), max_size=6))
+def test_ranges_are_cut_from_blocks_in_order(sizes, counts):
+    bundles = [bundle(size) for size in sizes]
+    starts = dict(zip(map(id, bundles), np.cumsum([0, *sizes])))
+    rows = [
+        starts[id(each)] + row
+        for of_range in exchange.pieces(bundles, counts)
+        for each, start, stop in of_range
+        for row in range(start, stop)
+    ]
+    assert rows == list(range(min(sum(counts), sum(sizes))))
+
+
+@UNHURRIED
+@given(st.integers(0, 1000), st.integers(1, 50))
+def test_even_numbers(total, parts):
+    counts = exchange.even(total, parts)
+    assert sum(counts) == total
+    assert max(counts) - min(counts) <= 1
+
+
+@UNHURRIED
+@given(st.lists(st.integers(-5, 5) | st.none(), max_size=40), st.integers(1, 5), st.booleans())
+def test_sorted_parts_are_in_order(items, num_parts, down):
+    table = pa.table({"a": pa.array(items, pa.int64())})
+    keys = [("a", "descending" if down else "ascending")]
+    cuts = exchange._quantiles(table.sort_by(keys), num_parts)
+    parts = exchange._sorted_parts(0, cuts.num_rows + 1, keys, cuts, table)
+    assert len(parts) == cuts.num_rows + 1 or not cuts.num_rows
+    joined = block.concat(table for part in parts for table in exchange._sorted(0, keys, part))
+    given_values = [value for value in items if value is not None]
+    expected = sorted(given_values, reverse=down) + [None] * (len(items) - len(given_values))
+    assert (joined["a"].to_pylist() if joined.num_columns else []) == expected
+
+
+@UNHURRIED
+@given(st.lists(st.integers(0, 5) | st.none(), min_size=1, max_size=40), st.integers(1, 5))
+def test_equal_keys_come_into_one_part(items, num_parts):
+    table = pa.table({"a": pa.array(items, pa.int64())})
+    parts = exchange.hash_parts(0, num_parts, ["a"], table)
+    assert len(parts) == num_parts
+    assert sorted(map(str, values(parts))) == sorted(map(str, items))
+    homes = [set(part["a"].to_pylist()) for part in parts]
+    assert sum(map(len, homes)) == len(set(items))
+
+
+def test_the_hash_of_a_key_does_not_depend_on_the_columns_type():
+    whole = exchange._hashes(pa.table({"a": pa.array([1, 2], pa.int32())}), ["a"])
+    with_missing = exchange._hashes(pa.table({"a": pa.array([1, 2, None], pa.int64())}), ["a"])
+    assert list(whole) == list(with_missing[:2])
+
+
+@UNHURRIED
+@given(st.integers(0, 30), st.integers(1, 6), st.integers(0, 3))
+def test_random_parts_have_every_row_once(num_rows, num_parts, seed):
+    (table,) = tables([num_rows])
+    parts = exchange._random_parts(0, num_parts, seed, table)
+    assert len(parts) == num_parts
+    assert sorted(values(parts)) == list(range(num_rows))
+
+
+@UNHURRIED
+@given(st.integers(4, 200), st.lists(st.floats(0.05, 0.3), min_size=1, max_size=3))
+def test_shares_of_rows_are_in_order(total, proportions):
+    indices = proportional_indices(total, proportions)
+    assert indices == sorted(indices)
+    assert all(0 < index < total for index in indices)
+
+
+# Groups.
+
+
+@UNHURRIED
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-9, 9)), max_size=30))
+def test_groups_have_their_rows(items):
+    table = pa.table(
+        {
+            "k": pa.array([k for k, _ in items], pa.int64()),
+            "v": pa.array([v for _, v in items], pa.int64()),
+        }
+    )
+    groups = Groups(table, ["k"])
+    keys = groups.table["k"].to_pylist()
+    assert keys == sorted({k for k, _ in items})
+    sums = groups.reduce(table["v"], "sum").to_pylist()
+    assert dict(zip(keys, sums)) == {key: sum(v for k, v in items if k == key) for key in keys}
+
+
+# Who gets which rows.
+
+
+@UNHURRIED
+@given(SIZES, st.integers(1, 4), st.data())
+def test_equal_shares(sizes, num, data):
+    distribution = Distribution(num, equal=True)
+    for size in sizes:
+        if size:
+            distribution.add(bundle(size), data.draw(st.integers(0, num - 1)))
+    distribution.end()
+    counts = [sum(stop - start for _, start, stop in each) for each in distribution.pieces]
+    assert counts == [sum(sizes) // num] * num
+
+
+@UNHURRIED
+@given(SIZES, st.integers(1, 4), st.data())
+def test_unequal_shares_have_all_rows(sizes, num, data):
+    distribution = Distribution(num, equal=False)
+    for size in sizes:
+        distribution.add(bundle(size), data.draw(st.integers(0, num - 1)))
+    distribution.end()
+    assert sum(s - b for each in distribution.pieces for _, b, s in each) == sum(sizes)
+
+
+# Operators.
+
+
+def finish(operator, task, bundles, is_end=True):
+    """Tell an operator what a task of its has made, as the execution does."""
+    operator.num_running -= 1
+    operator.num_ended += 1
+    operator.end_task(task, TaskOutput(is_end=is_end), bundles)
+    operator.step()
+
+
+def start(operator):
+    operator.num_running += 1
+    return operator.next_task()
+
+
+@UNHURRIED
+@given(st.permutations(range(5)))
+def test_outputs_are_in_the_order_of_the_tasks(order):
+    outputs = OrderedOutputs()
+    for slot in order:
+        outputs.append(slot, [slot])
+        outputs.close(slot)
+    assert list(outputs.ready) == list(range(5))
+
+
+def test_a_map_waits_for_the_rows_of_a_batch():
+    operator = MapOperator("Map", lambda bundles: None, min_rows=10)
+    operator.add(0, bundle(6))
+    assert not operator.has_task()
+    operator.add(0, bundle(6))
+    operator.add(0, bundle(1))
+    assert len(start(operator).inputs) == 2
+    assert not operator.has_task()
+    operator.close(0)
+    assert len(start(operator).inputs) == 1
+
+
+def test_a_map_has_no_more_tasks_than_its_limit():
+    operator = MapOperator("Map", lambda bundles: None, limit=1)
+    operator.add(0, bundle(1))
+    operator.add(0, bundle(1))
+    task = start(operator)
+    assert not operator.has_task()
+    finish(operator, task, [bundle(1)])
+    assert operator.has_task()
+
+
+def test_a_limit_wants_no_more_and_cuts_the_last_block():
+    operator = LimitOperator(5, lambda bundle, rows: (bundle, rows))
+    operator.add(0, bundle(3))
+    assert not operator.wants_no_more
+    operator.add(0, bundle(3))
+    assert operator.wants_no_more
+    task = start(operator)
+    assert task.submit()[1] == 2
+    finish(operator, task, [bundle(2)])
+    assert [each.num_rows for each in operator.outputs.ready] == [3, 2]
+
+
+def test_a_union_takes_turns():
+    operator = UnionOperator(2)
+    operator.add(1, bundle(2))
+    assert not operator.admits(1)
+    operator.add(0, bundle(1))
+    operator.close(0)
+    operator.close(1)
+    assert [each.num_rows for each in operator.outputs.ready] == [1, 2]
+
+
+def test_stages_follow_each_other():
+    def stages(bundles):
+        results = yield Stage([Task(lambda: None, [each]) for each in bundles])
+        yield Stage([])
+        assert len(results) == 2
+        yield Stage([Task(lambda: None)], is_last=True)
+
+    operator = StagedOperator("Sort", stages)
+    operator.add(0, bundle(1))
+    operator.add(0, bundle(1))
+    assert not operator.has_task()
+    operator.close(0)
+    first, second = start(operator), start(operator)
+    assert not operator.has_task()
+    finish(operator, second, [bundle(1)])
+    finish(operator, first, [bundle(1)])
+    finish(operator, start(operator), [bundle(2)])
+    assert [each.num_rows for each in operator.outputs.ready] == [2]
+    operator.outputs.ready.clear()
+    assert operator.is_finished
+
+
+# Memory.
+
+
+def pipeline(num_bytes):
+    """Return a source whose tasks make 100 bytes each, and a map behind it."""
+    source = MapOperator("Read", lambda bundles: None)
+    after = MapOperator("Map", lambda bundles: None)
+    source.downstream, after.upstream = (after, 0), [source]
+    source.num_ended, source.stats.size_bytes = 1, 100
+    for _ in range(50):
+        source.add(0, bundle(1))
+    return Budget(4, num_bytes), [source, after]
+
+
+def test_a_source_stops_before_the_budget_is_spent():
+    budget, operators = pipeline(1000)
+    source, after = operators
+    source.num_running = 1  # so that something runs, and the budget alone decides
+    held = 0
+    while budget.admits(operators, 0, 0):
+        after.add(0, bundle(1, 100))
+        held += 1
+        assert held < 50
+    assert held == 4  # half of the budget, with what runs and what would
+    assert budget.admits(operators, 1, 0), "the map may go on, and make room"
+
+
+def test_a_block_that_the_consumer_has_not_taken_counts():
+    budget, operators = pipeline(1000)
+    operators[0].num_running = 1
+    assert budget.admits(operators, 0, ready_bytes=300)
+    assert not budget.admits(operators, 0, ready_bytes=301)
+
+
+def test_something_runs_however_small_the_budget():
+    budget, operators = pipeline(1)
+    assert budget.admits(operators, 0, 0)
+    operators[0].num_running = 1
+    assert not budget.admits(operators, 0, 0)
+
+
+def test_a_consumer_that_takes_nothing_stops_everything():
+    budget, operators = pipeline(1000)
+    assert not budget.admits(operators, 0, ready_bytes=2000)
+    assert not budget.admits(operators, 1, ready_bytes=2000)
+
+
+def test_no_more_tasks_than_cpus_and_a_half():
+    budget, operators = pipeline(1e9)
+    operators[1].num_running = 6
+    assert not budget.admits(operators, 1, 0)
+    operators[1].num_running = 5
+    assert budget.admits(operators, 1, 0)
+
+
+# Plans and options.
+
+
+def test_maps_of_equal_options_become_one():
+    plan = Map(Map(Map(Input([]), "A", (1,)), "B", (2,)), "C", (3,), min_rows=8)
+    made = fused(plan)
+    assert (made.name, made.min_rows) == ("C", 8)
+    assert (made.input.name, made.input.steps) == ("A->B", (1, 2))
+
+
+def test_maps_of_other_options_stay_apart():
+    plan = Map(Map(Input([]), "A", (1,)), "B", (2,), remote_args={"num_cpus": 2})
+    assert fused(plan).input.name == "A"
+    pool = Map(Map(Input([]), "A", (1,)), "B", (2,), ActorPoolStrategy(size=1))
+    assert fused(pool).input.name == "A"
+
+
+def test_where_functions_run():
+    assert strategy(None, 3, False) == TaskPoolStrategy(3)
+    assert strategy(None, 3, True) == ActorPoolStrategy(size=3)
+    assert strategy(None, (1, 4), True) == ActorPoolStrategy(min_size=1, max_size=4)
+    for compute, concurrency, is_class in [
+        (TaskPoolStrategy(), None, True),
+        (None, (1, 2), False),
+        ("threads", None, False),
+        (None, 0, False),
+        (None, (1,), True),
+    ]:
+        with pytest.raises(ValueError):
+            strategy(compute, concurrency, is_class)
+
+
+def test_settings_that_do_nothing_are_refused():
+    with pytest.raises(UnsupportedRayFeatureError):
+        DataContext().use_push_based_shuffle = True
+    context = DataContext()
+    copied = context.copy()
+    copied.target_max_block_size = 1
+    assert context.target_max_block_size == 128 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("a > 2", [3, 4]),
+        ("a >= 1 and not a == 2", [1, 3, 4]),
+        ("1 < a < 4", [2, 3]),
+        ("a in [0, 4] or b == 'x'", [0, 1, 4]),
+        ("a * 2 == 6", [3]),
+        ("a > -1 and a + 1 < 2", [0]),
+    ],
+)
+def test_conditions(text, rows):
+    table = pa.table({"a": range(5), "b": ["y", "x", "y", "y", "y"]})
+    assert table.filter(expression.parse(text))["a"].to_pylist() == rows
+
+
+@pytest.mark.parametrize("text", ["a >", "f(a)", "a if b else c", "__import__('os')", "a ** 2"])
+def test_what_is_not_a_condition(text):
+    with pytest.raises(ValueError, match="not a condition"):
+        expression.parse(text)
+
+
+def test_an_input_has_its_blocks_at_once():
+    operator = InputOperator([bundle(1)])
+    assert len(operator.outputs) == 1
+    assert operator.held_bytes == 0
