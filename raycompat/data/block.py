@@ -34,7 +34,7 @@ class BlockMetadata:
         None if it is not known.
     size_bytes : int or None
         Bytes that the block takes in memory.
-    input_files : list of str
+    input_files : list of str or None
         The files that it was read from.
     schema : pyarrow.Schema, optional
         The columns; None if they are not known.
@@ -47,7 +47,7 @@ class BlockMetadata:
 
     num_rows: int | None
     size_bytes: int | None
-    input_files: list[str] = field(default_factory=list)
+    input_files: list[str] | None = field(default_factory=list)
     schema: pa.Schema | None = None
 
 
@@ -69,9 +69,9 @@ class Bundle:
         return self.metadata.size_bytes or 0
 
 
-def metadata_of(table: Block, input_files: Sequence[str] = ()) -> BlockMetadata:
+def metadata_of(table: Block, input_files: Sequence[str] | None = None) -> BlockMetadata:
     """Return what is to be known of a table."""
-    return BlockMetadata(table.num_rows, table.nbytes, list(input_files), table.schema)
+    return BlockMetadata(table.num_rows, table.nbytes, list(input_files or ()), table.schema)
 
 
 def to_table(batch: Any) -> Block:

@@ -149,9 +149,13 @@ class Consumption:
             node = pending.pop()
             pending.extend(plan.inputs_of(node))
             if isinstance(node, plan.Read):
-                found.update(file for task in node.read_tasks for file in task.metadata.input_files)
+                found.update(
+                    file for task in node.read_tasks for file in task.metadata.input_files or ()
+                )
             elif isinstance(node, plan.Input):
-                found.update(file for each in node.bundles for file in each.metadata.input_files)
+                found.update(
+                    file for each in node.bundles for file in each.metadata.input_files or ()
+                )
         return sorted(found)
 
     def stats(self) -> str:

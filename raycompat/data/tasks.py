@@ -59,7 +59,7 @@ class _Clock:
         return TaskOutput(blocks, wall, cpu, **more)
 
 
-def _collected(tables: Iterable[Block], files: list[str]) -> tuple[TaskOutput, Block]:
+def _collected(tables: Iterable[Block], files: list[str] | None) -> tuple[TaskOutput, Block]:
     """Return the first block; put those that follow into the store, one by one."""
     clock = _Clock()
     iterator = iter(tables)

@@ -1,0 +1,150 @@
+"""Data sets that are larger than the store, and what happens to them when something fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import raycompat as ray
+
+#: Bytes of shared memory that the cluster of these tests has.
+STORE = 96 * 2**20
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="module")
+def small_store():
+    ray.init(
+        "local",
+        num_cpus=2,
+        object_store_memory=STORE,
+        configure_logging=False,
+        include_dashboard=False,
+        log_to_driver=False,
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def data(small_store):
+    context = ray.data.DataContext.get_current()
+    before, context.target_max_block_size = context.target_max_block_size, 4 * 2**20
+    yield ray.data
+    context.target_max_block_size = before
+
+
+def shared_bytes() -> int:
+    """Return the bytes of all segments of shared memory."""
+    return sum(path.stat().st_size for path in Path("/dev/shm").rglob("*") if path.is_file())
+
+
+def test_ten_times_the_store_runs_through(data):
+    rows = 10 * STORE // 8192
+    dataset = data.range_tensor(rows, shape=(1024,)).map_batches(
+        lambda batch: {"data": batch["data"] + 1}
+    )
+    before, peak, total = shared_bytes(), 0, 0
+    for batch in dataset.iter_batches(batch_size=None):
+        total += len(batch["data"])
+        peak = max(peak, shared_bytes() - before)
+    assert total == rows
+    assert peak < STORE
+
+
+def test_a_slow_consumer_stops_the_reading(data, tmp_path):
+    marks = str(tmp_path)
+
+    def mark(batch):
+        Path(marks, str(batch["data"][0, 0])).touch()
+        return batch
+
+    dataset = data.range_tensor(10 * STORE // 8192, shape=(1024,)).map_batches(mark)
+    iterator = iter(dataset.iter_batches(batch_size=None))
+    next(iterator)
+    made = len(os.listdir(marks))
+    iterator.close()
+    # A quarter of the store holds six blocks; two or three more are in the making.
+    assert made <= 12
+
+
+def test_a_file_larger_than_a_block_is_read_block_by_block(data, tmp_path):
+    data.range_tensor(2000, shape=(1024,), override_num_blocks=1).write_parquet(str(tmp_path))
+    dataset = data.read_parquet(str(tmp_path), override_num_blocks=1)
+    made = dataset.materialize()
+    assert made.num_blocks() > 1
+    assert [int(row["data"][0]) for row in made.take(3)] == [0, 1, 2]
+    assert made.count() == 2000
+
+
+def test_a_process_that_dies_is_replaced(data, tmp_path):
+    mark = str(tmp_path / "died")
+
+    def die_once(batch):
+        if 5 in batch["id"] and not os.path.exists(mark):
+            Path(mark).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return batch
+
+    rows = data.range(10, override_num_blocks=5).map_batches(die_once).take_all()
+    assert [row["id"] for row in rows] == list(range(10))
+    assert os.path.exists(mark)
+
+
+def test_an_actor_that_dies_is_started_again(data, tmp_path):
+    mark = str(tmp_path / "died")
+
+    class DieOnce:
+        def __call__(self, batch):
+            if 5 in batch["id"] and not os.path.exists(mark):
+                Path(mark).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return batch
+
+    rows = data.range(10, override_num_blocks=5).map_batches(DieOnce, concurrency=1).take_all()
+    assert [row["id"] for row in rows] == list(range(10))
+    assert os.path.exists(mark)
+
+
+def test_an_error_ends_the_execution_and_is_of_its_own_type(data):
+    def fail(batch):
+        raise KeyError("no such key")
+
+    dataset = data.range(100, override_num_blocks=20).map_batches(fail)
+    with pytest.raises(KeyError, match="no such key"):
+        dataset.take_all()
+
+
+def test_a_file_cut_short_is_named(data, tmp_path):
+    data.range(1000, override_num_blocks=1).write_parquet(str(tmp_path))
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ValueError, match="cut short"):
+        data.read_parquet(str(path)).take_all()
+
+
+def test_a_column_that_is_not_there_is_told_with_the_nearest(data):
+    with pytest.raises(ValueError, match="Did you mean 'id'"):
+        data.range(10).select_columns(["idd"]).take_all()
+
+
+def test_an_iteration_that_is_given_up_leaves_nothing(data):
+    for _ in range(3):
+        iterator = iter(data.range(10_000, override_num_blocks=50).iter_batches(batch_size=1))
+        next(iterator)
+        iterator.close()
+
+
+def test_order_is_kept(data):
+    rows = data.range(1000, override_num_blocks=40).map(lambda row: row).take_all()
+    assert [row["id"] for row in rows] == list(range(1000))
+
+
+def test_memory_of_batches_is_shared(data):
+    batch = data.from_numpy(np.ones((100_000, 4))).take_batch(100_000)
+    assert not batch["data"].flags.writeable
