@@ -193,6 +193,7 @@ class GroupedData:
             num_cpus=num_cpus,
             num_gpus=num_gpus,
             memory=memory,
+            concurrency=concurrency,
             ray_remote_args_fn=ray_remote_args_fn,
             **ray_remote_args,
         )
