@@ -240,7 +240,7 @@ class DataIterator(abc.ABC):
         elements = [(feature_columns, feature_type_spec), (label_columns, label_type_spec)]
         if additional_columns is not None:
             elements.append((additional_columns, additional_type_spec))
-        return tensorflow.to_dataset(self.schema(), batches, elements, batch_size, drop_last)
+        return tensorflow.to_dataset(self.schema(), batches, elements)
 
     def materialize(self) -> MaterializedDataset:
         """Read the rows, and keep them in the object store.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from raycompat.data import block, files, tensor
+from raycompat.data import block, files, tensor, tensorflow
 from raycompat.data.block import Block
 
 #: Bytes of a file that a reader takes at once.
@@ -240,14 +240,11 @@ class Image:
 class TfRecords:
     """Examples in TFRecord files, by TensorFlow."""
 
-    schema: Any = None
-
     def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
         """Yield tables."""
         import tempfile
 
-        import tensorflow as tf
-
+        tf = tensorflow.imported()
         with _opened(filesystem, path, opening) as stream:
             data = stream.read()
         if posixpath.splitext(path)[1] == ".gz" and data[:2] == b"\x1f\x8b":
@@ -257,20 +254,40 @@ class TfRecords:
             local.write(data)
             local.flush()
             try:
-                records = [each.numpy() for each in tf.data.TFRecordDataset(local.name)]
+                examples = tf.data.TFRecordDataset(local.name, buffer_size=_CHUNK_BYTES)
+                records = [each.numpy() for each in examples]
             except tf.errors.DataLossError as error:
                 raise ValueError(str(error).partition("[")[0]) from error
-        rows = [_example(record) for record in records]
-        for start in range(0, len(rows), _ROWS):
-            yield block.from_rows(rows[start : start + _ROWS])
+        for start in range(0, len(records), _ROWS):
+            yield _examples(records[start : start + _ROWS])
 
 
-def _example(record: bytes) -> dict[str, Any]:
-    import tensorflow as tf
+#: The type of a column, by the kind of its features.
+_FEATURE_TYPES = {"bytes_list": pa.binary(), "float_list": pa.float32(), "int64_list": pa.int64()}
 
-    example = tf.train.Example.FromString(record)
-    row: dict[str, Any] = {}
-    for name, feature in sorted(example.features.feature.items()):
-        values = list(getattr(feature, feature.WhichOneof("kind") or "bytes_list").value)
-        row[name] = values[0] if len(values) == 1 else (values or None)
-    return row
+
+def _examples(records: Sequence[bytes]) -> Block:
+    """Return a table of serialized examples; what an example does not have is missing in its row."""
+    tf = tensorflow.imported()
+    rows = [tf.train.Example.FromString(record).features.feature for record in records]
+    names = sorted({name for row in rows for name in row})
+    return pa.table({name: _feature(name, [row.get(name) for row in rows]) for name in names})
+
+
+def _feature(name: str, features: Sequence[Any]) -> pa.Array:
+    """Return a column: of lists, unless each feature has one value at most."""
+    kinds = [None if each is None else each.WhichOneof("kind") for each in features]
+    values = [
+        [] if kind is None else list(getattr(feature, kind).value)
+        for feature, kind in zip(features, kinds, strict=True)
+    ]
+    found = {kind for kind, several in zip(kinds, values, strict=True) if several}
+    if len(found) > 1:
+        raise ValueError(
+            f"Feature {name!r} is {' and '.join(sorted(map(str, found)))} in examples of one file: "
+            "a column has one type. Write the examples with one kind of values."
+        )
+    type_ = _FEATURE_TYPES[str(found.pop())] if found else pa.null()
+    if all(len(several) <= 1 for several in values):
+        return pa.array([several[0] if several else None for several in values], type_)
+    return pa.array(values, pa.list_(type_))

@@ -13,6 +13,24 @@ from raycompat.data.schema import Schema
 from raycompat.data.tensor import TensorType
 
 
+def imported() -> Any:
+    """Return the module ``tensorflow``.
+
+    Raises
+    ------
+    ImportError
+        When TensorFlow is not installed; the text says how to install it.
+    """
+    try:
+        import tensorflow as tf
+    except ImportError as error:
+        raise ImportError(
+            f"This part of raycompat.data needs TensorFlow, which cannot be imported ({error}): "
+            "pip install 'raycompat[tensorflow]'."
+        ) from error
+    return tf
+
+
 def to_tensors(batch: Mapping[str, np.ndarray[Any, Any]], dtypes: Any) -> dict[str, Any]:
     """Return a batch of arrays as tensors; arrays of several shapes become ragged ones."""
     return {
@@ -22,21 +40,35 @@ def to_tensors(batch: Mapping[str, np.ndarray[Any, Any]], dtypes: Any) -> dict[s
 
 
 def _tensor(values: np.ndarray[Any, Any], dtype: Any) -> Any:
-    import tensorflow as tf
-
+    tf = imported()
     if values.dtype == object and len(values) and isinstance(values[0], np.ndarray):
-        ragged = tf.ragged.stack([tf.convert_to_tensor(value) for value in values])
-        return ragged if dtype is None else tf.cast(ragged, dtype)
+        return _ragged(values, dtype)
     tensor = tf.convert_to_tensor(values)
     return tensor if dtype is None else tf.cast(tensor, dtype)
+
+
+def _ragged(values: np.ndarray[Any, Any], dtype: Any) -> Any:
+    tf = imported()
+    if all(row.ndim == 1 for row in values):
+        tensor = tf.RaggedTensor.from_row_lengths(
+            np.concatenate(list(values)), [len(row) for row in values]
+        )
+    else:
+        tensor = tf.ragged.stack([tf.convert_to_tensor(row) for row in values])
+    return tensor if dtype is None else tf.cast(tensor, dtype)
+
+
+def _as_specified(values: np.ndarray[Any, Any], spec: Any) -> Any:
+    """Return an array as a tensor of this type; it is ragged even if all rows have one shape."""
+    tf = imported()
+    convert = _ragged if isinstance(spec, tf.RaggedTensorSpec) else _tensor
+    return convert(values, spec.dtype)
 
 
 def to_dataset(
     schema: Schema | None,
     batches: Iterable[Mapping[str, Any]],
     elements: Sequence[tuple[str | list[str], Any]],
-    batch_size: int,
-    drop_last: bool,
 ) -> Any:
     """Return a ``tf.data.Dataset`` whose elements are tuples of columns.
 
@@ -49,31 +81,28 @@ def to_dataset(
     elements : sequence of (str or list of str, tf.TypeSpec or None)
         One column is a tensor, a list is a dictionary of tensors; the type, if it was given.
     """
-    import tensorflow as tf
-
+    tf = imported()
     if schema is None:
         raise ValueError("to_tf: the data set has no rows, so its columns have no types.")
     names = [name for columns, _ in elements for name in _names(columns)]
     require_columns(names, schema.names, "to_tf")
     types = dict(zip(schema.names, schema.types, strict=True))
-    given = dict.fromkeys(names)
     signature = tuple(
         spec if spec is not None else _specs(columns, types) for columns, spec in elements
     )
 
     def generate() -> Any:
         for batch in batches:
-            tensors = to_tensors({name: batch[name] for name in given}, None)
             yield tuple(
-                tensors[columns]
+                _as_specified(batch[columns], spec)
                 if isinstance(columns, str)
-                else {name: tensors[name] for name in columns}
-                for columns, _ in elements
+                else {name: _as_specified(batch[name], spec[name]) for name in columns}
+                for (columns, _), spec in zip(elements, signature, strict=True)
             )
 
     dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
     options = tf.data.Options()
-    # Each worker reads a shard of its own: TensorFlow must not divide it once more.
+    # Each worker reads a shard already: TensorFlow must not divide it again.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return dataset.with_options(options)
 
@@ -89,19 +118,13 @@ def _specs(columns: str | list[str], types: Mapping[str, pa.DataType]) -> Any:
 
 
 def _spec(name: str, type_: pa.DataType) -> Any:
-    import tensorflow as tf
-
+    tf = imported()
     if isinstance(type_, pa.FixedShapeTensorType):
         dtype = tf.dtypes.as_dtype(type_.value_type.to_pandas_dtype())
         return tf.TensorSpec((None, *type_.shape), dtype, name=name)
-    if isinstance(type_, TensorType):
-        return tf.RaggedTensorSpec(
-            (None, None), tf.dtypes.as_dtype(type_.value_type.to_pandas_dtype())
-        )
-    if pa.types.is_list(type_):
-        return tf.RaggedTensorSpec(
-            (None, None), tf.dtypes.as_dtype(type_.value_type.to_pandas_dtype())
-        )
+    if isinstance(type_, TensorType) or pa.types.is_list(type_):
+        dtype = tf.dtypes.as_dtype(type_.value_type.to_pandas_dtype())
+        return tf.RaggedTensorSpec((None, None), dtype)
     if pa.types.is_string(type_) or pa.types.is_binary(type_) or pa.types.is_large_string(type_):
         return tf.TensorSpec((None,), tf.string, name=name)
     return tf.TensorSpec((None,), tf.dtypes.as_dtype(type_.to_pandas_dtype()), name=name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import raycompat as ray
-from raycompat.data import block, tensor
+from raycompat.data import block, tensor, tensorflow
 from raycompat.data.block import Block, Bundle
 from raycompat.data.datasink import (
     Datasink,
@@ -352,7 +352,9 @@ class Writing:
 
         Notes
         -----
-        Ray source: ``Dataset.write_tfrecords``, 2.60.0. No known difference.
+        Ray source: ``Dataset.write_tfrecords``, 2.60.0. An array becomes the bytes that
+        ``tf.io.serialize_tensor`` makes of it. Differs from Ray: values of bool are written too, as
+        integers.
         """
         refuse_options("write_tfrecords", tf_schema=tf_schema)
         sink = TableSink(
@@ -531,8 +533,7 @@ def _write_examples(table: Block, file: Any) -> None:
     """Write examples to a file of this host, which TensorFlow can write to, and copy that."""
     import tempfile
 
-    import tensorflow as tf
-
+    tf = tensorflow.imported()
     with tempfile.NamedTemporaryFile(suffix=".tfrecords") as local:
         with tf.io.TFRecordWriter(local.name) as writer:
             for row in block.rows(table):
@@ -541,19 +542,19 @@ def _write_examples(table: Block, file: Any) -> None:
 
 
 def _example(row: Mapping[str, Any]) -> Any:
-    import tensorflow as tf
-
+    tf = tensorflow.imported()
     features = {}
     for name, value in row.items():
-        values = list(np.ravel(value)) if isinstance(value, np.ndarray | list) else [value]
-        values = [each for each in values if each is not None]
-        features[name] = _feature(name, values)
+        if isinstance(value, np.ndarray):
+            values = [tf.io.serialize_tensor(value).numpy()]
+        else:
+            values = value if isinstance(value, list) else [value]
+        features[name] = _feature(name, [each for each in values if each is not None])
     return tf.train.Example(features=tf.train.Features(feature=features))
 
 
 def _feature(name: str, values: list[Any]) -> Any:
-    import tensorflow as tf
-
+    tf = tensorflow.imported()
     if all(isinstance(each, bool | int | np.integer | np.bool_) for each in values) and values:
         return tf.train.Feature(int64_list=tf.train.Int64List(value=map(int, values)))
     if all(isinstance(each, float | np.floating) for each in values) and values:
