@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,6 +67,13 @@ def _as_specified(values: np.ndarray[Any, Any], spec: Any) -> Any:
     return convert(values, spec.dtype)
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class _Source:
+    """The batches of a ``tf.data.Dataset``: TensorFlow keeps functions that it was given for ever."""
+
+    batches: Iterable[Mapping[str, Any]]
+
+
 def to_dataset(
     schema: Schema | None,
     batches: Iterable[Mapping[str, Any]],
@@ -91,8 +100,13 @@ def to_dataset(
         spec if spec is not None else _specs(columns, types) for columns, spec in elements
     )
 
+    source = _Source(batches)
+    held = weakref.ref(source)
+
     def generate() -> Any:
-        for batch in batches:
+        source = held()
+        assert source is not None, "an iterator keeps its tf.data.Dataset"
+        for batch in source.batches:
             yield tuple(
                 _as_specified(batch[columns], spec)
                 if isinstance(columns, str)
@@ -101,6 +115,7 @@ def to_dataset(
             )
 
     dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
+    dataset._raycompat_source = source
     options = tf.data.Options()
     # Each worker reads a shard already: TensorFlow must not divide it again.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.fixture(scope="module")
 def small_store():
+    ray.shutdown()
     ray.init(
         "local",
         num_cpus=2,
@@ -41,7 +43,11 @@ def data(small_store):
 
 def shared_bytes() -> int:
     """Return the bytes of all segments of shared memory."""
-    return sum(path.stat().st_size for path in Path("/dev/shm").rglob("*") if path.is_file())
+    total = 0
+    for path in Path("/dev/shm").rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # it has just been removed
+            total += path.stat().st_size if path.is_file() else 0
+    return total
 
 
 def test_ten_times_the_store_runs_through(data):
