@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import raycompat as ray
-from raycompat._protocol import current_cluster
+from raycompat._protocol import current_cluster, own_folder
 from raycompat.cluster_utils import Cluster
 
 QUIET = {"configure_logging": False, "log_to_driver": False}
@@ -235,7 +235,7 @@ def test_a_program_that_dies_leaves_no_process_and_no_folder(
                 not [
                     each
                     for each in tmp_path.iterdir()
-                    if "raycompat-" in each.name and each != current_cluster.file().parent
+                    if "raycompat-" in each.name and each not in own_folder.all_in(tmp_path)
                 ]
             )
         )
