@@ -106,8 +106,9 @@ conformance-ray: .venv-ray/.set-up  ## run the conformance tests on the real Ray
 		hyperopt optuna tensorflow-cpu
 	@touch $@
 
-nightly: setup  ## run 2,000 random programs, new ones each time
-	RAYCOMPAT_PROGRAMS=2000 $(RUN) pytest -s tests/cluster/test_random_programs.py
+nightly: setup  ## run 2,000 random programs, new ones each time, and Keras on four workers
+	RAYCOMPAT_PROGRAMS=2000 $(RUN) pytest -s tests/cluster/test_random_programs.py \
+		tests/cluster/test_keras_parallel.py
 
 chaos: setup  ## kill processes and nodes for two minutes and see that every value is right
 	.venv/bin/python tests/nightly/chaos.py

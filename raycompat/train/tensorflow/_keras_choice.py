@@ -23,8 +23,9 @@ _TRUE = ("1", "true", "True")
 #: What to write to train with Keras 3.
 ADVICE = (
     "Keras 3 does not train under a MultiWorkerMirroredStrategy. Write, without the strategy,\n"
-    "    from raycompat.train.tensorflow.keras import DistributedOptimizer\n"
+    "    from raycompat.train.tensorflow.keras import DistributedOptimizer, SynchronizationCallback\n"
     "    model.compile(optimizer=DistributedOptimizer(keras.optimizers.Adam()), ...)\n"
+    "    model.fit(..., callbacks=[SynchronizationCallback()])\n"
     "or use Keras 2: write `from tensorflow import keras` in the training function, pip install "
     f"tf-keras, and set {VARIABLE}=1 where the driver starts, or in RunConfig("
     f"worker_runtime_env={{'env_vars': {{'{VARIABLE}': '1'}}}})."
