@@ -712,9 +712,11 @@ def test_long_calls_of_one_driver_leave_half_of_the_time_to_another(dask_cluster
 
 
 def test_an_answer_that_was_not_read_when_its_lease_ended_still_counts(
-    cluster, session, tmp_path, wait_until, monkeypatch
+    no_cluster, tmp_path, wait_until, monkeypatch
 ):
     """As in a driver whose code holds the interpreter lock for long, so that nobody reads."""
+    ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
+    session = sys.modules["raycompat._caller.session"].current()
     monkeypatch.setattr(sys.modules["raycompat._caller.sender"], "LAST_WORDS_S", 0.2)
 
     @ray.remote(max_retries=0)
