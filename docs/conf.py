@@ -23,6 +23,7 @@ extensions = [
     "complete",
     "docstrings",
     "generated",
+    "timed",
 ]
 # Sphinx's gettext builder looks for relative ones elsewhere than its html builder does.
 templates_path = [str(DOCS / "_templates")]

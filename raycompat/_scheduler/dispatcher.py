@@ -92,10 +92,10 @@ class Dispatcher:
             needs = line.shape[1].items()
             lacking = next((name for name, units in needs if units > most_free(name)), None)
             if lacking is None or line.must_be_tried:
-                line.is_untried = False
                 if self._start_one(line):
                     free.clear()
                     continue
+                line.is_untried = False
             if lacking is None:
                 self._lines.try_again(line, self._round)
             else:

@@ -39,7 +39,7 @@ class Line:
         self.turn = turn
         #: The round of serving in which it was tried last.
         self.round = 0
-        #: Whether it was not tried since it came, or since nodes have come or gone.
+        #: Whether none of its calls had to wait since it came, or since nodes have come or gone.
         self.is_untried = True
         #: Whether its owner was notified that it waits in vain.
         self.is_told = False

@@ -202,6 +202,16 @@ def test_a_call_ends_with_its_placement_group(cluster, tmp_path, wait_until, max
         ray.get(running, timeout=60)
 
 
+def test_each_call_in_a_removed_group_fails(cluster):
+    made = ray.util.placement_group([{"CPU": 1}])
+    assert made.wait(30)
+    ray.util.remove_placement_group(made)
+    calls = [in_group(log_and_wait, made).remote("", "", 1) for _ in range(5)]
+    for call in calls:
+        with pytest.raises(ray.exceptions.TaskPlacementGroupRemoved):
+            ray.get(call, timeout=30)
+
+
 def test_what_was_sent_behind_a_long_call_is_run_elsewhere(cluster, tmp_path):
     warm_up()
     go = tmp_path / "go"

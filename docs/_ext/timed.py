@@ -1,0 +1,35 @@
+"""Examples do not hang: a page whose examples run for too long is ended, and says where it stood."""
+
+from __future__ import annotations
+
+import faulthandler
+import sys
+import time
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.ext.doctest import DocTestBuilder
+
+#: Seconds for the examples of one page; the longest takes about 100 on two cores.
+LIMIT = 600
+
+
+class TimedDocTestBuilder(DocTestBuilder):
+    """Tests the examples of the pages, with a limit and a line of the time for each page."""
+
+    def test_doc(self, docname: str, doctree: nodes.Node) -> bool:
+        """Test the examples of a page; past the limit the stacks are printed and the build ends."""
+        begin = time.monotonic()
+        faulthandler.dump_traceback_later(LIMIT, exit=True, file=sys.__stderr__)
+        try:
+            return super().test_doc(docname, doctree)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+            if (seconds := time.monotonic() - begin) > 1:
+                print(f"Examples of {docname}: {seconds:.0f} s", file=sys.__stderr__, flush=True)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the builder in place of Sphinx's."""
+    app.add_builder(TimedDocTestBuilder, override=True)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
