@@ -20,6 +20,7 @@ from raycompat._scheduler.leases import Leases
 from raycompat._scheduler.liveness import Liveness
 from raycompat._scheduler.logs import Logs
 from raycompat._scheduler.nodes import Nodes
+from raycompat._scheduler.notices import Notices
 from raycompat._scheduler.objects import Objects
 from raycompat._scheduler.packages import Packages
 from raycompat._scheduler.placement import Ledger
@@ -44,6 +45,7 @@ class Core:
         self.jobs = Jobs(self)
         self.calls = Calls(self)
         self.dispatcher = Dispatcher(self)
+        self.notices = Notices(self)
         self.placer = Placer(self)
         self.actors = Actors(self)
         self.objects = Objects(scheduler, self.tell_owner)

@@ -6,8 +6,8 @@ Acquires the resources of a call in the ledger, sends the node a grant, and lets
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
@@ -19,9 +19,6 @@ from raycompat._scheduler.lines import Line, Lines, Site
 if TYPE_CHECKING:
     from raycompat._scheduler.calls import Call
     from raycompat._scheduler.core import Core
-
-#: Seconds that a request waits before its driver is told that no node can ever fulfil it.
-INFEASIBLE_WARNING_S = 10.0
 
 #: Lines for which room is made in one round: enough for most programs.
 _MANY_LINES = 32
@@ -38,9 +35,12 @@ class Dispatcher:
         self._round = 0
         self._membership = 0
         self._is_due = False
-        self._is_warning_due = False
         #: Owners for whose calls the end of leases would make room, and the round that found so.
         self._pressing: dict[str, int] = {}
+
+    def lines(self) -> Iterator[Line]:
+        """Return the lines of calls that wait."""
+        return iter(self._lines)
 
     def enqueue(self, key: str, call: Call) -> None:
         """Queue a call for its resources."""
@@ -72,11 +72,8 @@ class Dispatcher:
             self._serve_site(site)
         waiting = set(self._core.groups.keeper.pressing)
         self._core.leases.tell_who_waits(waiting | self._make_room())
-        if (self._lines or self._core.groups.waiting()) and not self._is_warning_due:
-            self._is_warning_due = True
-            asyncio.get_running_loop().call_later(
-                INFEASIBLE_WARNING_S + 0.1, self._warn_of_the_infeasible
-            )
+        if self._lines or self._core.groups.waiting():
+            self._core.notices.look_later()
 
     def _serve_site(self, site: Site) -> None:
         """Start what fits on nodes, or in the bundles of a group, until nothing is free there."""
@@ -159,29 +156,6 @@ class Dispatcher:
         )
         dask.tell_worker(self._scheduler, address, {"op": "raycompat-grant", "grant": dict(grant)})
         dask.release_to(self._scheduler, key, address)
-
-    def _warn_of_the_infeasible(self) -> None:
-        """Tell drivers, once a shape, what has waited and can never run."""
-        self._is_warning_due = False
-        now = time.monotonic()
-        for line in self._lines:
-            call, (_, request, strategy) = self._core.calls.by_key[line.first], line.shape
-            if line.is_told or now - call.since < INFEASIBLE_WARNING_S:
-                continue
-            if self._core.placer.is_feasible(request, strategy):
-                continue
-            line.is_told = True
-            where = "" if isinstance(strategy, str) else f" {strategy}"
-            self._core.logs.tell(
-                call.spec["job"],
-                f"raycompat: {call.spec['name']} has waited {now - call.since:.0f} s for {request}"
-                f"{where} and no node can ever provide that. The largest node has "
-                f"{self._core.ledger.largest_node(request)}, the cluster in total "
-                f"{self._core.ledger.cluster_total()}. Ask for less, or add a node that has it.",
-            )
-        for job, text in self._core.groups.warnings(INFEASIBLE_WARNING_S):
-            self._core.logs.tell(job, text)
-        self._core.dispatcher.soon()  # which has us look again if something still waits
 
     def pending(self) -> list[dict[str, Any]]:
         """Return what waits for resources, by what it asks for: tasks, actors and leases of callers."""

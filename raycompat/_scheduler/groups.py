@@ -266,26 +266,10 @@ class Groups:
         row = self._core.actors.rows.get(actor or "")
         return row is not None and row.state != "DEAD"
 
+    def placed(self) -> list[Group]:
+        """Return the groups that have all their bundles."""
+        return [row for row in self._rows.values() if row.state == "CREATED"]
+
     def living(self) -> list[str]:
         """Return the ids of the groups that are there."""
         return list(self._rows)
-
-    def warnings(self, least_age_s: float) -> list[tuple[str, str]]:
-        """Return what to tell whom, a job, of groups that have waited so long, in vain.
-
-        Each is told of once.
-        """
-        now, found = time.monotonic(), []
-        for row in self.waiting():
-            waited_s = now - row.since
-            if row.is_told or waited_s < least_age_s or self.keeper.is_feasible(row):
-                continue
-            row.is_told = True
-            text = (
-                f"raycompat: a placement group has waited {waited_s:.0f} s for the bundles "
-                f"{row.bundles} ({row.spec['strategy']}) and no nodes can ever provide that. The "
-                f"cluster has in total {self._core.ledger.cluster_total()}. Ask for less, or add "
-                "nodes."
-            )
-            found.append((row.spec["job"], text))
-        return found

@@ -78,6 +78,61 @@ def test_a_request_that_can_never_be_met_is_told_after_ten_seconds():
     assert done.stderr.count("has waited") == 1
 
 
+def test_what_waits_for_actors_and_groups_is_told_who_holds_what_it_needs():
+    done = run(
+        """
+        import raycompat as ray
+        from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+        with ray.init(num_cpus=3, include_dashboard=False, configure_logging=False):
+            group = ray.util.placement_group([{"CPU": 1}])
+            ray.get(group.ready())
+            inside = PlacementGroupSchedulingStrategy(group)
+
+            @ray.remote(num_cpus=1)
+            class Worker:
+                def ready(self):
+                    return True
+
+            @ray.remote
+            def one():
+                pass
+
+            holders = [Worker.remote() for _ in range(2)]
+            holders.append(Worker.options(scheduling_strategy=inside).remote())
+            ray.get([holder.ready.remote() for holder in holders])
+            waiting = [Worker.remote() for _ in range(5)]
+            calls = [one.remote(), one.options(scheduling_strategy=inside).remote()]
+            second = ray.util.placement_group([{"CPU": 2}])
+            ray.wait([second.ready(), *calls], timeout=13)
+        """
+    )
+    told = [line for line in done.stderr.splitlines() if "has waited" in line]
+    actors, inside, bundles = sorted(told, key=lambda line: ("bundles" in line, "one has" in line))
+    outside = "2 of the actor Worker ({CPU: 1}), the placement group "
+    # The first call of a line is named: calls for the same resources are told of once.
+    assert "Worker.__init__ has waited" in actors
+    assert outside in actors
+    assert "one has waited" in inside
+    assert "1 of the actor Worker ({CPU: 1})." in inside
+    assert "a placement group has waited" in bundles
+    assert outside in bundles
+
+
+def test_a_call_behind_long_calls_is_not_said_to_wait_in_vain():
+    done = run(
+        """
+        import raycompat as ray
+        with ray.init(num_cpus=1, include_dashboard=False, configure_logging=False):
+            @ray.remote
+            def long(seconds):
+                import time
+                time.sleep(seconds)
+            ray.get([long.remote(11), long.options(num_gpus=0).remote(0)])
+        """
+    )
+    assert "has waited" not in done.stderr
+
+
 def test_importing_is_quick_and_brings_no_tensorflow():
     done = run(
         """

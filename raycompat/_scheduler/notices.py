@@ -1,0 +1,174 @@
+"""Notices to drivers of what waits in vain: no node can provide it, or actors and groups hold it.
+
+Each line of calls and each placement group is told of once, when it has waited for ten seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.strategy import InGroup, Strategy
+from raycompat._scheduler.affinity import choices
+
+if TYPE_CHECKING:
+    from raycompat._scheduler.core import Core
+    from raycompat._scheduler.groups import Group
+    from raycompat._scheduler.lines import Line
+    from raycompat._scheduler.placement import Grant as Holding
+
+#: Seconds that something waits before its driver is told that it waits in vain.
+PATIENCE_S = 10.0
+
+#: How many holders of one kind a notice names.
+_MANY_HOLDERS = 5
+
+
+class Notices:
+    """See the module. Part of the plugin."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._is_due = False
+
+    def look_later(self) -> None:
+        """Look, when it has waited long enough, at what waits now."""
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_later(PATIENCE_S + 0.1, self._look)
+
+    def _look(self) -> None:
+        self._is_due = False
+        for line in self._core.dispatcher.lines():
+            if not line.is_told and (text := self._about_line(line)):
+                line.is_told = True
+                self._core.logs.tell(self._core.calls.by_key[line.first].spec["job"], text)
+        for row in self._core.groups.waiting():
+            if not row.is_told and (text := self._about_group(row)):
+                row.is_told = True
+                self._core.logs.tell(row.spec["job"], text)
+        self._core.dispatcher.soon()  # which calls `look_later` if something still waits
+
+    def _about_line(self, line: Line) -> str | None:
+        call, (_, request, strategy) = self._core.calls.by_key[line.first], line.shape
+        waited_s = time.monotonic() - call.since
+        if waited_s < PATIENCE_S:
+            return None
+        what = f"{call.spec['name']} has waited {waited_s:.0f} s"
+        begin = f"raycompat: {what} for {request}{_where(strategy)}"
+        if not self._core.placer.is_feasible(request, strategy):
+            return (
+                f"{begin} and no node can ever provide that. The largest node has "
+                f"{self._core.ledger.largest_node(request)}, the cluster in total "
+                f"{self._core.ledger.cluster_total()}. Ask for less, or add a node that has it."
+            )
+        if isinstance(strategy, InGroup):
+            bundles = self._core.groups.bundles(strategy)
+            if not self._is_full(bundles, request):
+                return None
+            return f"{begin}, {self._held_by(request.units(), bundles)}"
+        nodes = self._core.nodes.info
+        wanted = choices(strategy, request, nodes, self._core.ledger)
+        if any(self._fits_later([request], "PACK", only=only) for only in wanted):
+            return None
+        return f"{begin}, {self._held_by(request.units(), None)}"
+
+    def _about_group(self, row: Group) -> str | None:
+        waited_s = time.monotonic() - row.since
+        if waited_s < PATIENCE_S:
+            return None
+        bundles, strategy, beside = row.wish()
+        begin = (
+            f"raycompat: a placement group has waited {waited_s:.0f} s for the bundles "
+            f"{list(bundles)} ({strategy})"
+        )
+        if not self._core.groups.keeper.is_feasible(row):
+            return (
+                f"{begin} and no nodes can ever provide that. The cluster has in total "
+                f"{self._core.ledger.cluster_total()}. Ask for less, or add nodes."
+            )
+        if self._fits_later(bundles, strategy, beside=beside):
+            return None
+        return (
+            f"{begin}, {self._held_by({name for each in bundles for name in each.units()}, None)}"
+        )
+
+    # --- what will be free, and who holds the rest ----------------------------------------------
+
+    def _ending(self) -> list[Holding]:
+        """Return what is held by calls that end by themselves, and by leases."""
+        calls = self._core.calls.by_key.values()
+        return [
+            call.holding
+            for call in calls
+            if call.holding is not None and call.spec["kind"] != "actor"
+        ]
+
+    def _fits_later(
+        self,
+        bundles: Collection[ResourceSet],
+        strategy: str,
+        *,
+        only: Collection[str] | None = None,
+        beside: Collection[str] = (),
+    ) -> bool:
+        """Whether nodes could provide bundles if all calls that run now had ended."""
+        found = self._core.ledger.where_it_could_be(
+            list(bundles), strategy, ended=self._ending(), only=only, beside=beside
+        )
+        return found is not None
+
+    def _is_full(self, bundles: Collection[Holding], request: ResourceSet) -> bool:
+        """Whether actors hold so much of each of some bundles that a request cannot fit in any."""
+        ledger, ending = self._core.ledger, self._ending()
+        return bool(bundles) and not any(
+            ledger.fits_without(
+                bundle,
+                request,
+                [each.resources for each in ending if ledger.place_of(each) is bundle],
+            )
+            for bundle in bundles
+        )
+
+    def _held_by(self, wanted: Collection[str], bundles: Collection[Holding] | None) -> str:
+        """Say which actors and groups hold some of the wanted resources of the nodes, or of bundles."""
+        holders = self._actors_with(wanted, bundles)
+        if bundles is None:
+            holders += [
+                f"the placement group {row.id} ({row.bundles})"
+                for row in self._core.groups.placed()
+                if any(bundle.get(name) for bundle in row.bundles for name in wanted)
+            ]
+        shown = ", ".join(holders[:_MANY_HOLDERS])
+        others = len(holders) - _MANY_HOLDERS
+        more = f" and {others} more" if others > 0 else ""
+        return (
+            f"which is held by what does not end by itself: {shown}{more}. End what you do not need "
+            "(ray.kill, remove_placement_group), ask for less (an actor that is made without num_cpus "
+            "holds no CPU), or add a node."
+        )
+
+    def _actors_with(
+        self, wanted: Collection[str], bundles: Collection[Holding] | None
+    ) -> list[str]:
+        counts: Counter[str] = Counter()
+        for key, call in self._core.calls.by_key.items():
+            holding = call.holding
+            if holding is None or call.spec["kind"] != "actor":
+                continue
+            place = self._core.ledger.place_of(holding)
+            is_there = isinstance(place, str) if bundles is None else place in bundles
+            if is_there and any(holding.resources.get(name) for name in wanted):
+                counts[f"{self._core.actors.rows[key].class_name} ({holding.resources})"] += 1
+        return [f"{count} of the actor {name}" for name, count in counts.most_common()]
+
+
+def _where(strategy: Strategy) -> str:
+    if isinstance(strategy, InGroup):
+        bundle = "" if strategy.index == -1 else f", bundle {strategy.index}"
+        return f" in the placement group {strategy.group}{bundle}"
+    return "" if isinstance(strategy, str) else f" ({strategy})"
