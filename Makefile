@@ -14,7 +14,7 @@ CORE := $(addprefix tests/conformance/test_,remote_function.py nested.py errors.
 SPHINX := $(RUN) sphinx -q -W --keep-going -n -c docs
 CATALOGUES := _build/gettext locale zh_CN
 
-.PHONY: help setup run test test-fast test-wheel lint format docs docs-messages docs-translate docs-browser \
+.PHONY: help setup run test test-fast test-wheel lint format docs docs-en docs-zh_CN docs-messages docs-translate docs-browser \
 	docs-serve conformance-ray nightly chaos fault-walk soak bench clean
 
 help:  ## show this help
@@ -74,13 +74,14 @@ docs: export RAY_ADDRESS := local
 docs: setup docs-messages  ## build the documentation in both languages, run its examples, check it
 	.venv/bin/python docs/_tools/po.py check $(CATALOGUES)
 	rm -rf _build/html _build/doctest
-	set -e; for language in en zh_CN; do for builder in html doctest; do \
-		$(SPHINX) -D language=$$language -d _build/doctrees/$$language -b $$builder \
-			. _build/$$builder/$$language; \
-	done; done
+	$(MAKE) --jobs 2 docs-en docs-zh_CN
 	cp docs/_root/index.html _build/html/index.html
 	.venv/bin/python docs/_tools/check_site.py --least 150 \
 		_build/html _build/doctrees _build/doctest docs/zh-allowed.txt
+
+docs-en docs-zh_CN: docs-%: setup
+	$(SPHINX) -D language=$* -d _build/doctrees/$* -b html . _build/html/$*
+	$(SPHINX) -D language=$* -d _build/doctrees/$* -b doctest . _build/doctest/$*
 
 docs-messages: setup
 	rm -rf _build/gettext

@@ -68,7 +68,7 @@ SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = 0, 1, 2
 #: Modules that are imported when they are first used.
 _LAZY = ("air", "dag", "data", "train", "tune")
 
-#: Names of Ray's that raise when they are used, so that what imports them without need works.
+#: Ray's names that raise when they are used, so that what imports them without need works.
 _REFUSED = (
     "ClientBuilder",
     "Language",

@@ -130,13 +130,13 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
     ValueError
         When `object_refs` is neither a reference nor a list, or the timeout is negative.
     TypeError
-        When something in the list is no reference.
+        When something in the list is not a reference.
     Exception
         The error of the first task that failed: an instance of its class and of `RayTaskError`.
 
     Notes
     -----
-    Ray source: ``ray.get``, 2.60.0. Every call makes the value anew; its arrays are read-only.
+    Ray source: ``ray.get``, 2.60.0. Every call makes a new value; its arrays are read-only.
     """
     session = _driver.any_session()
     if timeout == -1:
@@ -220,7 +220,7 @@ def wait(
 
 
 def _check_waitables(waitables: Any, session: Any) -> None:
-    """Refuse what is no list of references; quickly, for programs wait in loops."""
+    """Refuse what is not a list of references; quickly, for programs wait in loops."""
     if isinstance(waitables, ObjectRef):
         raise TypeError("wait() expected a list of ray.ObjectRef, got a single ray.ObjectRef")
     if not isinstance(waitables, list):
@@ -247,7 +247,7 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
     Raises
     ------
     TypeError
-        When `ray_waitable` is no reference.
+        When `ray_waitable` is not a reference.
     ValueError
         With `force` on a call of an actor's method.
 

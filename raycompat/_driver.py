@@ -161,9 +161,9 @@ def init(
     runtime_env : dict or RuntimeEnv, optional
         What tasks and actors of this driver run in: variables, files, packages; see `RuntimeEnv`.
     _redis_password : str, optional
-        The password of the cluster that is started or connected to: without it nobody connects. By
-        default what the environment variable ``RAYCOMPAT_PASSWORD`` says, or the file that
-        ``RAYCOMPAT_PASSWORD_FILE`` names.
+        The password of the cluster that is started or connected to: without it no connection is
+        accepted. By default what the environment variable ``RAYCOMPAT_PASSWORD`` says, or the file
+        that ``RAYCOMPAT_PASSWORD_FILE`` names.
     _leases : bool, default True
         Whether calls that need only CPUs go straight to executors that the scheduler lends for many
         calls; False has the scheduler see every call. The environment variable ``RAYCOMPAT_LEASES``
@@ -505,7 +505,7 @@ def any_session() -> sessions.Session:
 
 
 def _refuse_in_dask() -> None:
-    """Raise in a task of Dask's that is about to start a cluster: that is not what anybody means."""
+    """Raise in a Dask task that is about to start a cluster: that is not what anybody means."""
     from distributed import get_worker
 
     from raycompat._caller import addresses
@@ -517,7 +517,7 @@ def _refuse_in_dask() -> None:
     if addresses.find(None) is not None:
         return
     raise RuntimeError(
-        f"This is a task of Dask's on {worker.address}, and no driver of Ray's. Pass references as "
+        f"This is a Dask task on {worker.address}, not a Ray driver. Pass references as "
         "arguments of client.submit or dask.delayed: the task gets their values. What shall call "
         "remote functions is to be a remote function itself. To have a session here all the same, "
         "call init with an address first."

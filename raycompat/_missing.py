@@ -1,4 +1,4 @@
-"""Names of Ray's that raycompat lacks: they can be imported, and raise when they are used.
+"""Ray's names that raycompat lacks: they can be imported, and raise when they are used.
 
 A program that only names ``ray.serve`` in an import, for a branch that never runs, works; a program
 that uses it is told what is missing, and where.
@@ -92,7 +92,7 @@ def is_rays(below: str) -> bool:
 
 
 class MissingName:
-    """Stands for a function, class or module of Ray's that raycompat lacks."""
+    """Stands for a Ray function, class or module that raycompat lacks."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = self.__qualname__ = name.rpartition(".")[2]
@@ -122,7 +122,7 @@ class MissingName:
 
 
 class _MissingModule(ModuleType):
-    """A module of Ray's that raycompat lacks."""
+    """A Ray module that raycompat lacks."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -141,5 +141,5 @@ class _MissingLoader(Loader):
 
 
 def spec(fullname: str) -> ModuleSpec:
-    """Return how to load a module of Ray's that raycompat lacks."""
+    """Return how to load a Ray module that raycompat lacks."""
     return ModuleSpec(fullname, _MissingLoader(), is_package=True)

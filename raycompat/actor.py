@@ -116,7 +116,7 @@ def method(*args: Any, **options: Any) -> Any:
 
 
 class ActorClass(Generic[T]):
-    """A class whose instances, made by `remote`, live in processes of their own.
+    """A class whose instances, made by `remote`, live in their own processes.
 
     Notes
     -----
@@ -541,7 +541,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
     ValueError
         When there is no such actor, or the name is empty.
     TypeError
-        When the name is no string.
+        When the name is not a string.
 
     Notes
     -----
@@ -593,12 +593,12 @@ def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
     ----------
     actor : ActorHandle
     no_restart : bool, default True
-        Whether the actor stays dead; else it is started anew if it has restarts left.
+        Whether the actor stays dead; else it is started again if it has restarts left.
 
     Raises
     ------
     ValueError
-        When `actor` is no actor handle.
+        When `actor` is not an actor handle.
 
     Notes
     -----

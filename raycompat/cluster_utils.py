@@ -403,7 +403,7 @@ class Cluster:
         ValueError
             When this process is a driver that is at home on the node; it is disconnected then.
         KeyError
-            When it is no node of this cluster.
+            When it is not a node of this cluster.
 
         Notes
         -----
@@ -411,7 +411,7 @@ class Cluster:
         end with the head.
         """
         if node not in self.list_all_nodes():
-            raise KeyError(f"{node!r} is no node of this cluster, or was removed already.")
+            raise KeyError(f"{node!r} is not a node of this cluster, or was removed already.")
         if self._is_home(node):
             _driver.shutdown()
             raise ValueError(

@@ -247,7 +247,7 @@ class RayTaskError(RayError):
         return cls(function_name, text, _user_cause(error), **place)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The cause travels as bytes of its own, so that a class which cannot be pickled
+        # The cause travels as separate bytes, so that a class which cannot be pickled
         # here, or unpickled there, spoils the cause only and never the whole error.
         state = dict(self.__dict__)
         cause = state.pop("cause")
@@ -321,7 +321,7 @@ _TRACEBACK_LINE = "Traceback (most recent call last):"
 
 
 def _dumps(error: BaseException) -> bytes:
-    # Here and not above: the errors stand alone, so that whoever catches them takes in no Dask.
+    # Not at the top: a program that only catches these errors does not import Dask.
     from raycompat._protocol.serialization import Pickler
 
     with io.BytesIO() as file:

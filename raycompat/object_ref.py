@@ -285,7 +285,7 @@ def _session_here() -> Session:
     if session is None:
         raise RuntimeError(
             "An ObjectRef cannot be unpickled here: this process is not connected to a cluster. Call "
-            "raycompat.init() first. In a graph of Dask's references are arguments of client.submit or "
+            "raycompat.init() first. In a Dask graph references are arguments of client.submit or "
             "dask.delayed, alone or in lists, tuples and dictionaries; instead of client.map(f, refs) "
             "write [client.submit(f, ref) for ref in refs]."
         )

@@ -121,7 +121,7 @@ class RuntimeContext:
 
     @property
     def was_current_actor_reconstructed(self) -> bool:
-        """Whether this actor's process has been started anew after it died."""
+        """Whether this actor's process was started again after it died."""
         if self.get_actor_id() is None:
             raise RuntimeError("was_current_actor_reconstructed is only available in an actor.")
         return context.num_restarts() > 0

@@ -80,7 +80,7 @@ class RuntimeEnv(dict[str, Any]):
     Notes
     -----
     Ray source: ``ray.runtime_env.RuntimeEnv``, 2.60.0. Differs from Ray: unknown fields raise, where
-    Ray writes a line into a log; ``excludes`` is no attribute of it but a field, as in Ray.
+    Ray writes a line into a log; ``excludes`` is not an attribute of it but a field, as in Ray.
     """
 
     def __init__(

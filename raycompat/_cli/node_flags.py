@@ -10,7 +10,7 @@ import yaml
 
 from raycompat._caller.node_options import NodeOptions, node_options
 
-#: Resources that have flags of their own.
+#: Resources that have their own flags.
 _OWN_FLAGS = {
     "CPU": "--num-cpus",
     "GPU": "--num-gpus",
@@ -48,7 +48,7 @@ def _resources(text: str) -> dict[str, float]:
         amounts = json.loads(text)
     except ValueError as error:
         raise click.UsageError(
-            f"--resources={text!r} is no JSON: {error}. Expected something like {example}."
+            f"--resources={text!r} is not JSON: {error}. Expected something like {example}."
         ) from error
     if not isinstance(amounts, dict):
         raise click.UsageError(
@@ -57,7 +57,7 @@ def _resources(text: str) -> dict[str, float]:
     for name in amounts:
         if name in _OWN_FLAGS:
             raise click.UsageError(
-                f"--resources={text!r}: {name} has a flag of its own, {_OWN_FLAGS[name]}."
+                f"--resources={text!r}: {name} has its own flag, {_OWN_FLAGS[name]}."
             )
     return amounts
 
@@ -70,13 +70,15 @@ def _labels(text: str) -> dict[str, str]:
             return dict(json.loads(text))
         except ValueError as error:
             raise click.UsageError(
-                f"--labels={text!r} is no JSON: {error}. Or: {example}."
+                f"--labels={text!r} is not JSON: {error}. Or: {example}."
             ) from error
     labels = {}
     for pair in text.split(",") if text else ():
         key, separator, value = pair.strip().partition("=")
         if not separator or not key:
-            raise click.UsageError(f"--labels={text!r}: {pair!r} is no label. Expected {example}.")
+            raise click.UsageError(
+                f"--labels={text!r}: {pair!r} is not a label. Expected {example}."
+            )
         labels[key.strip()] = value.strip()
     return labels
 

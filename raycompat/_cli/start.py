@@ -197,7 +197,7 @@ def destination(address: str, authority: Authority | None) -> Destination:
 
 
 def prepare(to: Destination) -> None:
-    """See that every worker of a Dask cluster is a node of ours."""
+    """See that every worker of a Dask cluster is a raycompat node."""
     with connect.connect(to) as client:
         connect.prepare(client)
 

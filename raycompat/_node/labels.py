@@ -27,7 +27,7 @@ def read() -> dict[str, str]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"{VARIABLE}={text!r} is no JSON: {error}.") from error
+        raise ValueError(f"{VARIABLE}={text!r} is not JSON: {error}.") from error
     return checked(VARIABLE, found)
 
 

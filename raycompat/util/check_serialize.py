@@ -125,7 +125,7 @@ def _find_failure(
 
 def _pickling_error(value: Any) -> str | None:
     try:
-        serialize(value)  # as a value of ours travels, serializers and references included
+        serialize(value)  # as a raycompat value travels, serializers and references included
     except Exception as error:
         return str(error) or type(error).__name__
     return None

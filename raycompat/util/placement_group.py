@@ -123,7 +123,7 @@ def placement_group(
     bundles : list of dict of str to float
         The resources of each bundle, by name: ``CPU``, ``GPU``, ``memory`` (bytes), or any other.
     strategy : {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"}, default "PACK"
-        On as few nodes as possible; on as many; on one; each on a node of its own.
+        On as few nodes as possible; on as many; on one; each on a different node.
     name : str, optional
         For `get_placement_group`; unique in the driver's namespace.
     lifetime : "detached", optional
@@ -138,7 +138,7 @@ def placement_group(
     Raises
     ------
     ValueError
-        When the bundles are no such list, or an argument has an impossible value.
+        When the bundles are not such a list, or an argument has an impossible value.
     RaySystemError
         When there is a group of that name.
     UnsupportedRayFeatureError

@@ -34,15 +34,15 @@ class Full(queue.Full):
 
 
 class Queue(Generic[T]):
-    """Hold items, first in, first out, in an actor of its own.
+    """Hold items, first in, first out, in its own actor.
 
     A queue can be given to tasks and actors in any way, and is the same queue there. It lives until
-    `shutdown`, or until nobody has it any more.
+    `shutdown`, or until no process has it any more.
 
     Parameters
     ----------
     maxsize : int, default 0
-        How many items it has room for; 0 or less is no limit.
+        How many items it has room for; 0 or less means no limit.
     actor_options : dict, optional
         Options for the queue's actor, as ``.options`` of an actor class takes them, such as
         ``{"num_cpus": 1}``, or a ``max_concurrency`` above the 1,000 callers that can wait by default.

@@ -75,7 +75,7 @@ class NodeAffinitySchedulingStrategy(NodeStrategy):
     Raises
     ------
     ValueError
-        When `node_id` is no id of a node.
+        When `node_id` is not the id of a node.
 
     Notes
     -----
@@ -203,7 +203,7 @@ class NodeLabelSchedulingStrategy(NodeStrategy):
     Raises
     ------
     ValueError
-        When one of them is no such dictionary, or both are empty.
+        When one of them is not such a dictionary, or both are empty.
 
     Notes
     -----

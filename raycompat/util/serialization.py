@@ -36,7 +36,7 @@ def register_serializer(
         Takes an instance and returns something that can be pickled. It may contain instances of
         other classes that have serializers.
     deserializer : callable
-        Takes what `serializer` returned and makes the instance anew. It is pickled with each value.
+        Takes what `serializer` returned and makes a new instance. It is pickled with each value.
 
     Raises
     ------

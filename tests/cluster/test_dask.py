@@ -127,7 +127,7 @@ def test_what_dask_does_not_look_into_says_how_references_are_given(client):
 def test_a_task_of_dask_is_told_that_it_is_no_driver(client, use):
     error = client.submit(use).exception()
     assert isinstance(error, RuntimeError)
-    assert "no driver of Ray's" in str(error)
+    assert "not a Ray driver" in str(error)
 
 
 def test_a_task_of_dask_may_connect_to_a_cluster_that_the_environment_names(client):

@@ -52,7 +52,7 @@ _global_registry = BackendRegistry()
 
 
 def register_collective_backend(name: str, group_cls: type[BaseGroup]) -> None:
-    """Add a backend of your own; do so in the driver and in every member of a group.
+    """Add your own backend; do so in the driver and in every member of a group.
 
     Parameters
     ----------

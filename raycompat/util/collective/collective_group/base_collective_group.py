@@ -20,7 +20,7 @@ __all__ = ["BaseGroup"]
 
 
 class BaseGroup(metaclass=ABCMeta):
-    """One process's membership in a group; subclass it for a backend of your own.
+    """One process's membership in a group; subclass it for your own backend.
 
     Tensors arrive as a list with one tensor, and lists of tensors as a list with one list.
 
