@@ -38,6 +38,7 @@ from raycompat._api import (
     nodes,
     put,
     remote,
+    timeline,
     wait,
 )
 from raycompat._as_ray import install_as_ray
@@ -129,6 +130,7 @@ __all__ = [
     "remote",
     "rllib",
     "shutdown",
+    "timeline",
     "util",
     "wait",
 ]

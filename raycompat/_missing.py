@@ -48,7 +48,6 @@ _MODULES = frozenset(
 #: What `raycompat.util` lacks.
 _UTIL_MODULES = frozenset(
     {
-        "accelerators",
         "check_open_ports",
         "client",
         "client_connect",

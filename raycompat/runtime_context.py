@@ -86,6 +86,36 @@ class RuntimeContext:
         call = context.current()
         return call.actor.rpartition("-")[2] if call is not None and call.actor else None
 
+    @property
+    def task_id(self) -> id_types.TaskID:
+        """The id of the running task; Ray's old way to say `get_task_id`.
+
+        Raises
+        ------
+        AssertionError
+            In a driver.
+        """
+        warnings.warn("Use get_task_id() instead", DeprecationWarning, stacklevel=2)
+        task = self.get_task_id()
+        if task is None:
+            raise AssertionError("task_id is only available in tasks and actors, not in a driver.")
+        return id_types.TaskID.from_hex(task)
+
+    @property
+    def actor_id(self) -> id_types.ActorID | None:
+        """The id of the actor that runs this, None in a task; Ray's old way to say `get_actor_id`.
+
+        Raises
+        ------
+        AssertionError
+            In a driver.
+        """
+        warnings.warn("Use get_actor_id() instead", DeprecationWarning, stacklevel=2)
+        if context.current() is None:
+            raise AssertionError("actor_id is only available in tasks and actors, not in a driver.")
+        actor = self.get_actor_id()
+        return id_types.ActorID.from_hex(actor) if actor is not None else None
+
     def get_actor_name(self) -> str | None:
         """Return the name of the actor that runs this; empty without a name, None elsewhere."""
         call = context.current()
@@ -156,6 +186,10 @@ class RuntimeContext:
         """Return the ids of the accelerators that the running call was given, by kind."""
         call = context.current()
         return {"GPU": list(call.gpus) if call is not None else []}
+
+    def get_resource_ids(self) -> dict[str, list[str]]:
+        """Return what `get_accelerator_ids` returns; Ray's old name for it."""
+        return self.get_accelerator_ids()
 
     def get_runtime_env_string(self) -> str:
         """Return the runtime environment of this process as JSON: its job's, or its call's."""

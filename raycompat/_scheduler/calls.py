@@ -160,6 +160,15 @@ class Calls:
                 for wire in wires:
                     self._soon(self._core.objects.discard, worker, wire)
 
+    def ran(
+        self, key: str, *, failed: bool, startstops: Any, worker: str, thread: int = 0, **_: Any
+    ) -> None:
+        """Hear from Dask when and where a call ran that the scheduler had sent to its node."""
+        call = self.by_key.get(key)
+        if call is not None and call.spec["kind"] == "task":
+            name = call.spec["name"]
+            self._core.shown.ran(name, worker, thread, startstops or [], failed=failed)
+
     def _follow(self, key: str, call: Call, start: str, finish: str) -> None:
         if finish == "memory":
             self._made.add(key)

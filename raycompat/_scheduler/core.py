@@ -131,6 +131,7 @@ class Core:
             "raycompat_remove_group": groups.remove,
             "raycompat_find_group": groups.find,
             "raycompat_groups": groups.table,
+            "raycompat_timeline": self.shown.timeline,
         }
 
     def client_left(self, client: str) -> None:

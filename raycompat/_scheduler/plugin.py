@@ -57,6 +57,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def transition(self, key: str, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """Follow what becomes of a task, in the middle of Dask's own transitions."""
+        if start == "processing" and "startstops" in kwargs:
+            self.core.calls.ran(key, failed=finish == "erred", **kwargs)
         self.core.calls.follow(key, start, finish)
         self.core.objects.follow(key, start, finish)
         if finish == "forgotten":

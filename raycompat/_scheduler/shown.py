@@ -1,18 +1,22 @@
-"""Calls that are no Dask tasks, in Dask's dashboard: its task stream, and its progress while they last.
+"""When calls ran: in Dask's task stream, in its progress bars, and in the timeline of the program.
 
-Actors and leases report in batches when their calls ran. What one has reported counts in the progress
-until it ends, as tasks do until they are forgotten.
+Actors and leases report their calls in batches; Dask tells of those that the scheduler has sent. What
+an actor or a lease has reported counts in the progress until it ends, as tasks do until Dask forgets
+them.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
 
 if TYPE_CHECKING:
     from distributed import Scheduler
+
+#: How many spans the timeline keeps: the last ones.
+_MANY_SPANS = 20_000
 
 
 class Shown:
@@ -22,10 +26,16 @@ class Shown:
         self._scheduler = scheduler
         #: How many calls were counted, by actor or lease, then by name and Dask's state.
         self._counted: dict[str, Counter[tuple[str, str]]] = {}
+        #: Of each: the node, the process or thread, name, number of calls, start, end, failed.
+        self._spans: deque[tuple[str, int, str, int, float, float, bool]] = deque(
+            maxlen=_MANY_SPANS
+        )
 
     def show(self, worker: str, key: str, pid: int, spans: list[Any]) -> None:
         """Enter spans of calls (`_executor.timeline.Span`) of an actor or a lease."""
         dask.show_in_task_stream(self._scheduler, worker, pid, spans)
+        for name, _, count, start, stop, failed in spans:
+            self._spans.append((worker, pid, name, count, start, stop, failed))
         if not dask.known(self._scheduler, key):
             return
         counted = self._counted.setdefault(key, Counter())
@@ -33,6 +43,18 @@ class Shown:
             state = "erred" if failed else "released"
             counted[name, state] += count
             dask.count_in_progress(self._scheduler, name, state, count)
+
+    def ran(
+        self, name: str, worker: str, thread: int, startstops: list[dict[str, Any]], *, failed: bool
+    ) -> None:
+        """Enter a call that ran as a Dask task; `startstops` is what Dask says of when it did so."""
+        for each in startstops:
+            if each["action"] == "compute":
+                self._spans.append((worker, thread, name, 1, each["start"], each["stop"], failed))
+
+    async def timeline(self) -> list[tuple[str, int, str, int, float, float, bool]]:
+        """Return when the last calls ran, in the order in which that was reported."""
+        return list(self._spans)
 
     def forget(self, key: str) -> None:
         """Count the calls of an actor or a lease no more: it has ended."""

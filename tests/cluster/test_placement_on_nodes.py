@@ -348,7 +348,9 @@ def test_calls_go_to_nodes_with_their_labels(dask_cluster, monkeypatch):
     assert node not in by_zone.values()
 
 
-@pytest.mark.parametrize(("labels", "text"), [("zone=a", "is not JSON"), ('{"zone": 1}', "strings")])
+@pytest.mark.parametrize(
+    ("labels", "text"), [("zone=a", "is not JSON"), ('{"zone": 1}', "strings")]
+)
 def test_a_node_with_wrong_labels_is_refused(dask_cluster, monkeypatch, labels, text):
     monkeypatch.setenv("RAYCOMPAT_NODE_LABELS", labels)
     dask_cluster.add_worker()

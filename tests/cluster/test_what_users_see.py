@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import collections
+import json
+import os
 import re
 import subprocess
 import sys
 import textwrap
+import time
 import urllib.request
 
 import pytest
@@ -187,3 +190,44 @@ def test_calls_are_in_dask_s_task_stream(cluster, session, wait_until):
         return counts
 
     wait_until(lambda: shown() == {("failing", "error"): 1, ("watched", "OK"): 3})
+
+
+@pytest.mark.parametrize("leases", [True, False], ids=["leases", "scheduler"])
+def test_the_timeline_has_each_call_with_its_process_and_time(
+    no_cluster, tmp_path, wait_until, leases
+):
+    ray.init(num_cpus=2, include_dashboard=False, configure_logging=False, _leases=leases)
+
+    @ray.remote
+    def work(fails):
+        time.sleep(0.05)
+        if fails:
+            raise ValueError("expected")
+        return os.getpid()
+
+    @ray.remote
+    class Worker:
+        def step(self):
+            return os.getpid()
+
+    begin = time.time()
+    ray.get([work.remote(False) for _ in range(4)])
+    ray.wait([work.remote(True)])
+    worker = Worker.remote()
+    pid = ray.get([worker.step.remote() for _ in range(10)])[0]
+    end = time.time()
+
+    def calls(name):
+        events = [event for event in ray.timeline() if event["name"] == name]
+        return events, sum(event["args"]["calls"] for event in events)
+
+    wait_until(lambda: calls("work")[1] == 5 and calls("Worker.step")[1] == 10)
+    events, _ = calls("work")
+    assert sum(event["args"]["failed"] for event in events) == 1
+    for event in events:
+        assert event["ph"] == "X"
+        assert event["dur"] >= 0.04e6
+        assert begin - 0.01 <= event["ts"] / 1e6 <= end
+    assert {event["tid"] for event in calls("Worker.step")[0]} == {f"worker:{pid}"}
+    assert ray.timeline(str(tmp_path / "trace.json")) is None
+    assert [event["name"] for event in json.loads((tmp_path / "trace.json").read_text())]

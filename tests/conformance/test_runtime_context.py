@@ -294,6 +294,30 @@ def test_get_gives_the_ids_as_a_dictionary(ray, in_task):
     assert {"job_id", "node_id", "namespace", "task_id"} <= in_task(look).keys()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_old_properties_of_task_and_actor_are_ids(ray, in_task, new_actor):
+    def old_and_new(context):
+        actor = context.actor_id
+        task = (context.task_id.hex(), context.get_task_id())
+        return task, (actor and actor.hex(), context.get_actor_id())
+
+    for (old_task, task), actor in (
+        in_task(old_and_new),
+        ray.get(new_actor().look.remote(old_and_new)),
+    ):
+        assert old_task == task
+        assert actor[0] == actor[1]
+    for name in ("task_id", "actor_id"):
+        with pytest.raises(AssertionError):
+            getattr(ray.get_runtime_context(), name)
+
+
+def test_resource_ids_are_accelerator_ids(in_actor):
+    assert in_actor(lambda context: context.get_resource_ids()) == in_actor(
+        lambda context: context.get_accelerator_ids()
+    )
+
+
 def test_the_session_name_is_the_same_everywhere(ray, in_task):
     name = ray.get_runtime_context().get_session_name()
     assert name
