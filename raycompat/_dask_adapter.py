@@ -33,6 +33,7 @@ from distributed.protocol.pickle import loads
 from distributed.protocol.serialize import Serialized, to_serialize
 from distributed.scheduler import TaskPrefix
 from distributed.worker_state_machine import RemoveReplicasEvent, SecedeEvent
+from tornado.ioloop import IOLoop
 
 from raycompat._protocol import failures
 from raycompat._protocol.text import encodable
@@ -238,6 +239,47 @@ def show_in_task_stream(
             }
         )
         stream.index += 1
+
+
+def add_pages(
+    scheduler: Scheduler,
+    applications: Callable[[], Mapping[str, Callable[..., None]]],
+    menu: str,
+) -> None:
+    """Add pages to Dask's dashboard, if there is one; `menu` is the address that its menu shows.
+
+    `applications` returns what makes each page, called with the scheduler, the variables of Dask's
+    template and the document.
+    """
+    shown = [each for each in scheduler.http_application.applications if hasattr(each, "prefix")]
+    if not shown:
+        return
+    from distributed.dashboard.core import BokehApplication
+    from distributed.dashboard.scheduler import template_variables
+
+    variables = template_variables(scheduler)
+    pages = applications()
+    if menu not in variables["pages"]:
+        variables["pages"].insert(1, menu)
+        singles = [path.strip("/") for path in pages if path.strip("/") != menu]
+        plots = [
+            {"url": path, "name": path.removeprefix("individual-").replace("-", " ").title()}
+            for path in singles
+        ]
+        variables["plots"] += plots
+    added = BokehApplication(pages, scheduler, prefix=shown[0].prefix, template_variables=variables)
+    scheduler.http_application.add_application(added)
+    added.initialize(IOLoop.current())
+    added.start()
+
+
+def style_page(doc: Any, variables: Mapping[str, Any]) -> None:
+    """Give a page of the dashboard Dask's menu and colours."""
+    from distributed.dashboard.components.scheduler import BOKEH_THEME, env
+
+    doc.template = env.get_template("simple.html")
+    doc.template_variables.update(variables)
+    doc.theme = BOKEH_THEME
 
 
 def count_in_progress(scheduler: Scheduler, name: str, state: str, count: int) -> None:

@@ -266,6 +266,10 @@ class Groups:
         row = self._core.actors.rows.get(actor or "")
         return row is not None and row.state != "DEAD"
 
+    def all(self) -> list[Group]:
+        """Return the groups that are there."""
+        return list(self._rows.values())
+
     def placed(self) -> list[Group]:
         """Return the groups that have all their bundles."""
         return [row for row in self._rows.values() if row.state == "CREATED"]

@@ -56,13 +56,18 @@ class Notices:
     def _about_line(self, line: Line) -> str | None:
         call, (_, request, strategy) = self._core.calls.by_key[line.first], line.shape
         waited_s = time.monotonic() - call.since
-        if waited_s < PATIENCE_S:
+        reason = self.why(line) if waited_s >= PATIENCE_S else None
+        if reason is None:
             return None
         what = f"{call.spec['name']} has waited {waited_s:.0f} s"
-        begin = f"raycompat: {what} for {request}{_where(strategy)}"
+        return f"raycompat: {what} for {request}{where(strategy)}: {reason}"
+
+    def why(self, line: Line) -> str | None:
+        """Return why a line waits in vain; None if calls that end by themselves hold what it needs."""
+        _, request, strategy = line.shape
         if not self._core.placer.is_feasible(request, strategy):
             return (
-                f"{begin} and no node can ever provide that. The largest node has "
+                "no node can ever provide that. The largest node has "
                 f"{self._core.ledger.largest_node(request)}, the cluster in total "
                 f"{self._core.ledger.cluster_total()}. Ask for less, or add a node that has it."
             )
@@ -70,12 +75,12 @@ class Notices:
             bundles = self._core.groups.bundles(strategy)
             if not self._is_full(bundles, request):
                 return None
-            return f"{begin}, {self._held_by(request.units(), bundles)}"
+            return self._held_by(request.units(), bundles)
         nodes = self._core.nodes.info
         wanted = choices(strategy, request, nodes, self._core.ledger)
         if any(self._fits_later([request], "PACK", only=only) for only in wanted):
             return None
-        return f"{begin}, {self._held_by(request.units(), None)}"
+        return self._held_by(request.units(), None)
 
     def _about_group(self, row: Group) -> str | None:
         waited_s = time.monotonic() - row.since
@@ -88,7 +93,7 @@ class Notices:
         )
         if not self._core.groups.keeper.is_feasible(row):
             return (
-                f"{begin} and no nodes can ever provide that. The cluster has in total "
+                f"{begin}: no nodes can ever provide that. The cluster has in total "
                 f"{self._core.ledger.cluster_total()}. Ask for less, or add nodes."
             )
         if self._fits_later(bundles, strategy, beside=beside):
@@ -147,7 +152,7 @@ class Notices:
         others = len(holders) - _MANY_HOLDERS
         more = f" and {others} more" if others > 0 else ""
         return (
-            f"which is held by what does not end by itself: {shown}{more}. End what you do not need "
+            f"what does not end by itself holds it: {shown}{more}. End what you do not need "
             "(ray.kill, remove_placement_group), ask for less (an actor that is made without num_cpus "
             "holds no CPU), or add a node."
         )
@@ -167,7 +172,8 @@ class Notices:
         return [f"{count} of the actor {name}" for name, count in counts.most_common()]
 
 
-def _where(strategy: Strategy) -> str:
+def where(strategy: Strategy) -> str:
+    """Say where a call has to go, to be put behind what it asks for; empty for any node."""
     if isinstance(strategy, InGroup):
         bundle = "" if strategy.index == -1 else f", bundle {strategy.index}"
         return f" in the placement group {strategy.group}{bundle}"

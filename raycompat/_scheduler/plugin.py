@@ -9,6 +9,7 @@ again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import distributed
@@ -38,6 +39,12 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         scheduler.stream_handlers.update(handlers)
         scheduler.handlers.update(self.core.handlers())
         self.core.liveness.start()
+        dask.add_pages(scheduler, self._pages, menu="ray")
+
+    def _pages(self) -> dict[str, Callable[..., None]]:
+        from raycompat._scheduler.pages import documents  # Bokeh is slow to import
+
+        return documents.applications(self.core)
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
         """Forget a node."""

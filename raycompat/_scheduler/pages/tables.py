@@ -1,0 +1,185 @@
+"""What the pages show, as rows: read from what the scheduler knows; no other process is asked."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import time
+from typing import TYPE_CHECKING, Any
+
+from raycompat._protocol.resource_set import UNITS_PER_ONE
+from raycompat._scheduler.notices import where
+
+if TYPE_CHECKING:
+    from raycompat._scheduler.calls import Call
+    from raycompat._scheduler.core import Core
+
+#: Rows of one table at most; a line below the table says how many there are in all.
+MOST_ROWS = 200
+
+#: Lines of waiting calls for which the reason is looked for, in one look at the page.
+_MOST_LINES = 50
+
+#: Resources whose amounts are bytes, and what the pages call them.
+_RESOURCES = {"memory": "memory (asked for)", "object_store_memory": "object store"}
+
+#: A row: a value for each column.
+Row = dict[str, Any]
+
+#: What a lease is called on the pages: its caller sends calls to the process without the scheduler.
+_KINDS = {"task": "task", "actor": "actor", "lease": "calls of one driver or actor"}
+
+
+def usage(core: Core) -> list[Row]:
+    """Return one row for each resource of each node: how much it has, and how much is in use."""
+    rows: list[Row] = []
+    for address in core.ledger.nodes:
+        total, free = core.ledger.node_total(address), core.ledger.node_available(address)
+        stored = core.scheduler.workers[address].nbytes if address in core.scheduler.workers else 0
+        for name, units in sorted(total.items()):
+            if name.startswith("node:"):
+                continue
+            used = (
+                stored * UNITS_PER_ONE if name == "object_store_memory" else units - free.get(name)
+            )
+            rows.append(
+                {
+                    "node": _node(core, address),
+                    "resource": _RESOURCES.get(name, name),
+                    "used": used / UNITS_PER_ONE,
+                    "total": units / UNITS_PER_ONE,
+                    "is_bytes": name in _RESOURCES,
+                    "share": max(0.0, min(1.0, used / units)),
+                }
+            )
+    return rows
+
+
+def running(core: Core) -> list[Row]:
+    """Return one row for each process that runs calls, and each bundle: its node, and what it holds."""
+    rows: list[Row] = [
+        {
+            "node": _node(core, call.address),
+            "kind": _KINDS[call.spec["kind"]],
+            "name": call.spec["name"],
+            "resources": str(call.holding.resources) if call.holding else "",
+            "gpus": _gpus(call.holding.gpus) if call.holding else "",
+            "caller": _caller(core, call),
+        }
+        for call in core.calls.by_key.values()
+        if call.address is not None
+    ]
+    rows += [
+        {
+            "node": _node(core, bundle.node_id),
+            "kind": "placement group",
+            "name": row.spec["name"] or row.id,
+            "resources": str(bundle.resources),
+            "gpus": _gpus(bundle.gpus),
+            "caller": "",
+        }
+        for row in core.groups.all()
+        for bundle in row.holdings
+        if bundle is not None
+    ]
+    return sorted(rows, key=lambda row: (row["node"], row["kind"], row["name"]))
+
+
+def actors(core: Core) -> list[Row]:
+    """Return one row for each actor."""
+    rows: list[Row] = []
+    for key, actor in core.actors.rows.items():
+        call = core.calls.by_key.get(key)
+        holding = call.holding if call is not None else None
+        rows.append(
+            {
+                "class": actor.class_name,
+                "name": actor.name or "",
+                "state": actor.state,
+                "node": _node(core, actor.address),
+                "pid": actor.pid or "",
+                "restarts": actor.incarnation,
+                "resources": str(holding.resources) if holding is not None else "",
+                "error": _first_line(actor.error),
+                "id": key.rpartition("-")[2],
+            }
+        )
+    return sorted(rows, key=lambda row: (row["state"] == "DEAD", row["class"], row["id"]))
+
+
+def waiting(core: Core) -> list[Row]:
+    """Return one row for each shape of request that waits: how many calls, for how long, and why."""
+    now, rows = time.monotonic(), []
+    for line in itertools.islice(core.dispatcher.lines(), _MOST_LINES):
+        call, (_, request, strategy) = core.calls.by_key[line.first], line.shape
+        reason = core.notices.why(line) or "calls that run now hold it; this starts when they end"
+        rows.append(
+            {
+                "name": call.spec["name"],
+                "count": len(line.keys),
+                "request": f"{request}{where(strategy)}",
+                "waited": now - call.since,
+                "reason": reason,
+            }
+        )
+    return sorted(rows, key=lambda row: -row["waited"])
+
+
+def groups(core: Core) -> list[Row]:
+    """Return one row for each placement group that there is."""
+    return [
+        {
+            "id": row.id,
+            "name": row.spec["name"],
+            "state": row.state,
+            "strategy": row.spec["strategy"],
+            "bundles": ", ".join(map(str, row.bundles)),
+            "nodes": ", ".join(_node(core, address) for address in row.addresses()),
+        }
+        for row in core.groups.all()
+    ]
+
+
+def gpus(core: Core) -> list[Row]:
+    """Return one row for each GPU of each node: how much of it is in use, and by what."""
+    holders: dict[tuple[str, int], list[str]] = {}
+    used: dict[tuple[str, int], int] = {}
+    for call in core.calls.by_key.values():
+        for index, units in call.holding.gpus if call.holding is not None else ():
+            assert call.holding is not None
+            place = (call.holding.node_id, index)
+            holders.setdefault(place, []).append(call.spec["name"])
+            used[place] = used.get(place, 0) + units
+    rows: list[Row] = []
+    for address in core.ledger.nodes:
+        for index in range(-(-core.ledger.node_total(address).get("GPU") // UNITS_PER_ONE)):
+            place = (address, index)
+            rows.append(
+                {
+                    "node": _node(core, address),
+                    "gpu": index,
+                    "used": used.get(place, 0) / UNITS_PER_ONE,
+                    "holders": ", ".join(holders.get(place, [])),
+                }
+            )
+    return rows
+
+
+def _node(core: Core, address: str | None) -> str:
+    """Return the name of a node on the pages: its host and port."""
+    return address.rpartition("/")[2] if address is not None else ""
+
+
+def _caller(core: Core, call: Call) -> str:
+    """Return who made a call: a driver, by its job, or a process of that job."""
+    job = core.jobs.open.get(call.spec["job"])
+    is_driver = job is not None and job.client == call.owner
+    return f"{'driver' if is_driver else 'process'} of job {call.spec['job']}"
+
+
+def _gpus(slots: tuple[tuple[int, int], ...]) -> str:
+    return ", ".join(str(index) for index, _ in slots)
+
+
+def _first_line(error: bytes | None) -> str:
+    return str(pickle.loads(error)).strip().partition("\n")[0] if error is not None else ""
