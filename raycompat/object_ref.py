@@ -306,6 +306,11 @@ class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[An
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
 
+    def __del__(self) -> None:
+        stream = self.__dict__.get("_stream")
+        if stream is not None:
+            stream.note_dropped()
+
     def __iter__(self) -> ObjectRefGenerator:
         return self
 

@@ -187,6 +187,15 @@ class Channel(Sender):
         message = {"key": call.key, "force": False, "recursive": recursive}
         self._session.send("raycompat-cancel-direct", party=self.key, **message)
 
+    def give_credit(self, call: DirectCall, num_received: int, is_wanted: bool) -> None:
+        """Tell the generator of a call how many of its items were received here.
+
+        If there is no connection, it begins again by the next one.
+        """
+        connection = self._connection
+        if connection is not None:
+            connection.post(("credit", call.key, num_received, is_wanted), now=True)
+
     # --- where the actor is ---------------------------------------------------------------------
 
     def on_report(self, report: dict[str, Any]) -> None:
@@ -351,7 +360,7 @@ class Channel(Sender):
 
     def _add_item(self, call: DirectCall, index: int, wire: Wire) -> None:
         stream = call.stream
-        if stream is None or index < stream.num_items:
+        if stream is None or not stream.receive(index, wire):
             self._discard(("item", call.key, index, wire), self._connection)
             return
         entry = self._session.table.add(return_key(call.key, index))

@@ -9,7 +9,9 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller.object_table import Entry
+from raycompat._protocol import item_credit
 from raycompat._protocol.ids import return_key
+from raycompat._protocol.values import Wire
 from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
@@ -28,14 +30,45 @@ class Stream:
         self._ready: deque[ObjectRef[Any]] = deque()
         self._takers: deque[Future[ObjectRef[Any] | None]] = deque()
         self._ended = False
+        #: Whether somebody may still take items.
+        self._is_wanted = True
+        #: Bytes of items that were received since the generator was told so.
+        self._received_bytes = 0
         #: Notified when there is something to take.
         self._news = threading.Condition()
+
+    def receive(self, index: int, wire: Wire) -> bool:
+        """Count an item that has come, and tell the generator in time; whether to enter the item.
+
+        A generator that is tried again sends again what is here already.
+        """
+        self._received_bytes += item_credit.cost_of(wire)
+        if self._received_bytes >= item_credit.REPORT_BYTES:
+            self._received_bytes = 0
+            self._session.give_credit(self.key, index + 1, self._is_wanted)
+        return self._is_wanted and index >= self.num_items
+
+    def note_dropped(self) -> None:
+        """Note that nobody takes items any more. Called from ``__del__``: takes no lock."""
+        if not self._ended:
+            self._session.table.dropped.append(self)
+            self._session.wake()
+
+    def drop_handle(self) -> None:
+        """Drop the items that nobody has taken, and those that come: the generator sends no more."""
+        with self._news:
+            self._is_wanted = False
+            ready, self._ready = self._ready, deque()
+        ready.clear()
+        self._session.give_credit(self.key, 0, self._is_wanted)
 
     def add(self, entry: Entry) -> None:
         """Enter the next item."""
         self.num_items += 1
         ref = ObjectRef._from_key(entry.key, self._session)
         with self._news:
+            if not self._is_wanted:
+                return
             while self._takers:
                 taker = self._takers.popleft()
                 if taker.set_running_or_notify_cancel():
@@ -46,7 +79,7 @@ class Stream:
 
     def end(self, error: bytes | None, victim: str | None) -> None:
         """Enter the end; an error becomes the last item."""
-        if error is not None:
+        if error is not None and self._is_wanted:
             entry = self._session.table.add(return_key(self.key, self.num_items))
             self._session.table.fail(entry, error, victim)
             self.add(entry)

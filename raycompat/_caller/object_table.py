@@ -23,6 +23,7 @@ from raycompat._protocol.values import InlineValue, SegmentLink
 if TYPE_CHECKING:
     from raycompat._caller.calls import DirectCall
     from raycompat._caller.channel import Channel
+    from raycompat._caller.generator import Stream
     from raycompat._caller.lease import Lease
     from raycompat._protocol.mapping import Mapping
 
@@ -114,8 +115,8 @@ class ObjectTable:
     ) -> None:
         self.lock = threading.RLock()
         self.entries: dict[str, Entry] = {}
-        #: Keys of references that are gone, and channels of handles that are gone.
-        self.dropped: deque[str | Channel] = deque()
+        #: Keys of references that are gone, and channels and streams of handles that are gone.
+        self.dropped: deque[str | Channel | Stream] = deque()
         #: How many objects have failed so far, and how many have ended in any way.
         self.num_failed = 0
         self.num_settled = 0
@@ -179,12 +180,12 @@ class ObjectTable:
     def collect_dropped(self) -> None:
         """Count down what `note_dropped` has noted, and let go of what nobody refers to."""
         released: list[str] = []
-        channels: list[Channel] = []
+        others: list[Channel | Stream] = []
         with self.lock:
             while self.dropped:
                 note = self.dropped.popleft()
                 if not isinstance(note, str):
-                    channels.append(note)
+                    others.append(note)
                     continue
                 entry = self.entries.get(note)
                 if entry is not None:
@@ -193,8 +194,8 @@ class ObjectTable:
                         self._remove(entry, released)
             if released:
                 self._release(released)  # before anybody can want one of them again
-        for channel in channels:
-            channel.drop_handle()
+        for other in others:
+            other.drop_handle()
         self._report_unasked()
 
     def _remove(self, entry: Entry, released: list[str]) -> None:

@@ -12,7 +12,7 @@ from raycompat._caller.calls import DirectCall, PendingCall
 from raycompat._caller.home import home_at
 from raycompat._caller.object_table import State
 from raycompat._protocol import failures
-from raycompat._protocol.ids import return_key
+from raycompat._protocol.ids import call_of, return_key
 from raycompat._protocol.values import ErrorValue, from_wire
 
 if TYPE_CHECKING:
@@ -129,23 +129,20 @@ class Reports:
             road.on_data(data)
 
     def _on_cancel_promised(self, key: str, recursive: bool) -> None:
-        for call in list(self._session.calls.values()):
-            keys = (call.key, *(entry.key for entry in call.returns))
-            if isinstance(call, DirectCall) and key in keys:
-                call.sender.cancel(call, force=False, recursive=recursive)
+        call = self._session.calls.get(call_of(key))
+        if isinstance(call, DirectCall):
+            call.sender.cancel(call, force=False, recursive=recursive)
 
     def _on_item(self, key: str, index: int, wire: Any, stored: bool) -> None:
-        session = self._session
+        session, item = self._session, return_key(key, index)
         call = session.calls.get(key)
-        if (
-            not isinstance(call, PendingCall)
-            or call.stream is None
-            or index < call.stream.num_items
-        ):
-            return
-        entry = session.table.add(return_key(key, index), wanted=stored)
-        session.settle(entry, from_wire(wire))
-        call.stream.add(entry)
+        stream = call.stream if isinstance(call, PendingCall) else None
+        if stream is not None and stream.receive(index, wire):
+            entry = session.table.add(item, wanted=stored)
+            session.settle(entry, from_wire(wire))
+            stream.add(entry)
+        elif stored and session.table.get(item) is None:
+            session.send("client-releases-keys", keys=[item])
 
     def _dask_has_seen_the_end(self, key: str) -> None:
         session = self._session

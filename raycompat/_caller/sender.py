@@ -76,6 +76,10 @@ class Sender:
         """End a call that was not sent; have the process end one that was."""
         raise NotImplementedError
 
+    def give_credit(self, call: DirectCall, num_received: int, is_wanted: bool) -> None:
+        """Tell the generator of a call how many of its items were received here."""
+        raise NotImplementedError
+
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the lock; at the end, without it, conclude the calls that have failed meanwhile."""

@@ -31,6 +31,7 @@ from raycompat._caller.sharing import Sharing
 from raycompat._protocol import failures, segment
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
+from raycompat._protocol.grouped_dict import GroupedDict
 from raycompat._protocol.runtime_env import EMPTY
 from raycompat._protocol.strategy import InGroup, LeaseStrategy
 from raycompat._protocol.values import (
@@ -96,7 +97,10 @@ class Session:
         self.table = ObjectTable(
             self._release, self._remove_segment, partial(unhandled.tell_soon, self)
         )
-        self.calls: dict[str, PendingCall | DirectCall] = {}
+        #: Those that have not ended, by key; grouped by the calls that made them.
+        self.calls: GroupedDict[str, PendingCall | DirectCall] = GroupedDict(
+            lambda call: call.parent
+        )
         #: The ways to the actors that we have called, by their keys.
         self.channels: dict[str, Channel] = {}
         #: The leases that we have or have asked for, by key, and their pools.
@@ -456,6 +460,14 @@ class Session:
             call.sender.cancel(call, force=force, recursive=recursive)
             return
         self.send("raycompat-cancel", key=key, force=force, recursive=recursive)
+
+    def give_credit(self, key: str, num_received: int, is_wanted: bool) -> None:
+        """Tell the generator of a call how many of its items were received here."""
+        call = self.calls.get(key)
+        if isinstance(call, DirectCall):
+            call.sender.give_credit(call, num_received, is_wanted)
+        elif call is not None:
+            self.send("raycompat-credit", key=key, num_received=num_received, is_wanted=is_wanted)
 
     # --- lifetimes ------------------------------------------------------------------------------
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.mailbox import Caller
 from raycompat._executor.run_call import Outcome, Sink
 from raycompat._protocol.values import Wire
@@ -27,6 +29,24 @@ class Answers(Sink):
         self._caller = caller
         self._key = key
         self._post = post
+
+    def open(self) -> ItemWindow:
+        """Begin to send items, until the caller is gone."""
+        window = self._caller.windows[self._key] = ItemWindow()
+        if self._caller.closed:
+            window.close()
+        return window
+
+    def wait(self, window: ItemWindow) -> None:
+        """Wait for the caller; the main thread reads meanwhile what callers say, as no other does."""
+        if threading.current_thread() is threading.main_thread():
+            self._caller.mailbox.wait_until(lambda: window.may_go_on)
+        else:
+            window.wait()
+
+    def close(self) -> None:
+        """Send no more items."""
+        self._caller.windows.pop(self._key, None)
 
     def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
         """Send an item of a generator."""

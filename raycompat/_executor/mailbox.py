@@ -20,6 +20,7 @@ from raycompat._protocol import peer, segment
 from raycompat._protocol.connection import Connection
 
 if TYPE_CHECKING:
+    from raycompat._executor.item_window import ItemWindow
     from raycompat._protocol.connection import Pump
 
 logger = logging.getLogger(__name__)
@@ -48,11 +49,13 @@ class Caller(Connection):
 
     def __init__(self, stream: socket.socket, pump: Pump, mailbox: Mailbox) -> None:
         super().__init__(stream, pump, self._receive_message, lambda: mailbox.forget(self))
-        self._mailbox = mailbox
+        self.mailbox = mailbox
         #: Identifies the host that it runs on.
         self.host = ""
         #: References inside of results, by key, until the caller says that it holds them.
         self.holds: dict[str, Any] = {}
+        #: What its generators have sent that it has not received, by the keys of their calls.
+        self.windows: dict[str, ItemWindow] = {}
         #: Segments that were written for it: it takes them over, or they go with the connection.
         self._segments: list[str] = []
 
@@ -73,17 +76,23 @@ class Caller(Connection):
     def let_go(self) -> None:
         """Drop what the caller has not taken: it is gone."""
         self.holds.clear()
+        for window in list(self.windows.values()):
+            window.close()
         for path in self._segments:
             segment.remove(path)
 
     def _receive_message(self, message: tuple[Any, ...]) -> None:
         operation = message[0]
         if operation == "call":
-            self._mailbox.calls.append((self, message))
+            self.mailbox.calls.append((self, message))
+        elif operation == "credit":
+            window = self.windows.get(message[1])
+            if window is not None:
+                window.hear(*message[2:])
         elif operation == "held":
             self.holds.pop(message[1], None)
         elif operation == "return":
-            self._mailbox.is_returned = True
+            self.mailbox.is_returned = True
         elif operation == "hello":
             self.host = message[1]
         else:
@@ -144,6 +153,11 @@ class Mailbox:
         if not self._look(_IDLE_S):
             self.on_idle()
             self._look(None)
+
+    def wait_until(self, is_over: Callable[[], bool]) -> None:
+        """Read what callers say until `is_over()`. Called in the main thread, in a call."""
+        while not is_over():
+            self.wait()
 
     def look_again(self) -> None:
         """Take in what has arrived meanwhile, unless that was done just now."""

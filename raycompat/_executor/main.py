@@ -27,6 +27,7 @@ from raycompat._caller import session as sessions
 from raycompat._caller.home import Home
 from raycompat._executor import context, native_output
 from raycompat._executor.environment import Environment
+from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.run_actor import Actor
 from raycompat._executor.run_call import Call, Outcome, Sink, run
 from raycompat._executor.run_leased import Lease
@@ -34,6 +35,9 @@ from raycompat._protocol import frames
 from raycompat._protocol.values import StorePlace, Wire
 
 _INTERRUPT = signal.SIGUSR2
+
+#: Seconds that a generator waits for its consumer before others may have its CPU.
+_PATIENCE_S = 0.1
 
 #: Calls that somebody wanted to end and that have not come, or came before.
 _MANY_CANCELLED = 10_000
@@ -56,6 +60,8 @@ class Executor:
         self._functions: dict[str, Future[bytes]] = {}
         self._loaded: dict[str, Any] = {}
         self._cancelled: dict[str, None] = {}
+        #: Where the items of the generator go that runs.
+        self._sink: _NodeSink | None = None
         #: What the node was told last: see `_tell_what_it_owns`.
         self._owns = False
         #: Key of the call whose user code the main thread runs just now.
@@ -140,10 +146,12 @@ class Executor:
     def _on_message(self, operation: str, *rest: Any) -> None:
         if operation == "run":
             self._calls.put(tuple(rest))
-        elif operation == "function":
-            self._functions[rest[0]].set_result(rest[1])
-        elif operation == "no-function":
-            self._functions.pop(rest[0]).set_exception(exceptions.RaySystemError(rest[1]))
+        elif operation in ("function", "no-function"):
+            self._take_function(operation == "function", *rest)
+        elif operation == "credit":
+            sink = self._sink
+            if sink is not None:
+                sink.hear(*rest)
         elif operation == "cancel":
             self._cancel(*rest)
         elif operation == "lease":
@@ -154,6 +162,12 @@ class Executor:
             if self.actor is not None:
                 self.actor.leave()
             self._calls.put(None)
+
+    def _take_function(self, is_known: bool, function: str, answer: Any) -> None:
+        if is_known:
+            self._functions[function].set_result(answer)
+        else:
+            self._functions.pop(function).set_exception(exceptions.RaySystemError(answer))
 
     def _begin_lease(self, key: str, about: dict[str, Any]) -> None:
         self.lease = Lease(self, key, about)
@@ -178,9 +192,8 @@ class Executor:
     def _cancel(self, key: str, recursive: bool) -> None:
         self.note_cancelled(key)
         if recursive:
-            for call in list(self.session.calls.values()):
-                if call.parent == key:
-                    self.session.cancel(call.key, force=False, recursive=True)
+            for child in self.session.calls.members(key):
+                self.session.cancel(child, force=False, recursive=True)
         self.on_cancel(key)
         if self._interruptible == key:
             signal.pthread_kill(threading.main_thread().ident or 0, _INTERRUPT)
@@ -241,7 +254,8 @@ class Executor:
                 self.actor = Actor(self, key, about)
                 outcome = self.actor.build(call)
             else:
-                outcome = run(self, call, _NodeSink(self, key))
+                self._sink = _NodeSink(self, key)
+                outcome = run(self, call, self._sink)
             if outcome.refs:
                 self.session.sharing.pin(key, outcome.refs)
         except KeyboardInterrupt:  # between the end of the user's code and ours
@@ -249,7 +263,7 @@ class Executor:
                 outcome.discard(self)
             outcome = Outcome.cancelled(key, name)
         finally:
-            self._interruptible = None
+            self._interruptible = self._sink = None
             context.leave()
         self.forget_cancelled(key)
         self.session.table.collect_dropped()
@@ -339,7 +353,31 @@ class _NodeSink(Sink):
     def __init__(self, executor: Executor, key: str) -> None:
         self._executor = executor
         self._key = key
+        self._window = ItemWindow()
         self._holds: list[Any] = []
+
+    def open(self) -> ItemWindow:
+        """Begin to send items."""
+        return self._window
+
+    def hear(self, key: str, num_received: int, is_wanted: bool) -> None:
+        """Hear how many items the caller has received. Called in the reading thread."""
+        if key == self._key:
+            self._window.hear(num_received, is_wanted)
+
+    def wait(self, window: ItemWindow) -> None:
+        """Wait for the caller; after a while, others may have the CPU meanwhile."""
+        if window.wait(_PATIENCE_S):
+            return
+        session = self._executor.session
+        try:
+            session.on_block()
+            window.wait()
+        finally:
+            session.on_unblock()
+
+    def close(self) -> None:
+        """Send no more items."""
 
     def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
         """Send one item; what it refers to lives as long as the generator, and then is pinned."""

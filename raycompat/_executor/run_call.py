@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 from raycompat import exceptions
 from raycompat._caller import resolve
 from raycompat._caller.submit import NO_ARGUMENTS, Known, Slot
-from raycompat._protocol import failures, segment
+from raycompat._protocol import failures, item_credit, segment
 from raycompat._protocol.serialization import deserialize, serialize
 from raycompat._protocol.values import ErrorValue, InlineValue, Wire, from_wire, to_wire
 
 if TYPE_CHECKING:
     from raycompat._executor.context import RunningCall
+    from raycompat._executor.item_window import ItemWindow
     from raycompat._executor.main import Executor
 
 
@@ -83,8 +84,20 @@ class Outcome:
 class Sink:
     """Where the items of a generator go; this one is for calls that are no generators."""
 
+    def open(self) -> ItemWindow:
+        """Begin to send items; return what their consumer is heard of by."""
+        raise NotImplementedError
+
     def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
         """Send one item; `outcome` has the references in it."""
+        raise NotImplementedError
+
+    def wait(self, window: ItemWindow) -> None:
+        """Wait in this thread until the generator may go on."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Send no more items."""
         raise NotImplementedError
 
 
@@ -132,9 +145,7 @@ async def run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
         if inspect.isawaitable(result):
             result = await result
         if call.payload["num_returns"] == "streaming":
-            if isinstance(result, AsyncIterator):
-                return await _stream_async(executor, call, result, sink)
-            return _stream(executor, call, result, sink)
+            return await _stream_in_loop(executor, call, result, sink)
         return _lay_out(executor, call, result)
     except BaseException as error:
         return _outcome_of(executor, call, error)
@@ -292,27 +303,63 @@ def _store(executor: Executor, value: Any, outcome: Outcome) -> Wire:
 
 
 def _stream(executor: Executor, call: Call, items: Any, sink: Sink) -> Outcome:
-    """Send each item as it is made; the outcome is that of the generator's end."""
+    """Send each item as it is made; the outcome is that of the generator's end.
+
+    Items that nobody wants any more are dropped, and the generator runs to its end, as in Ray.
+    """
+    _check_is_iterator(call, items)
+    window = sink.open()
+    try:
+        for index, item in enumerate(items):
+            _send_item(executor, sink, window, index, item)
+            if not window.may_go_on:
+                sink.wait(window)
+            if window.is_closed:
+                return Outcome.cancelled(call.running.key, call.running.name)
+    finally:
+        sink.close()
+    return _lay_out(executor, call, None)
+
+
+async def _stream_in_loop(executor: Executor, call: Call, items: Any, sink: Sink) -> Outcome:
+    """Do what `_stream` does in an event loop, which goes on while the generator waits."""
+    if not isinstance(items, AsyncIterator):
+        _check_is_iterator(call, items)
+        items = _as_async(items)
+    window = sink.open()
+    index = 0
+    try:
+        async for item in items:
+            _send_item(executor, sink, window, index, item)
+            index += 1
+            if not window.may_go_on:
+                await window.wait_in_loop()
+            if window.is_closed:
+                return Outcome.cancelled(call.running.key, call.running.name)
+    finally:
+        sink.close()
+    return _lay_out(executor, call, None)
+
+
+async def _as_async(items: Iterator[Any]) -> AsyncIterator[Any]:
+    for item in items:
+        yield item
+
+
+def _check_is_iterator(call: Call, items: Any) -> None:
     if not isinstance(items, Iterator):
         raise TypeError(
             f"{call.running.name} has num_returns='streaming', so it must be a generator function, "
             f"but it returned {type(items).__name__}."
         )
-    for index, item in enumerate(items):
-        one = Outcome()
-        sink.item(index, _store(executor, item, one), one)
-    return _lay_out(executor, call, None)
 
 
-async def _stream_async(
-    executor: Executor, call: Call, items: AsyncIterator[Any], sink: Sink
-) -> Outcome:
-    index = 0
-    async for item in items:
+def _send_item(executor: Executor, sink: Sink, window: ItemWindow, index: int, item: Any) -> None:
+    if window.is_wanted:
         one = Outcome()
-        sink.item(index, _store(executor, item, one), one)
-        index += 1
-    return _lay_out(executor, call, None)
+        wire = _store(executor, item, one)
+        window.note_sent(item_credit.cost_of(wire))
+        sink.item(index, wire, one)
 
 
 def _failed_argument(executor: Executor, call: Call, error: Exception) -> Outcome:

@@ -91,6 +91,12 @@ class Calls:
         except ExecutorDied as died:
             logger.debug("%s was ended by force: it ended %s", key, died)
 
+    def credit(self, key: str, num_received: int, is_wanted: bool) -> None:
+        """Tell a generator how many of its items its caller has received."""
+        running = self.granted.get(key)
+        if running is not None and running.executor is not None:
+            running.executor.send("credit", key, num_received, is_wanted)
+
     def end(self, key: str, error: bytes | None = None) -> None:
         """Nobody wants this call any more, or its actor is to die."""
         running = self.granted.get(key)

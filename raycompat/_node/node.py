@@ -142,6 +142,7 @@ class Node:
             "raycompat-grant": calls.grant,
             "raycompat-cancel": calls.cancel,
             "raycompat-cancel-direct": calls.cancel_direct,
+            "raycompat-credit": calls.credit,
             "raycompat-end": calls.end,
             "raycompat-revoke": self.leases.revoke,
             "raycompat-restart-actor": self.actors.restart,

@@ -17,6 +17,9 @@ JOB_ID_BYTES = 4
 NODE_ID_BYTES = 28
 PLACEMENT_GROUP_ID_BYTES = 18
 
+#: Hexadecimal digits of the index of a result, which end the keys of several.
+_INDEX_DIGITS = 2 * (OBJECT_ID_BYTES - TASK_ID_BYTES)
+
 _counter = itertools.count(1)
 _prefix = os.urandom(16).hex()
 
@@ -68,7 +71,13 @@ def call_key(name: str, task_id: str) -> str:
 
 def return_key(key: str, index: int) -> str:
     """Return the Dask key of the `index`-th of several results of the call `key`."""
-    return f"{key}{index + 1:08x}"
+    return f"{key}{index + 1:0{_INDEX_DIGITS}x}"
+
+
+def call_of(key: str) -> str:
+    """Return the Dask key of the call that has the result `key`: what `return_key` was given."""
+    digits = key.rpartition("-")[2]
+    return key[:-_INDEX_DIGITS] if len(digits) == 2 * OBJECT_ID_BYTES else key
 
 
 def object_hex(key: str) -> str:

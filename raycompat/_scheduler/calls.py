@@ -66,6 +66,8 @@ class Calls:
         #: The same calls by their owners, and those in placement groups by the groups.
         self._by_owner: dict[str, dict[str, Call]] = {}
         self._by_group: dict[str, dict[str, Call]] = {}
+        #: Those that hold resources.
+        self.holding: dict[str, Call] = {}
         #: Keys of results that have been made once.
         self._made: set[str] = set()
         #: What calls still have that have left their nodes: GPUs, by node and key.
@@ -220,6 +222,7 @@ class Calls:
     def _left_node(self, key: str, call: Call, finish: str) -> None:
         address, call.address = call.address, None
         self._core.leases.over(key)
+        self.holding.pop(key, None)
         if call.holding is not None:
             if call.holding.gpus and address in self._core.nodes.info and not call.is_freed:
                 self._lingering.setdefault((address, key), []).append(call.holding)
@@ -358,6 +361,13 @@ class Calls:
             owner,
             {"op": "raycompat-item", "key": key, "index": index, "wire": wire, "stored": large},
         )
+
+    def credit(self, client: str, key: str, **credit: Any) -> None:
+        """Tell a generator how many of its items its caller has received."""
+        call = self.by_key.get(key)
+        if call is not None and call.address is not None:
+            message = {"op": "raycompat-credit", "key": key, **credit}
+            dask.tell_worker(self._scheduler, call.address, message)
 
     def tried(self, worker: str, key: str, retries: int) -> None:
         """Hear that a call is tried again on its node, and how many retries it has left."""

@@ -72,6 +72,7 @@ class Core:
             "raycompat-disown": calls.disown,
             "raycompat-result": calls.result,
             "raycompat-item": calls.item,
+            "raycompat-credit": calls.credit,
             "raycompat-tried": calls.tried,
             "raycompat-freed": calls.freed,
             "raycompat-blocked": calls.blocked,

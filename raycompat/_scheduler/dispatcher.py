@@ -127,6 +127,7 @@ class Dispatcher:
             self._core.calls.end(key, error)
             return True
         call.holding, call.is_freed, call.is_ready = holding, False, False
+        self._core.calls.holding[key] = call
         if call.spec["kind"] == "lease":
             self._core.leases.granted(key, shape, holding)
         self._core.leases.served(shape)

@@ -120,7 +120,7 @@ class Keeper:
         """Return what is held by calls that end by themselves, and by leases."""
         return [
             call.holding
-            for call in self._core.calls.by_key.values()
+            for call in self._core.calls.holding.values()
             if call.holding is not None
             and call.spec["kind"] != "actor"
             and not isinstance(call.strategy, InGroup)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
 from raycompat._protocol import entry, failures
+from raycompat._protocol.grouped_dict import GroupedDict
 from raycompat._protocol.values import CallFailed
 from raycompat._scheduler.pins import Pins
 
@@ -29,7 +30,7 @@ class Objects:
         #: Why values could not be made, by key.
         self.errors: dict[str, bytes] = {}
         #: Keys of values that their owners, clients, are still waiting for themselves.
-        self.promises: dict[str, str] = {}
+        self.promises: GroupedDict[str, str] = GroupedDict(lambda owner: owner)
         self._scheduler = scheduler
         self._tell_owner = tell_owner
         #: Values that cannot be made anew; until a node has one: who gives it, to which, and its wire.
@@ -105,7 +106,7 @@ class Objects:
     def break_promises_of(self, client: str) -> None:
         """Fail what a client that is gone was waiting for; called in the middle of its removal."""
         loop = asyncio.get_running_loop()
-        for key in [key for key, owner in self.promises.items() if owner == client]:
+        for key in self.promises.members(client):
             loop.call_soon(self.break_promise, key, failures.owner_died(key))
 
     def break_promise(self, key: str, error: bytes) -> None:

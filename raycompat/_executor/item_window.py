@@ -1,0 +1,76 @@
+"""The executor's end of a generator's credit: which items are on their way, and whether to wait."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from raycompat._protocol import item_credit
+
+
+class ItemWindow:
+    """What one generator has sent and its consumer has not received. See `_protocol.item_credit`.
+
+    One thread sends and waits; any thread may call `hear` and `close`.
+    """
+
+    def __init__(self) -> None:
+        #: Whether the consumer still takes items. If not, the generator runs on, and they are dropped.
+        self.is_wanted = True
+        #: Whether the consumer's process is gone, or the call was cancelled: then the generator ends.
+        self.is_closed = False
+        self._num_sent = 0
+        self._sent_bytes = 0
+        #: The costs of the items on their way; the first is item number `_num_received`.
+        self._costs: deque[int] = deque()
+        self._num_received = 0
+        self._news = threading.Condition()
+        #: What the waiting coroutine, or main thread, wants to be called with news.
+        self._notify: Callable[[], None] = lambda: None
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the generator need not wait."""
+        return self._sent_bytes < item_credit.WINDOW_BYTES or not self.is_wanted or self.is_closed
+
+    def note_sent(self, cost: int) -> None:
+        """Count one item more."""
+        with self._news:
+            self._num_sent += 1
+            self._costs.append(cost)
+            self._sent_bytes += cost
+
+    def hear(self, num_received: int, is_wanted: bool) -> None:
+        """Hear how many items have been received, or that no more are wanted.
+
+        A number beyond what was sent is about an earlier try.
+        """
+        with self._news:
+            self.is_wanted = self.is_wanted and is_wanted
+            while self._num_received < num_received <= self._num_sent:
+                self._num_received += 1
+                self._sent_bytes -= self._costs.popleft()
+            self._news.notify_all()
+        self._notify()
+
+    def close(self) -> None:
+        """End the generator: nobody receives what it sends."""
+        with self._news:
+            self.is_closed = True
+            self._news.notify_all()
+        self._notify()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait in this thread until the generator may go on; False when the time is up."""
+        with self._news:
+            return self._news.wait_for(lambda: self.may_go_on, timeout_s)
+
+    async def wait_in_loop(self) -> None:
+        """Wait in this coroutine until the generator may go on."""
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+        self._notify = lambda: loop.call_soon_threadsafe(news.set)  # type: ignore[assignment]
+        while not self.may_go_on:
+            await news.wait()
+            news.clear()

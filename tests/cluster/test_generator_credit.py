@@ -1,0 +1,147 @@
+"""Items of generators whose consumer takes none: nothing grows, nothing is lost, nothing waits for ever."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import raycompat as ray
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+#: Seconds after which what has not happened counts as never happening.
+DEADLINE_S = 60.0
+
+#: How many items of 50,000 bytes a generator has: five times the window.
+NUM_ITEMS, ITEM_BYTES = 200, 50_000
+
+CONSUMER = """
+import sys
+import raycompat as ray
+
+ray.init(sys.argv[4], configure_logging=False)
+
+@ray.remote
+def count(path, num_items, size):
+    for _ in range(num_items):
+        with open(path, "ab") as file:
+            file.write(b"x")
+        yield bytes(size)
+    with open(path, "ab") as file:
+        file.write(b".")
+
+items = count.remote(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+next(items)
+print("begun", flush=True)
+sys.stdin.readline()
+print(1 + sum(len(ray.get(item)) == int(sys.argv[3]) for item in items), flush=True)
+"""
+
+
+@ray.remote
+class Source:
+    """Yields items until one of them was not pickled: nobody wants it."""
+
+    def until_unwanted(self, ended: str):
+        yield from _until_unwanted(ended)
+
+    def endless(self):
+        while True:
+            yield bytes(ITEM_BYTES)
+
+    def ping(self):
+        return 1
+
+
+@ray.remote
+class AsyncSource:
+    async def until_unwanted(self, ended: str):
+        for item in _until_unwanted(ended):
+            yield item
+
+    async def endless(self):
+        while True:
+            yield bytes(ITEM_BYTES)
+
+    async def ping(self):
+        return 1
+
+
+class Item:
+    num_pickled = 0
+
+    def __reduce__(self):
+        Item.num_pickled += 1
+        return Item, ()
+
+
+def _until_unwanted(ended: str):
+    deadline, num_yielded = time.monotonic() + DEADLINE_S, Item.num_pickled
+    while Item.num_pickled == num_yielded and time.monotonic() < deadline:
+        num_yielded += 1
+        yield Item()
+    with open(ended, "w") as file:
+        file.write("unwanted" if Item.num_pickled < num_yielded else "in vain")
+
+
+@ray.remote
+def task_until_unwanted(ended: str):
+    yield from _until_unwanted(ended)
+
+
+def test_a_generator_stops_for_a_driver_that_is_stopped_and_then_goes_on(
+    tmp_path, wait_until, session
+):
+    path = tmp_path / "items"
+    arguments = [str(path), str(NUM_ITEMS), str(ITEM_BYTES), session.setup.scheduler]
+    command = [sys.executable, "-c", CONSUMER, *arguments]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, text=True) as driver:
+        assert driver.stdout.readline() == "begun\n"
+        os.kill(driver.pid, signal.SIGSTOP)
+        # A generator that waits lends its CPU, and one that has ended has none.
+        wait_until(lambda: ray.available_resources().get("CPU") == 2.0, DEADLINE_S)
+        made = path.read_bytes()
+        os.kill(driver.pid, signal.SIGCONT)
+        driver.stdin.write("\n")
+        driver.stdin.flush()
+        assert driver.stdout.readline() == f"{NUM_ITEMS}\n"
+    assert path.read_bytes() == NUM_ITEMS * b"x" + b"."
+    assert len(made) < NUM_ITEMS
+
+
+@pytest.mark.parametrize("kind", ["task", "actor", "async actor"])
+def test_a_generator_that_is_dropped_runs_on_and_sends_nothing(kind, tmp_path, wait_until, session):
+    ended = tmp_path / "ended"
+    source = {"actor": Source, "async actor": AsyncSource}.get(kind)
+    actor = source.remote() if source is not None else None
+    call = actor.until_unwanted if actor is not None else task_until_unwanted
+    items = call.remote(str(ended))
+    first = next(items)
+    del items
+    gc.collect()
+    wait_until(lambda: ended.exists() and ended.read_text(), DEADLINE_S)
+    assert ended.read_text() == "unwanted"
+    wait_until(lambda: not session.calls.keys() - {getattr(actor, "_actor_ref", first)._key})
+    num_entries = len(session.table.entries)
+    assert num_entries <= 3, "items that nobody takes were kept"
+    assert isinstance(ray.get(first), Item)
+
+
+@pytest.mark.parametrize("source", [Source, AsyncSource], ids=["in order", "async"])
+def test_a_generator_ends_whose_consumer_is_dead(source):
+    @ray.remote(max_retries=0)
+    def consume(actor):
+        next(actor.endless.remote())
+        os._exit(1)
+
+    actor = source.remote()
+    with pytest.raises(ray.exceptions.WorkerCrashedError):
+        ray.get(consume.remote(actor), timeout=DEADLINE_S)
+    assert ray.get(actor.ping.remote(), timeout=DEADLINE_S) == 1
