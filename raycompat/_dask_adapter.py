@@ -290,6 +290,18 @@ def count_in_progress(scheduler: Scheduler, name: str, state: str, count: int) -
     prefix.states[cast("Any", state)] += count
 
 
+def prefix_of(scheduler: Scheduler, key: str) -> str:
+    """Return the name under which Dask counts a task that is about to be forgotten."""
+    return str(scheduler.tasks[key].prefix.name)
+
+
+def forget_prefix(scheduler: Scheduler, name: str) -> None:
+    """Forget the statistics of a name that no task has."""
+    prefix = scheduler.task_prefixes.get(name)
+    if prefix is not None and not prefix.groups and not any(prefix.states.values()):
+        del scheduler.task_prefixes[name]
+
+
 def locate(scheduler: Scheduler, key: str) -> tuple[str, list[str]]:
     """Return the state of a task or value ("forgotten" if there is none), and which workers have it."""
     task = scheduler.tasks.get(key)

@@ -51,6 +51,9 @@ _IDLE_S, _TICK_S = 0.2, 0.05
 #: Leases that are asked for at first; later, as many as there are.
 _ASKED = 3
 
+#: Functions of which it is known how long their calls take.
+_MANY_COSTS = 10_000
+
 #: Leases that are looked at for the one with the least to do.
 _CHOICES = 4
 
@@ -90,7 +93,7 @@ class LeasePool(Sender):
                         self._advance()
         except BaseException:  # nobody will get its reference
             with self._lock:
-                self._waiting.withdraw(call)
+                self._waiting.withdraw_if_there(call)
             self._forget(call)
             self._session.calls.pop(call.key, None)
             raise
@@ -501,6 +504,8 @@ class LeasePool(Sender):
         operation, key = message[0], message[1]
         took_s = message[-1]
         self._costs[call.function] = (self._costs.get(call.function, took_s) + took_s) / 2
+        if len(self._costs) > _MANY_COSTS:  # half of them at once: each costs little
+            self._costs = dict(list(self._costs.items())[_MANY_COSTS // 2 :])
         try:
             if operation == "done" and call.is_cancelled:  # its result is lost, as in Ray
                 self._discard(message, lease.road)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
@@ -197,6 +197,14 @@ class ObjectTable:
         for other in others:
             other.drop_handle()
         self._report_unasked()
+
+    def remove_unreferenced(self, keys: Iterable[str]) -> None:
+        """Remove the entries of a call that was never sent to which no reference was made."""
+        with self.lock:
+            for key in keys:
+                entry = self.entries.get(key)
+                if entry is not None and entry.count <= 0:
+                    del self.entries[key]
 
     def _remove(self, entry: Entry, released: list[str]) -> None:
         if entry.count or self.entries.get(entry.key) is not entry:

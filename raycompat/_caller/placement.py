@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from raycompat._caller.session import Session
     from raycompat._protocol.options import PlacementOptions
 
+#: Placement groups whose bundles are remembered.
+_MANY_GROUPS = 1_000
+
 
 def choose(
     session: Session,
@@ -70,8 +73,16 @@ def group_bundles(session: Session, group: str) -> list[ResourceSet]:
         if row is None:
             raise ValueError(f"There is no placement group with the id {group}.")
         bundles = [ResourceSet.from_amounts(bundle) for bundle in row["bundles"]]
-        session.group_bundles[group] = bundles
+        keep_bundles(session, group, bundles)
     return bundles
+
+
+def keep_bundles(session: Session, group: str, bundles: list[ResourceSet]) -> None:
+    """Remember the bundles of a placement group, in place of those known longest maybe."""
+    known = session.group_bundles
+    known[group] = bundles
+    if len(known) > _MANY_GROUPS:
+        session.group_bundles = dict(list(known.items())[_MANY_GROUPS // 2 :])
 
 
 def when_ready(session: Session, group: str, value: Any) -> ObjectRef[Any]:

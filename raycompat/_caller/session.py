@@ -19,6 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from raycompat import exceptions
 from raycompat._caller import interrupts, unhandled
@@ -97,15 +98,16 @@ class Session:
         self.table = ObjectTable(
             self._release, self._remove_segment, partial(unhandled.tell_soon, self)
         )
-        #: Those that have not ended, by key; grouped by the calls that made them.
-        self.calls: GroupedDict[str, PendingCall | DirectCall] = GroupedDict(
-            lambda call: call.parent
-        )
+        self.calls: dict[str, PendingCall | DirectCall] = {}
+        #: Of calls that other calls made here: those by key, grouped by their makers.
+        self.children: GroupedDict[str, str] = GroupedDict(lambda parent: parent)
         #: The ways to the actors that we have called, by their keys.
         self.channels: dict[str, Channel] = {}
         #: The leases that we have or have asked for, by key, and their pools.
         self.leases: dict[str, Lease] = {}
-        self._pools: dict[LeaseStrategy, LeasePool] = {}
+        #: A pool lives as long as it has calls or leases; that of most calls, as long as this does.
+        self._pools: WeakValueDictionary[LeaseStrategy, LeasePool] = WeakValueDictionary()
+        self._plain_pool: LeasePool | None = None
         #: Whether other callers wait for CPUs: then a lease without a call is returned at once.
         self.is_pressed = False
         #: Channels and leases on which calls have gathered that were not written yet.
@@ -338,12 +340,16 @@ class Session:
 
     def lease_pool(self, strategy: LeaseStrategy = "DEFAULT") -> LeasePool:
         """Return what sends calls to leases, of a placement group maybe."""
-        pool = self._pools.get(strategy)
-        if pool is None:
-            from raycompat._caller.leases import LeasePool
+        if strategy == "DEFAULT" and self._plain_pool is not None:
+            return self._plain_pool
+        from raycompat._caller.leases import LeasePool
 
-            with self.table.lock:
-                pool = self._pools.setdefault(strategy, LeasePool(self, strategy))
+        with self.table.lock:
+            pool = self._pools.get(strategy)
+            if pool is None:
+                pool = self._pools[strategy] = LeasePool(self, strategy)
+            if strategy == "DEFAULT":
+                self._plain_pool = pool
         return pool
 
     def return_leases(self) -> None:
@@ -461,6 +467,12 @@ class Session:
             return
         self.send("raycompat-cancel", key=key, force=force, recursive=recursive)
 
+    def cancel_children(self, key: str) -> None:
+        """Ask for the end of all calls that a call has made here."""
+        for child in self.children.members(key):
+            if child in self.calls:
+                self.cancel(child, force=False, recursive=True)
+
     def give_credit(self, key: str, num_received: int, is_wanted: bool) -> None:
         """Tell the generator of a call how many of its items were received here."""
         call = self.calls.get(key)
@@ -484,6 +496,8 @@ class Session:
         """Let go of what a call has kept alive."""
         call.holds = ()
         self.calls.pop(call.key, None)
+        if call.parent is not None:
+            self.children.pop(call.key, None)
         if not self.calls and self._is_awaited:
             with self._idle:
                 self._idle.notify_all()

@@ -352,7 +352,7 @@ def call(
         (*arguments.holds, *holds),
         # A call whose references are dropped runs all the same; an actor ends.
         None if is_actor else entry_ref,
-        session.current_task(),
+        _note_child(session, key),
         stream,
     )
     try:
@@ -360,6 +360,7 @@ def call(
         session.submit(spec)
     except BaseException:  # nobody will get its reference
         session.calls.pop(key, None)
+        session.children.pop(key, None)
         raise
     return refs
 
@@ -372,22 +373,32 @@ def call_directly(
     call.arguments = arguments.block
     call.dependencies = arguments.dependencies
     call.carries_references = arguments.carries_references
-    call.parent = session.current_task()
+    call.parent = _note_child(session, call.key)
     table = session.table
     if table.dropped and not session.is_connected:
         table.collect_dropped()
-    refs: Any
-    if num_returns == 1:
-        refs = ObjectRef._of_new(_expect(session, call, call.key), session)
-    elif num_returns == "streaming":
-        refs = ObjectRef._of_new(_expect(session, call, call.key), session)
-        call.stream = Stream(session, call.key, refs)
-        refs = ObjectRefGenerator(call.stream)
+    if num_returns in (1, "streaming"):
+        keys = [call.key]
     else:
         keys = [ids.return_key(call.key, index) for index in range(int(num_returns))]
-        refs = [ObjectRef._of_new(_expect(session, call, key), session) for key in keys] or None
-    call.sender.submit(call)
-    return refs
+    try:
+        refs: Any = [ObjectRef._of_new(_expect(session, call, key), session) for key in keys]
+        if num_returns == "streaming":
+            call.stream = Stream(session, call.key, refs[0])
+            refs = ObjectRefGenerator(call.stream)
+        call.sender.submit(call)
+    except BaseException:  # an interrupt may have come before the references
+        table.remove_unreferenced(keys)
+        raise
+    return refs[0] if num_returns == 1 else refs or None
+
+
+def _note_child(session: Session, key: str) -> str | None:
+    """Note that the call which runs here, if one does, makes another, and return its key."""
+    parent = session.current_task()
+    if parent is not None:
+        session.children[key] = parent
+    return parent
 
 
 def _expect(session: Session, call: DirectCall, key: str) -> Entry:

@@ -124,6 +124,12 @@ class WaitingCalls:
         if not queue and len(self._sizes) > 1:
             self._give_up(bisect_left(self._sizes, size), size)
 
+    def withdraw_if_there(self, call: DirectCall) -> None:
+        """Take a call out whose submission was interrupted. It may never have come, or be sent."""
+        queue = self._queues.get(call.units)
+        if queue is not None and call in list(queue):
+            self.withdraw(call)
+
     def _drop_first_withdrawn(self, size: int) -> None:
         """Remove withdrawn calls from the head of a queue, so that it is empty when no call waits."""
         queue = self._queues[size]

@@ -192,8 +192,7 @@ class Executor:
     def _cancel(self, key: str, recursive: bool) -> None:
         self.note_cancelled(key)
         if recursive:
-            for child in self.session.calls.members(key):
-                self.session.cancel(child, force=False, recursive=True)
+            self.session.cancel_children(key)
         self.on_cancel(key)
         if self._interruptible == key:
             signal.pthread_kill(threading.main_thread().ident or 0, _INTERRUPT)

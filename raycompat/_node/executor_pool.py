@@ -154,15 +154,17 @@ class ExecutorPool:
         max_idle: int,
         on_message: Callable[[Executor, str, str, list[Any]], None],
         on_end: Callable[[Executor], None],
+        goes_on: Callable[[str], bool],
         logs: Logs,
     ) -> None:
+        """`goes_on` says whether a job has not ended."""
         self.on_message = on_message
         self._on_end = on_end
+        self._goes_on = goes_on
         self._logs = logs
         self._max_idle = max_idle
         self._idle: list[Executor] = []
         self._by_pid: dict[int, Executor] = {}
-        self._ended_jobs: set[str] = set()
         self._exits: dict[int, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -303,7 +305,7 @@ class ExecutorPool:
         """Take an executor back after a call; a `spent` one, or one too many, leaves."""
         if not executor.alive:
             return
-        if executor.kind[0] in self._ended_jobs:
+        if not self._goes_on(executor.kind[0]):
             self.kill(executor)
         elif spent or self._closed:
             executor.leave(soon=False)
@@ -334,11 +336,10 @@ class ExecutorPool:
             executor.forkserver.kill(executor.pid)
 
     def end_job(self, job: str) -> list[Executor]:
-        """Kill every executor of a job, and what is being forked for it when it is there.
+        """Kill every executor of a job, and return them.
 
-        Return those that are being killed.
+        What is being forked for it is killed when it is there and has been released.
         """
-        self._ended_jobs.add(job)
         executors = [each for each in self._by_pid.values() if each.kind[0] == job]
         for executor in executors:
             self.kill(executor)

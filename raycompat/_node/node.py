@@ -88,6 +88,7 @@ class Node:
             max_idle=2 * max(1, worker.state.nthreads),
             on_message=self._on_message,
             on_end=lambda executor: self.store.clean_up_after(executor.pid),
+            goes_on=lambda job: job in self.jobs.setups,
             logs=self.logs,
         )
         self._memory = MemoryMonitor(

@@ -14,7 +14,7 @@ class GroupedDict(dict[K, V], Generic[K, V]):
     """A dictionary with an index of the keys by what `group_of` returns of the value.
 
     None is no group. A value stays in its group. Entries come by assignment, and go by ``del`` and
-    `pop`, each in constant time; any thread may do so.
+    `pop`, each in constant time; any thread may do so, and do it again when it was interrupted.
     """
 
     def __init__(self, group_of: Callable[[V], Hashable | None]) -> None:
@@ -51,10 +51,10 @@ class GroupedDict(dict[K, V], Generic[K, V]):
     def _leave(self, key: K, value: V) -> None:
         group = self._group_of(value)
         if group is not None:
-            members = self._members[group]
+            members = self._members.get(group, {})
             members.pop(key, None)
             if not members:
-                del self._members[group]
+                self._members.pop(group, None)
 
     def members(self, group: Hashable) -> list[K]:
         """Return the keys of the values in a group."""

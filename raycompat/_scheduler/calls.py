@@ -172,7 +172,10 @@ class Calls:
             self._core.shown.ran(name, worker, thread, startstops or [], failed=failed)
 
     def _follow(self, key: str, call: Call, start: str, finish: str) -> None:
-        if finish == "memory":
+        if finish == "forgotten":
+            name = dask.prefix_of(self._scheduler, key)
+            self._soon(self._core.task_names.note_end, name)
+        elif finish == "memory":
             self._made.add(key)
             call.made = None
         elif start == "released" and finish == "waiting" and key in self._made:

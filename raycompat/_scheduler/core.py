@@ -27,6 +27,7 @@ from raycompat._scheduler.placement import Ledger
 from raycompat._scheduler.placer import Placer
 from raycompat._scheduler.relays import Relays
 from raycompat._scheduler.shown import Shown
+from raycompat._scheduler.task_names import TaskNames
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -54,7 +55,8 @@ class Core:
         self.relays = Relays(self)
         self.logs = Logs(self)
         self.packages = Packages()
-        self.shown = Shown(scheduler)
+        self.task_names = TaskNames(scheduler)
+        self.shown = Shown(scheduler, self.task_names.note_end)
 
     def stream_handlers(self) -> dict[str, Callable[..., None]]:
         """Return what handles each kind of message of clients and nodes."""
@@ -141,6 +143,7 @@ class Core:
         Called in the middle of its removal.
         """
         self.relays.lose(client)
+        self.leases.lose_client(client)
         self.logs.lose_client(client)
         self.actors.client_left(client)
         self.objects.break_promises_of(client)

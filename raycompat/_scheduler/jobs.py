@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
 from raycompat._protocol.resource_set import HEAD_RESOURCE
+from raycompat._scheduler.functions import Functions
 
 if TYPE_CHECKING:
     from raycompat._scheduler.core import Core
@@ -23,7 +23,6 @@ class Job:
     setup: dict[str, Any]
     #: The node that keeps its driver's large values; None until there is one, after the last has gone.
     home: str | None
-    functions: set[str] = field(default_factory=set)
     #: Whether its driver is gone; the job goes on for its detached actors.
     orphaned: bool = False
 
@@ -36,8 +35,7 @@ class Jobs:
         self._scheduler = core.scheduler
         #: Those that go on, by id.
         self.open: dict[str, Job] = {}
-        self._functions: dict[str, bytes] = {}
-        self._function_waiters: dict[str, asyncio.Event] = {}
+        self.functions = Functions()
 
     def node_came(self, worker: str) -> None:
         """Tell a new node of all jobs; it becomes the home of drivers that had none."""
@@ -84,9 +82,7 @@ class Jobs:
             return
         del self.open[job.job]
         self._core.packages.release(job.client)
-        for function in job.functions:
-            if not any(function in other.functions for other in self.open.values()):
-                self._functions.pop(function, None)
+        self.functions.end_job(job.job)
         self._core.notify_change()
 
     def begin(self, client: str, job: str, namespace: str, setup: dict[str, Any]) -> None:
@@ -110,12 +106,8 @@ class Jobs:
 
     def export(self, client: str, job: str, function: str, code: bytes) -> None:
         """Keep a function or class of a job that its calls refer to by its id."""
-        self._functions[function] = code
-        if job in self.open:
-            self.open[job].functions.add(function)
-        waiter = self._function_waiters.pop(function, None)
-        if waiter is not None:
-            waiter.set()
+        if job in self.open:  # else its last executors are being ended
+            self.functions.export(job, function, code)
 
     def note_tensorflow(self, client: str, job: str) -> None:
         """Tell nodes, also those that come later, that a job's code names TensorFlow."""
@@ -127,6 +119,4 @@ class Jobs:
 
     async def function(self, function: str) -> bytes:
         """Return the pickled function or class of that id, once some caller has exported it."""
-        while function not in self._functions:
-            await self._function_waiters.setdefault(function, asyncio.Event()).wait()
-        return self._functions[function]
+        return await self.functions.get(function)

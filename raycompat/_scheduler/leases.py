@@ -118,6 +118,11 @@ class Leases:
         """Strike a lease out."""
         self._held.pop(key, None)
 
+    def lose_client(self, client: str) -> None:
+        """Forget what a client that is gone was told, and what was done for it."""
+        self._pressed.discard(client)
+        self._revoked = {each: at for each, at in self._revoked.items() if each[0] != client}
+
     def owners(self) -> list[str]:
         """Return the client of each lease that is not about to end."""
         return [each.owner for each in self._held.values()]
@@ -162,22 +167,23 @@ class Leases:
         if not held:
             return False
         if now - since > _PATIENCE_S and self._reserve(shape, held, now):
-            self._revoked[shape] = now
+            self._note_revoked(shape, now)
         elif now - self._revoked.get(shape, 0.0) >= QUANTUM_S:
             chosen = choose(
                 held, owner, request, num_waiting=num_waiting, is_lease=is_lease, now=now
             )
             if chosen:
-                self._revoked = {
-                    each: at for each, at in self._revoked.items() if now - at < QUANTUM_S
-                }
-                self._revoked[shape] = now
+                self._note_revoked(shape, now)
             for each in chosen:
                 self._revoke(each)
         if not self._look_due:
             self._look_due = True
             asyncio.get_running_loop().call_later(QUANTUM_S, self._look_again)
         return True
+
+    def _note_revoked(self, shape: Shape, now: float) -> None:
+        self._revoked = {each: at for each, at in self._revoked.items() if now - at < QUANTUM_S}
+        self._revoked[shape] = now
 
     def _look_again(self) -> None:
         self._look_due = False

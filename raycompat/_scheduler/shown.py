@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
@@ -22,8 +23,10 @@ _MANY_SPANS = 20_000
 class Shown:
     """See the module."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, note_end: Callable[[str], None]) -> None:
+        """`note_end` is called with each name whose calls are counted no more."""
         self._scheduler = scheduler
+        self._note_end = note_end
         #: How many calls were counted, by actor or lease, then by name and Dask's state.
         self._counted: dict[str, Counter[tuple[str, str]]] = {}
         #: Of each: the node, the process or thread, name, number of calls, start, end, failed.
@@ -60,3 +63,4 @@ class Shown:
         """Count the calls of an actor or a lease no more: it has ended."""
         for (name, state), count in self._counted.pop(key, {}).items():
             dask.count_in_progress(self._scheduler, name, state, -count)
+            self._note_end(name)

@@ -202,7 +202,7 @@ def placement_group(
         with interrupts.deferred():
             client = session.client.id
             is_made = session.rpc_or_undo("raycompat_create_group", undo, client=client, spec=spec)
-            session.group_bundles[group] = sets
+            placement.keep_bundles(session, group, sets)
         if is_made:
             return PlacementGroup(id_types.PlacementGroupID.from_hex(group), amounts)
     except KeyboardInterrupt:

@@ -3,11 +3,16 @@
 The unique set size (what would be free if the process ended) of the driver, the scheduler and the
 node, when a tenth of the work is done and when all is, each time once nothing is left of what was
 done. Ends with 1 if one of them has grown by more than `BOUND`, or if a value was wrong.
+
+Then many drivers come and go, each with functions of its own, each of which asks for another amount
+of CPUs. Ends with 1 if the scheduler's unique set size is not what it was after the first tenth of
+them, but for `JOBS_BOUND` of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -31,6 +36,10 @@ NUM_BATCHES = 100
 #: What Dask keeps of the past is bounded: log lines, events, and what it has split of the last 100,000
 #: keys (`dask.utils.key_split`), which is some 20 MB in the scheduler and in each node.
 BOUND = 30_000_000
+#: Drivers that come and go, the functions of each, and how often each of these is called.
+NUM_JOBS, NUM_SHAPES, NUM_CALLS = 50, 200, 100
+#: Share of the scheduler's unique set size that it may change by between a tenth of them and all.
+JOBS_BOUND = 0.05
 #: Seconds after which what is still there counts as left over, as in tests/conftest.py.
 LEFT_S = 20.0
 
@@ -72,10 +81,50 @@ def batch(number: int, num_tasks: int, num_small: int, num_large: int) -> None:
         assert array[0] == array[-1] == number % 256
 
 
-def main(num_tasks: int) -> bool:
-    """Run that many tasks; return whether no process has grown by more than `BOUND`."""
+JOB = """
+import sys
+import raycompat as ray
+
+address, job, num_shapes, num_calls = sys.argv[1], *map(int, sys.argv[2:])
+ray.init(address, configure_logging=False)
+
+def named(number):
+    def call():
+        return number
+    call.__name__ = call.__qualname__ = f"call_{number}"
+    return ray.remote(num_cpus=(number + 1) / 10_000)(call)
+
+first = job * num_shapes
+calls = [named(number) for number in range(first, first + num_shapes)]
+refs = [call.remote() for _ in range(num_calls) for call in calls]
+assert ray.get(refs) == num_calls * list(range(first, first + num_shapes))
+# By the scheduler, which sees each call then.
+assert ray.get([call.options(memory=1).remote() for call in calls[:20]]) == list(range(first, first + 20))
+"""
+
+
+def jobs_that_come_and_go(address: str, scheduler: psutil.Process, num_jobs: int) -> bool:
+    """Run that many drivers, one after the other; return whether the scheduler is what it was."""
+    early, began = 0, time.monotonic()
+    for job in range(num_jobs):
+        command = [sys.executable, "-c", JOB, address, *map(str, (job, NUM_SHAPES, NUM_CALLS))]
+        subprocess.run(command, check=True)
+        if (job + 1) % max(1, num_jobs // 10) == 0:
+            uss = scheduler.memory_full_info().uss
+            early = early or uss
+            seconds, num_calls = time.monotonic() - began, (job + 1) * NUM_SHAPES * NUM_CALLS
+            print(
+                f"{job + 1} jobs, {(job + 1) * NUM_SHAPES} named shapes, {num_calls} calls, "
+                f"{seconds:.0f} s; scheduler {uss / 1e6:.1f} MB ({uss / early - 1:+.1%})",
+                flush=True,
+            )
+    return abs(uss / early - 1) <= JOBS_BOUND
+
+
+def main(num_tasks: int, num_jobs: int) -> bool:
+    """Run that many tasks and jobs; return whether no process has grown by more than it may."""
     left_over = LeftOver()
-    with ray.init(num_cpus=2, include_dashboard=False, configure_logging=False):
+    with ray.init(num_cpus=2, include_dashboard=False, configure_logging=False) as context:
         node = psutil.Process(ray.get(node_of.remote()))
         (scheduler,) = (p for p in psutil.Process().children() if p.pid != node.pid)
         processes = {"driver": psutil.Process(), "scheduler": scheduler, "node": node}
@@ -93,15 +142,18 @@ def main(num_tasks: int) -> bool:
                 seconds = time.monotonic() - began
                 done = number * (num_tasks // NUM_BATCHES)
                 print(f"{done} tasks, {seconds:.0f} s; USS: {sizes}", flush=True)
+        is_bounded = jobs_that_come_and_go(context.address_info["address"], scheduler, num_jobs)
     left_over.wait_until_none(LEFT_S)
     grown = {name: used[name] - early[name] for name in used}
     for name, growth in grown.items():
         verdict = "within" if growth <= BOUND else "MORE THAN"
         print(f"{name}: {growth / 1e6:+.1f} MB, {verdict} the bound of {BOUND / 1e6:.0f} MB")
-    return all(growth <= BOUND for growth in grown.values())
+    return is_bounded and all(growth <= BOUND for growth in grown.values())
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("tasks", type=int, nargs="?", default=NUM_TASKS)
-    sys.exit(0 if main(parser.parse_args().tasks) else 1)
+    parser.add_argument("jobs", type=int, nargs="?", default=NUM_JOBS)
+    arguments = parser.parse_args()
+    sys.exit(0 if main(arguments.tasks, arguments.jobs) else 1)

@@ -123,3 +123,16 @@ def test_every_call_is_sent_once_in_the_order_of_its_size(steps: list[tuple[str,
                 present.remove(sent)
         assert len(waiting) == len(present)
     assert sorted(each.name for each in waiting.clear()) == sorted(each.name for each in present)
+
+
+def test_a_call_whose_submission_was_interrupted_is_taken_out_only_if_it_is_there():
+    waiting = WaitingCalls()
+    first, there, never_came = call("first"), call("there"), call("never came")
+    for each in (first, there):
+        add(waiting, each)
+    assert send(waiting) == "first"
+    for each in (first, there, never_came):
+        waiting.withdraw_if_there(each)
+    assert len(waiting) == 0
+    add(waiting, call("last"))
+    assert len(waiting) == 1
