@@ -92,8 +92,8 @@ class Channel(Sender):
 
     def submit(self, call: DirectCall) -> None:
         """Send a call when its turn has come. Never waits."""
-        self._session.calls[call.key] = call
         try:
+            self._session.calls[call.key] = call
             with self._lock:
                 connection = self._connection
                 must_wait = self._queue or call.dependencies or call.carries_references

@@ -78,8 +78,8 @@ class LeasePool(Sender):
 
     def submit(self, call: DirectCall) -> None:
         """Send a call when its turn has come. Never waits."""
-        self._session.calls[call.key] = call
         try:
+            self._session.calls[call.key] = call
             if call.dependencies or call.carries_references:
                 with self._locked():
                     self._await_arguments(call)

@@ -97,6 +97,7 @@ def test_jobs_that_come_and_go_leave_no_entry(session, wait_until):
     def others() -> dict[str, int]:
         return {name: size for name, size in sizes().items() if name not in bounded}
 
+    wait_until(lambda: sizes()["core.liveness._heard"], 60)  # the node's pulse comes when it comes
     before = others()
     for number in range(NUM_JOBS):
         _run_job(session.setup.scheduler, number)
