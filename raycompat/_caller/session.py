@@ -19,7 +19,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 from raycompat import exceptions
 from raycompat._caller import interrupts, unhandled
@@ -105,9 +104,7 @@ class Session:
         self.channels: dict[str, Channel] = {}
         #: The leases that we have or have asked for, by key, and their pools.
         self.leases: dict[str, Lease] = {}
-        #: A pool lives as long as it has calls or leases; that of most calls, as long as this does.
-        self._pools: WeakValueDictionary[LeaseStrategy, LeasePool] = WeakValueDictionary()
-        self._plain_pool: LeasePool | None = None
+        self._pools: dict[LeaseStrategy, LeasePool] = {}
         #: Whether other callers wait for CPUs: then a lease without a call is returned at once.
         self.is_pressed = False
         #: Channels and leases on which calls have gathered that were not written yet.
@@ -340,16 +337,12 @@ class Session:
 
     def lease_pool(self, strategy: LeaseStrategy = "DEFAULT") -> LeasePool:
         """Return what sends calls to leases, of a placement group maybe."""
-        if strategy == "DEFAULT" and self._plain_pool is not None:
-            return self._plain_pool
-        from raycompat._caller.leases import LeasePool
+        pool = self._pools.get(strategy)
+        if pool is None:
+            from raycompat._caller.leases import LeasePool
 
-        with self.table.lock:
-            pool = self._pools.get(strategy)
-            if pool is None:
-                pool = self._pools[strategy] = LeasePool(self, strategy)
-            if strategy == "DEFAULT":
-                self._plain_pool = pool
+            with self.table.lock:
+                pool = self._pools.setdefault(strategy, LeasePool(self, strategy))
         return pool
 
     def return_leases(self) -> None:

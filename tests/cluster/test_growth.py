@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 
@@ -106,7 +105,7 @@ def test_jobs_that_come_and_go_leave_no_entry(session, wait_until):
     assert sizes()["core.task_names._idle"] <= NUM_KEPT
 
 
-def test_a_caller_forgets_groups_that_are_gone(session, wait_until, monkeypatch):
+def test_a_caller_forgets_the_bundles_of_old_groups(session, monkeypatch):
     from raycompat._caller import placement
 
     monkeypatch.setattr(placement, "_MANY_GROUPS", 4)
@@ -120,4 +119,3 @@ def test_a_caller_forgets_groups_that_are_gone(session, wait_until, monkeypatch)
         assert ray.get(one.options(scheduling_strategy=InGroup(group)).remote()) == 1
         ray.util.remove_placement_group(group)
     assert len(session.group_bundles) <= 4
-    wait_until(lambda: gc.collect() >= 0 and set(session._pools) <= {"DEFAULT"}, 60)
