@@ -30,11 +30,13 @@ $(STAMP): pyproject.toml
 	@# Looking for pip, not for python: a set-up that failed half-way leaves python behind.
 	@set -ex; \
 	if command -v uv >/dev/null && { test -x .venv/bin/python || uv venv --python $(PYTHON) .venv; } \
-		&& uv pip install --python .venv/bin/python --editable . --group dev; \
+		&& uv pip install --python .venv/bin/python --editable . --group dev \
+		&& uv pip install --python .venv/bin/python --no-deps --group legacy-keras; \
 	then exit 0; fi; \
 	$(RUN) pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv; \
 	$(RUN) pip install --disable-pip-version-check --quiet --upgrade "pip>=25.1"; \
-	$(RUN) pip install --disable-pip-version-check --progress-bar on --editable . --group dev
+	$(RUN) pip install --disable-pip-version-check --progress-bar on --editable . --group dev; \
+	$(RUN) pip install --disable-pip-version-check --quiet --no-deps --group legacy-keras
 	@touch $(STAMP)
 
 run: setup  ## run the main job: two actors learn to read digits
@@ -105,6 +107,7 @@ conformance-ray: .venv-ray/.set-up  ## run the conformance tests on the real Ray
 	.venv-ray/bin/python -m pip install --disable-pip-version-check --quiet \
 		"ray[data,train,tune]==2.60.0" pytest pytest-timeout pandas psutil numpy crc32c pillow \
 		hyperopt optuna tensorflow-cpu
+	.venv-ray/bin/python -m pip install --disable-pip-version-check --quiet --no-deps tf-keras
 	@touch $@
 
 nightly: setup  ## run 2,000 random programs, new ones each time, and Keras on four workers

@@ -39,7 +39,7 @@ class ExecutionOptions:
 
     Parameters
     ----------
-    resource_limits : ExecutionResources
+    resource_limits : ExecutionResources, optional
         What an execution may use at most: ``cpu`` tasks at once, ``object_store_memory`` bytes of
         blocks between operators.
     preserve_order : bool, default False
@@ -52,9 +52,13 @@ class ExecutionOptions:
     Ray source: ``ray.data.ExecutionOptions``, 2.60.0. Differs from Ray: order is always kept.
     """
 
-    resource_limits: ExecutionResources = field(default_factory=ExecutionResources)
+    resource_limits: ExecutionResources = None  # type: ignore[assignment]
     preserve_order: bool = False
     verbose_progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.resource_limits is None:
+            self.resource_limits = ExecutionResources()
 
 
 @dataclass

@@ -74,7 +74,7 @@ class Dataset(Maps, Consumption, Writing):
 
     @property
     def context(self) -> DataContext:
-        """The settings of this data set: a copy of those that held when it was made."""
+        """The settings of this data set, a copy of those that held when it was made."""
         return self._context
 
     @property

@@ -116,7 +116,7 @@ class ScalingConfig(air.ScalingConfig):
 
     @property
     def elasticity_enabled(self) -> bool:
-        """Whether the number of workers may change: no."""
+        """Whether the number of workers may change; always False."""
         return False
 
     @property
@@ -135,7 +135,7 @@ class ScalingConfig(air.ScalingConfig):
 
     @property
     def num_tpus_per_worker(self) -> float:
-        """TPUs of each worker: 0."""
+        """TPUs of each worker, always 0."""
         return self._resources_per_worker_not_none.get("TPU", 0)
 
     def labels_of(self, rank: int) -> dict[str, str] | None:

@@ -75,8 +75,8 @@ class PreemptionInfo:
     ----------
     deadline_ms : int or None
         When, in milliseconds since 1970.
-    preempted_node_to_ranks : dict of str to list of int
-        Ranks by node.
+    preempted_node_to_ranks : dict
+        For each node's id the list of its ranks.
 
     Notes
     -----

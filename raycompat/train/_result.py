@@ -167,7 +167,7 @@ class Result(TrialResult):
 
     @property
     def config(self) -> dict[str, Any] | None:
-        """Refused: a run of Train has no hyperparameters of its own."""
+        """Refused, because a run of Train has no hyperparameters."""
         raise DeprecationWarning(
             "Result.config: Ray has given this up for Train; results of Tune have it. Keep what you "
             "passed as train_loop_config."

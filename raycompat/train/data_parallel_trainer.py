@@ -62,7 +62,7 @@ class DataParallelTrainer:
 
     Examples
     --------
-    >>> import raycompat as ray
+    >>> import tempfile
     >>> from raycompat import train
     >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
     >>> def square(config):
@@ -71,8 +71,9 @@ class DataParallelTrainer:
     ...     square,
     ...     train_loop_config={"x": 3},
     ...     scaling_config=train.ScalingConfig(num_workers=2),
+    ...     run_config=train.RunConfig(storage_path=tempfile.mkdtemp()),
     ... )
-    >>> trainer.fit().metrics  # doctest: +SKIP
+    >>> trainer.fit().metrics
     {'value': 9}
 
     Notes

@@ -332,7 +332,9 @@ class JupyterNotebookReporter(TuneReporterBase):
     ----------
     overwrite : bool, default True
         Replace the report before.
-    **kwargs
+    metric_columns, parameter_columns, total_samples, max_progress_rows, max_error_rows, \
+    max_column_length, max_report_frequency, infer_limit, print_intermediate_tables, metric, mode, \
+    sort_by_metric
         As in `CLIReporter`.
 
     Notes
@@ -340,8 +342,37 @@ class JupyterNotebookReporter(TuneReporterBase):
     Ray source: ``ray.tune.JupyterNotebookReporter``, 2.60.0. No known difference.
     """
 
-    def __init__(self, overwrite: bool = True, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        overwrite: bool = True,
+        metric_columns: Columns = None,
+        parameter_columns: Columns = None,
+        total_samples: int | None = None,
+        max_progress_rows: int = 20,
+        max_error_rows: int = 20,
+        max_column_length: int = 20,
+        max_report_frequency: int = 5,
+        infer_limit: int = 3,
+        print_intermediate_tables: bool | None = None,
+        metric: str | None = None,
+        mode: str | None = None,
+        sort_by_metric: bool = False,
+    ) -> None:
+        super().__init__(
+            metric_columns=metric_columns,
+            parameter_columns=parameter_columns,
+            total_samples=total_samples,
+            max_progress_rows=max_progress_rows,
+            max_error_rows=max_error_rows,
+            max_column_length=max_column_length,
+            max_report_frequency=max_report_frequency,
+            infer_limit=infer_limit,
+            print_intermediate_tables=print_intermediate_tables,
+            metric=metric,
+            mode=mode,
+            sort_by_metric=sort_by_metric,
+        )
         self._overwrite = overwrite
         self._handle: Any = None
 

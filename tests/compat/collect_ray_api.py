@@ -13,8 +13,21 @@ import re
 from collections.abc import Iterator
 
 #: Modules whose ``__all__`` is the list, and modules whose own classes and functions are.
-LISTED = ("ray", "ray.util", "ray.util.collective")
+LISTED = (
+    "ray",
+    "ray.data",
+    "ray.data.preprocessors",
+    "ray.train",
+    "ray.train.tensorflow",
+    "ray.tune",
+    "ray.tune.schedulers",
+    "ray.tune.search",
+    "ray.tune.stopper",
+    "ray.util",
+    "ray.util.collective",
+)
 OWN = (
+    "ray.data.aggregate",
     "ray.exceptions",
     "ray.util.actor_pool",
     "ray.util.placement_group",
@@ -31,6 +44,7 @@ MORE = (
     "ray.cloudpickle",
     "ray.cluster_utils.Cluster",
     "ray.dag",
+    "ray.data.grouped_data.GroupedData",
     "ray.exceptions",
     "ray.exceptions.RAY_EXCEPTION_TYPES",
     "ray.experimental",
@@ -41,6 +55,9 @@ MORE = (
     "ray.runtime_env.RuntimeEnv",
     "ray.serve",
     "ray.train",
+    "ray.train.backend.Backend",
+    "ray.train.tensorflow.keras.ReportCheckpointCallback",
+    "ray.train.data_parallel_trainer.DataParallelTrainer",
     "ray.tune",
     "ray.util.dask",
     "ray.util.joblib",
@@ -55,14 +72,35 @@ WITH_MEMBERS = (
     "ray.actor.ActorClass",
     "ray.actor.ActorMethod",
     "ray.cluster_utils.Cluster",
+    "ray.data.DataIterator",
+    "ray.data.Dataset",
+    "ray.data.grouped_data.GroupedData",
     "ray.remote_function.RemoteFunction",
     "ray.runtime_context.RuntimeContext",
+    "ray.train.Checkpoint",
+    "ray.train.Result",
+    "ray.train.TrainContext",
+    "ray.train.tensorflow.TensorflowTrainer",
+    "ray.tune.ResultGrid",
+    "ray.tune.Trainable",
+    "ray.tune.Tuner",
     "ray.util.actor_pool.ActorPool",
     "ray.util.placement_group.PlacementGroup",
     "ray.util.queue.Queue",
 )
 #: Classes that programs never call, so that their constructors are no one's business.
-NEVER_CALLED = ("ray.ObjectRef", "ray.actor.", "ray.remote_function.", "ray.runtime_context.")
+NEVER_CALLED = (
+    "ray.ObjectRef",
+    "ray.actor.",
+    "ray.data.DataContext",
+    "ray.data.Dataset",
+    "ray.data.MaterializedDataset",
+    "ray.data.grouped_data.",
+    "ray.remote_function.",
+    "ray.runtime_context.",
+    "ray.train.data_parallel_trainer.",  # the first version of Train
+    "ray.train.tensorflow.TensorflowCheckpoint",
+)
 
 
 def signature_of(thing: object) -> str | None:
@@ -75,7 +113,8 @@ def signature_of(thing: object) -> str | None:
         return None
     bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
     text = str(signature.replace(parameters=bare, return_annotation=signature.empty))
-    return re.sub(r"<[^<>]* at 0x[0-9a-f]+>|<object object[^>]*>", "...", text)
+    text = re.sub(r"<[^<>]*(<lambda>)? at 0x[0-9a-f]+>|<object object[^>]*>", "...", text)
+    return re.sub(r"\b[A-Z]\w*\([^()]*\)", "...", text)  # an instance of a class of Ray's
 
 
 def find(name: str) -> object:

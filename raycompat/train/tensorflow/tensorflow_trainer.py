@@ -54,9 +54,9 @@ class TensorflowTrainer(DataParallelTrainer):
         dataset_config: DataConfig | None = None,
         run_config: RunConfig | None = None,
         datasets: dict[str, Any] | None = None,
+        validation_config: ValidationConfig | None = None,
         metadata: dict[str, Any] | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
-        validation_config: ValidationConfig | None = None,
         tensorflow_backend: TensorflowConfig | None = None,
     ) -> None:
         if tensorflow_config is not None and tensorflow_backend is not None:

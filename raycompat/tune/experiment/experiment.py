@@ -20,7 +20,8 @@ from raycompat.tune.execution.placement_groups import (
 from raycompat.tune.experiment.trial import Trial
 from raycompat.tune.registry import get_trainable_cls, register_trainable
 from raycompat.tune.search.variant_generator import generate_variants, parse_spec_vars
-from raycompat.tune.stopper import CombinedStopper, TimeoutStopper, stopper_of
+from raycompat.tune.stopper import CombinedStopper, TimeoutStopper
+from raycompat.tune.stopper.stopper import stopper_of
 from raycompat.tune.trainable.function_trainable import FunctionTrainable
 from raycompat.tune.trainable.identifiers import date_str
 

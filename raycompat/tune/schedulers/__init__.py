@@ -18,12 +18,10 @@ __all__ = [
     "ASHAScheduler",
     "AsyncHyperBandScheduler",
     "FIFOScheduler",
-    "HyperBandForBOHB",
     "HyperBandScheduler",
     "MedianStoppingRule",
     "PopulationBasedTraining",
     "PopulationBasedTrainingReplay",
-    "ResourceChangingScheduler",
     "TrialScheduler",
     "create_scheduler",
 ]

@@ -3,18 +3,15 @@
 from raycompat.tune.stopper.plateau import ExperimentPlateauStopper, TrialPlateauStopper
 from raycompat.tune.stopper.stopper import (
     CombinedStopper,
-    DictStopper,
     FunctionStopper,
     MaximumIterationStopper,
     NoopStopper,
     Stopper,
     TimeoutStopper,
-    stopper_of,
 )
 
 __all__ = [
     "CombinedStopper",
-    "DictStopper",
     "ExperimentPlateauStopper",
     "FunctionStopper",
     "MaximumIterationStopper",
@@ -22,5 +19,4 @@ __all__ = [
     "Stopper",
     "TimeoutStopper",
     "TrialPlateauStopper",
-    "stopper_of",
 ]

@@ -51,10 +51,7 @@ class Trainable:
     Attributes
     ----------
     config : dict
-    logdir : str
-        The trial's local folder; trials run there.
-    iteration : int
-        How many steps were made, those before a restore included.
+        The hyperparameters.
 
     Examples
     --------
@@ -274,16 +271,17 @@ class Trainable:
             )
         return inside
 
-    def restore(self, checkpoint: Any) -> None:
+    def restore(self, checkpoint_path: Any) -> None:
         """Go on from a checkpoint.
 
         Parameters
         ----------
-        checkpoint : Checkpoint, TrainingResult or str
+        checkpoint_path : Checkpoint, TrainingResult or str
             What `save` returned, or its folder.
         """
         from raycompat.train import Checkpoint
 
+        checkpoint = checkpoint_path
         if isinstance(checkpoint, TrainingResult):
             checkpoint = checkpoint.checkpoint
         if not isinstance(checkpoint, Checkpoint):
