@@ -52,7 +52,7 @@ class ExecutionOptions:
     Ray source: ``ray.data.ExecutionOptions``, 2.60.0. Differs from Ray: order is always kept.
     """
 
-    resource_limits: ExecutionResources = None  # type: ignore[assignment]
+    resource_limits: ExecutionResources | None = None
     preserve_order: bool = False
     verbose_progress: bool | None = None
 

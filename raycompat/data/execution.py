@@ -21,7 +21,7 @@ from typing import Any
 
 import raycompat as ray
 from raycompat.data.block import Bundle
-from raycompat.data.context import DataContext
+from raycompat.data.context import DataContext, ExecutionResources
 from raycompat.data.operators import Operator, Task
 from raycompat.data.progress import ProgressBars
 from raycompat.data.stats import ExecutionStats
@@ -292,7 +292,7 @@ def _take_error(future: Future[Any]) -> None:
 
 
 def _budget(context: DataContext) -> Budget:
-    limits = context.execution_options.resource_limits
+    limits = context.execution_options.resource_limits or ExecutionResources()
     resources = ray.cluster_resources()
     num_cpus = limits.cpu or resources.get("CPU", 1.0)
     num_bytes = limits.object_store_memory
