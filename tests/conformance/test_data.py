@@ -268,13 +268,13 @@ def test_arrays_of_several_shapes(data):
     "returned", [{"a": np.arange(2), "b": np.arange(3)}, [1, 2], None, 3], ids=str
 )
 def test_what_is_not_a_batch_is_an_error(data, returned):
-    with pytest.raises(Exception):
+    with pytest.raises(ValueError):
         data.range(4).map_batches(lambda batch: returned).take_all()
 
 
 @pytest.mark.parametrize("returned", [1, None, [1]], ids=str)
 def test_what_is_not_a_row_is_an_error(data, returned):
-    with pytest.raises(Exception):
+    with pytest.raises(ValueError):
         data.range(4).map(lambda row: returned).take_all()
 
 
