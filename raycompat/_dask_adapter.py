@@ -35,6 +35,7 @@ from distributed.scheduler import TaskPrefix
 from distributed.worker_state_machine import RemoveReplicasEvent, SecedeEvent
 from tornado.ioloop import IOLoop
 
+from raycompat import _local_comm  # noqa: F401  (Dask then knows its addresses)
 from raycompat._protocol import failures
 from raycompat._protocol.text import encodable
 from raycompat._protocol.values import CallFailed

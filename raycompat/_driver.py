@@ -21,13 +21,14 @@ from raycompat._caller import session as sessions
 from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.home import home_at
 from raycompat._caller.packages import Package, pack, telling_of_uploads, upload
-from raycompat._protocol import ids, runtime_env, segment
+from raycompat._protocol import current_cluster, ids, local_address, runtime_env, segment
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._protocol.shared_secret import Authority
 
 if TYPE_CHECKING:
     from distributed import Client
 
+    from raycompat._caller.addresses import Destination
     from raycompat._caller.local_cluster import LocalCluster
 
 logger = logging.getLogger(__name__)
@@ -130,10 +131,10 @@ def init(
         ``tls://host:port`` of a Dask scheduler; the path of its scheduler file; a Cluster of Dask's
         (LocalCluster, SSHCluster, SLURMCluster, ...) or a Client, whose security is used too.
         ``"auto"`` means what the environment variable ``RAY_ADDRESS`` says, else the cluster that was
-        last started on this machine by ``raycompat start --head`` or `raycompat.cluster_utils`. By
-        default the same, with ``DASK_SCHEDULER_ADDRESS`` after ``RAY_ADDRESS``, but where there is
-        none a cluster of this process's own is started, which ends with it. ``"local"`` has one
-        started in any case.
+        last started on this machine by ``raycompat start --head`` or `raycompat.cluster_utils`, else
+        the one that a program of this user started last by `init`. By default the same, but for the
+        last, with ``DASK_SCHEDULER_ADDRESS`` after ``RAY_ADDRESS``; where there is none a cluster of
+        this process's own is started, which ends with it. ``"local"`` has one started in any case.
     num_cpus : int, default the cores of this machine
         CPUs of the started node, 0 or more: how many calls of one CPU run at once.
     num_gpus : int, default what is found
@@ -190,8 +191,17 @@ def init(
     Notes
     -----
     Ray source: ``ray.init``, 2.60.0; Ray 0.8 and before for the old names, which give a
-    `DeprecationWarning`. Differs from Ray: `resources` may not be read from the environment;
-    ``ray://`` leads to the same driver as an address without it.
+    `DeprecationWarning`.
+
+    Every user of this host who finds the port of a cluster that is started without a password can
+    run code in it. Where the environment variable ``RAY_AUTH_MODE`` is ``token``, only processes of
+    this user connect to it, and its dashboard asks for a token, which `dashboard_url` has. That holds
+    for clusters that programs start, not for those that are connected to, nor for
+    ``raycompat start``.
+
+    Differs from Ray: ``RAY_AUTH_MODE`` is ``disabled`` by default, not ``token``, and ``token`` needs
+    a token for the dashboard only; `resources` may not be read from the environment; ``ray://`` leads
+    to the same driver as an address without it.
     """
     given = dict(locals())
     kwargs = given.pop("kwargs")
@@ -260,7 +270,8 @@ def _begin(
 ) -> RayContext:
     from raycompat._caller import addresses, connect, interrupts
 
-    destination = addresses.find(given["address"], authority)
+    with interrupts.allowed():
+        destination = addresses.find(given["address"], authority)
     if destination is None:
         cluster = _start_cluster(given, temp_dir, authority)
         destination = addresses.find(cluster.address, authority)
@@ -280,10 +291,22 @@ def _begin(
     context = _context()
     if given["configure_logging"]:
         _configure_logging(given["logging_level"], given["logging_format"])
-    url = context.dashboard_url.partition("?")[0]  # without the token: logs are kept
+    url = context.dashboard_url
+    if url.startswith("https:"):
+        url = url.partition("?")[0]  # the token is good as long as the password, and logs are kept
     where = f" Dashboard: {url if '://' in url else f'http://{url}'}" if url else ""
-    logger.info("Connected to the cluster at %s.%s", destination.address, where)
+    logger.info(
+        "Connected to the cluster at %s.%s%s", destination.address, where, _way_of_dask(destination)
+    )
     return context
+
+
+def _way_of_dask(destination: Destination) -> str:
+    """Say how Dask's own client connects to a cluster that is for this user alone; else nothing."""
+    if not destination.address.startswith(f"{local_address.SCHEME}://"):
+        return ""
+    client = f"distributed.Client({destination.address!r})"
+    return f" It is open to this user alone: to Dask's own client by {client}."
 
 
 def _start_cluster(
@@ -296,6 +319,8 @@ def _start_cluster(
     from raycompat._caller.node_options import node_options
 
     options = node_options(given, is_head=True)
+    if authority is not None and authority.why_weak is not None:
+        logger.warning("raycompat: %s", authority.why_weak)
     _cluster = cluster = LocalCluster(
         dashboard_address=dashboard_address(given), temp_dir=temp_dir, authority=authority
     )
@@ -303,6 +328,7 @@ def _start_cluster(
     with interrupts.allowed():
         node.join(cluster.address)
         node.wait_until_up()
+    current_cluster.record_of_a_program(cluster.address, cluster.scheduler.pid)
     return cluster
 
 
@@ -423,7 +449,10 @@ def _end_cluster() -> None:
     global _cluster
     cluster, _cluster = _cluster, None
     if cluster is not None:
-        cluster.close()
+        try:
+            current_cluster.forget(cluster.scheduler.pid)
+        finally:
+            cluster.close()
 
 
 @atexit.register

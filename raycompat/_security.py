@@ -1,8 +1,8 @@
 """Dask's security made from what a process was given, and its dashboards kept from strangers.
 
-Dask has no notion of who may open a dashboard. Where the cluster has a password, they are served by
-TLS, and a request must bring a token that only those can make who know the password: as ``?token=``
-once, as a cookie from then on, or as ``Authorization: Bearer``.
+Dask has no notion of who may open a dashboard. A request must bring a token: as ``?token=`` once, as
+a cookie from then on, or as ``Authorization: Bearer``. Where the cluster has a password, the token is
+made of it and the pages are served by TLS. Where it is open to one user alone, the token is random.
 """
 
 from __future__ import annotations
@@ -15,15 +15,20 @@ from typing import TYPE_CHECKING, Any
 from distributed import Security
 from tornado import web
 
-from raycompat._protocol.shared_secret import TOKEN_PARAMETER, Credentials
+from raycompat._protocol.shared_secret import TOKEN_PARAMETER, Credentials, Token, has_password
 
 if TYPE_CHECKING:
     from tornado.httpserver import HTTPServer
     from tornado.httputil import HTTPServerRequest
 
 
-def dask_security(credentials: Credentials) -> Security:
-    """Return how a process with these credentials connects and listens: by mutual TLS alone."""
+def dask_security(credentials: Token | Credentials | None) -> Security | None:
+    """Return how a process with these credentials connects and listens: by mutual TLS alone.
+
+    None where there is no password.
+    """
+    if credentials is None or not has_password(credentials):
+        return None
     certificate, key = credentials["certificate"], credentials["key"]
     return Security(
         require_encryption=True,
@@ -34,21 +39,40 @@ def dask_security(credentials: Credentials) -> Security:
     )
 
 
-def guard(server: HTTPServer, security: Security, token: str) -> None:
-    """Switch an HTTP server that has had no request yet to TLS, and make it ask for the token."""
-    context: ssl.SSLContext = security.get_listen_args("scheduler")["ssl_context"]
-    context.verify_mode = ssl.CERT_NONE  # browsers have no certificate of ours: the token will do
-    server.ssl_options = context
-    server.request_callback = _Gate(server.request_callback, token)
+def guard(server: HTTPServer, token: Token | Credentials) -> None:
+    """Make an HTTP server that has had no request yet ask for the token; by TLS with a password."""
+    security = dask_security(token)
+    if security is not None:
+        context: ssl.SSLContext = security.get_listen_args("scheduler")["ssl_context"]
+        context.verify_mode = (
+            ssl.CERT_NONE
+        )  # browsers have no certificate of ours: the token will do
+        server.ssl_options = context
+    server.request_callback = _Gate(
+        server.request_callback, token["token"], is_tls=security is not None
+    )
+
+
+def link(server: HTTPServer, place: str) -> str:
+    """Return what opens the dashboard of a server at `place`, its host and port.
+
+    That is `place` itself where no token is asked for. A scheme stands before it only with TLS: Ray's
+    programs write one themselves.
+    """
+    gate = server.request_callback
+    if not isinstance(gate, _Gate):
+        return place
+    return f"{'https://' if gate.is_tls else ''}{place}/status?{TOKEN_PARAMETER}={gate.token}"
 
 
 class _Gate(web.Application):
     """Stands before an application: only who knows the token comes through."""
 
-    def __init__(self, inner: Any, token: str) -> None:
+    def __init__(self, inner: Any, token: str, *, is_tls: bool) -> None:
         super().__init__()
         self._inner = inner
-        self._token = token
+        self.token = token
+        self.is_tls = is_tls
         # Cookies do not tell ports apart: several clusters on a host have cookies of their own.
         self.cookie = f"raycompat-{hashlib.sha256(token.encode()).hexdigest()[:12]}"
 
@@ -67,7 +91,7 @@ class _Gate(web.Application):
 
     def knows(self, token: str) -> bool:
         """Whether this is the token."""
-        return hmac.compare_digest(token.encode(), self._token.encode())
+        return hmac.compare_digest(token.encode(), self.token.encode())
 
 
 class _Door(web.RequestHandler):
@@ -84,7 +108,7 @@ class _Door(web.RequestHandler):
                 gate.cookie,
                 self.get_query_argument(TOKEN_PARAMETER),
                 httponly=True,
-                secure=True,
+                secure=gate.is_tls,
                 samesite="Lax",
             )
             self.redirect(self.request.path)  # so that the token stays in no history
@@ -92,6 +116,6 @@ class _Door(web.RequestHandler):
         self.set_status(401)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(
-            "This cluster has a password. Open the address of the dashboard, with its token, that "
-            "`raycompat start --head` printed; `raycompat status` prints it for who has the password.\n"
+            "This dashboard asks for the token of its cluster. Open its address with the token, as "
+            "`init` or `raycompat start --head` printed it; `raycompat status` prints it again.\n"
         )

@@ -174,6 +174,8 @@ def _start_head(given: dict[str, Any], authority: Authority | None) -> Any:
     dashboard = _dashboard(given)
     if authority is None:
         _warn_of_others(host, given["dashboard_host"])
+    elif authority.why_weak is not None:
+        _warn(authority.why_weak)
     node_place = starting.Place(host, given["node_manager_port"])
     try:
         started = starting.start_head(
@@ -212,6 +214,17 @@ def _is_loopback(host: str) -> bool:
 
 def _warn_of_others(host: str, dashboard_host: str | None) -> None:
     """Warn of what others can do where there is no password."""
+    from raycompat._protocol import local_address
+
+    try:
+        is_wanted = local_address.is_wanted()
+    except ValueError as error:
+        _fail(error)
+    if is_wanted and os.environ.get(local_address.AUTH_VARIABLE):
+        _warn(
+            f"{local_address.AUTH_VARIABLE}=token is for clusters that programs start; whoever can "
+            f"reach {host} can run programs as you. Use a password (--redis-password-file)."
+        )
     advice = "Use a password (--redis-password-file), or a network that you trust."
     if not _is_loopback(host):
         _warn(f"whoever can reach {host} can run programs as you. {advice}")
@@ -293,9 +306,9 @@ def status(
             f"The Dask cluster at {to.address} has not been used with raycompat yet. It will be one of "
             "raycompat when the first driver connects to it."
         )
-    dashboard = f"http://{state['dashboard']}" if state["dashboard"] else None
-    if dashboard is not None and authority is not None:
-        dashboard = authority.dashboard_url(state["dashboard"])
+    dashboard = state["dashboard"]
+    if dashboard is not None and "://" not in dashboard:
+        dashboard = f"http://{dashboard}"
     click.echo(report(state, datetime.now(), dashboard))
 
 

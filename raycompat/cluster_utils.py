@@ -288,7 +288,7 @@ class Cluster:
 
     @property
     def webui_url(self) -> str | None:
-        """Host and port of the dashboard, if there is one."""
+        """Host, port and path of the dashboard, if there is one; the path has its token."""
         return self._local.dashboard_url if self._local is not None else None
 
     def connect(self, namespace: str | None = None) -> None:

@@ -95,7 +95,7 @@ def main() -> None:
     """Run the command line."""
     with ray.init(num_cpus=2, configure_logging=False, dashboard_port=0) as context:
         dask.client().get_task_stream()
-        asyncio.run(take(f"http://{context.dashboard_url}/status", Path(sys.argv[1])))
+        asyncio.run(take(f"http://{context.dashboard_url}", Path(sys.argv[1])))
 
 
 if __name__ == "__main__":

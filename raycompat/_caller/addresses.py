@@ -12,7 +12,7 @@ from distributed import Client
 
 from raycompat import _dask_adapter as dask
 from raycompat import _security
-from raycompat._protocol import current_cluster
+from raycompat._protocol import current_cluster, local_address
 from raycompat._protocol.refusals import WAYS
 from raycompat._protocol.shared_secret import Authority
 
@@ -73,6 +73,8 @@ def find(given: Any, authority: Authority | None = None) -> Destination | None:
 
 def _on_this_machine(authority: Authority | None, *, is_needed: bool) -> Destination | None:
     address = current_cluster.find()
+    if address is None and is_needed:
+        address = current_cluster.find_of_a_program()
     if address is not None:
         return _of_text(address, authority)
     if is_needed:
@@ -92,8 +94,10 @@ def _of_text(text: str, authority: Authority | None) -> Destination:
         scheme, place = "ray", text
     if scheme == "inproc":
         raise MalformedAddressError(_not_in_process(text))
-    if scheme in ("ray", "tcp", "tls"):
-        _check_host_and_port(place, text)
+    if scheme in ("ray", "tcp", "tls", local_address.SCHEME):
+        host, port = _host_and_port(place, text)
+        if scheme == "ray" and local_address.is_served(host, port):
+            scheme, text = local_address.SCHEME, f"{local_address.SCHEME}://{place}"
     if authority is not None:
         return _by_password(scheme, place, authority)
     return Destination(f"{dask.default_scheme()}://{place}" if scheme == "ray" else text)
@@ -105,13 +109,16 @@ def _by_password(scheme: str, place: str, authority: Authority) -> Destination:
             f"A password was given, and {scheme}://{place} says that it is not to be used. Write "
             f"tls:// or no scheme, or leave the password out ({WAYS})."
         )
+    host, port = _host_and_port(place, f"{scheme}://{place}")
+    authority.join(host.strip("[]"), port)
     return Destination(f"tls://{place}", _security.dask_security(authority.credentials()))
 
 
-def _check_host_and_port(place: str, text: str) -> None:
+def _host_and_port(place: str, text: str) -> tuple[str, int]:
     host, _, port = place.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
         raise MalformedAddressError(f"Invalid address format: {text!r}. {_EXPECTED}")
+    return host, int(port)
 
 
 def _of_file(path: Path, authority: Authority | None) -> Destination:

@@ -242,7 +242,7 @@ class Channel(Sender):
                 connection.close()
                 return
             self._connection = connection
-            connection.post(("hello", self._session.setup.host), now=True)
+            connection.post(self._session.hello, now=True)
             self._advance(list(self._queue.values()))
 
     def kill(self) -> None:

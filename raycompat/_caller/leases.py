@@ -304,7 +304,7 @@ class LeasePool(Sender):
                 road.close()
                 return
             lease.road, lease.is_open, lease.was_connected = road, True, True
-            road.post(("hello", self._session.setup.host), now=True)
+            road.post(self._session.hello, now=True)
             self._leases.append(lease)
             self._rest(lease)
             self._advance()

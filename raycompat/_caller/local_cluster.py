@@ -24,8 +24,8 @@ import psutil
 from raycompat import exceptions
 from raycompat._caller import interrupts
 from raycompat._caller.node_options import NodeOptions
-from raycompat._protocol import segment, shared_secret
-from raycompat._protocol.shared_secret import Authority
+from raycompat._protocol import local_address, segment, shared_secret
+from raycompat._protocol.shared_secret import Authority, Credentials, Token
 
 #: Seconds that a process of the cluster has to start, on a machine that is busy.
 _START_S = 120.0
@@ -185,17 +185,15 @@ class LocalNode:
     """A node of a cluster on this machine: its process."""
 
     def __init__(
-        self, process: Process, directory: Path, authority: Authority | None = None
+        self, process: Process, directory: Path, credentials: Token | Credentials | None = None
     ) -> None:
         self.process = process
         self.directory = directory
-        self._authority = authority
+        self._credentials = credentials
 
     def join(self, scheduler: str) -> None:
         """Tell the node to join the cluster, without waiting for it."""
-        authority = self._authority
-        credentials = authority.credentials() if authority is not None else None
-        self.process.tell({"scheduler": scheduler, "credentials": credentials})
+        self.process.tell({"scheduler": scheduler, "credentials": self._credentials})
 
     @property
     def address(self) -> str | None:
@@ -223,7 +221,11 @@ class LocalNode:
 
 
 class LocalCluster:
-    """A scheduler and nodes on this machine, which end with this process."""
+    """A scheduler and nodes on this machine, which end with this process.
+
+    Those connect to it that know its password; without one this user alone, or every user of this host
+    where the environment says so (`local_address`).
+    """
 
     def __init__(
         self,
@@ -232,7 +234,9 @@ class LocalCluster:
         temp_dir: str | None,
         authority: Authority | None = None,
     ) -> None:
+        is_own = authority is None and local_address.is_wanted()
         self._authority = authority
+        self._token = shared_secret.random_token() if is_own else None
         self.directory = _new_directory(temp_dir)
         self.nodes: list[LocalNode] = []
         try:
@@ -241,13 +245,14 @@ class LocalCluster:
                 {
                     "directory": str(self.directory),
                     "dashboard_address": dashboard_address,
-                    "secured": authority is not None,
+                    "secured": authority is not None or is_own,
+                    "scheme": local_address.SCHEME if is_own else None,
                 },
                 self.directory / "scheduler.log",
                 {},
             )
-            if authority is not None:
-                self.scheduler.tell(authority.credentials())
+            if (credentials := self._credentials()) is not None:
+                self.scheduler.tell(credentials)
         except BaseException:
             shutil.rmtree(self.directory, ignore_errors=True)
             raise
@@ -260,10 +265,12 @@ class LocalCluster:
     @property
     def dashboard_url(self) -> str | None:
         """Where the dashboard is, if there is one: host and port, or what opens it in a browser."""
-        place: str | None = self.scheduler.first_words()["dashboard"]
-        if place is not None and self._authority is not None:
-            return self._authority.dashboard_url(place)
-        return place
+        url: str | None = self.scheduler.first_words()["dashboard"]
+        return url
+
+    def _credentials(self) -> Token | Credentials | None:
+        """Return what one more process is told: its own certificate, if there is a password."""
+        return self._authority.credentials() if self._authority is not None else self._token
 
     def start_node(self, options: NodeOptions) -> LocalNode:
         """Start a node that joins the cluster when it is told to.
@@ -285,7 +292,7 @@ class LocalCluster:
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
-        node = LocalNode(process, directory, self._authority)
+        node = LocalNode(process, directory, self._credentials())
         self.nodes.append(node)
         return node
 

@@ -175,6 +175,11 @@ class Session:
         return self._client
 
     @property
+    def hello(self) -> tuple[str, str, str]:
+        """What this process says first to one that it sends calls to."""
+        return ("hello", self.setup.host, self.client.id)
+
+    @property
     def is_near(self) -> bool:
         """Whether our node can map the segments that this process writes."""
         return self.home.host == self.setup.host

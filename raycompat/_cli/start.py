@@ -67,15 +67,14 @@ class Launch:
         """Wait until the scheduler is up, and learn where it is."""
         words = self._processes["scheduler"].first_words()
         self.address, self.dashboard = words["address"], words["dashboard"]
-        if self.dashboard is not None and self._authority is not None:
-            self.dashboard = self._authority.dashboard_url(self.dashboard)
 
     def start_node(self, place: Place, node: NodeOptions) -> LocalNode:
         """Start a node, which waits until it is told what to join."""
         options = {"resources": node.resources, "memory_bytes": node.memory_bytes}
         where = {"host": place.host, "port": place.port}
         process, own = self._start("node", {**options, **where}, node.environment)
-        return LocalNode(process, own, self._authority)
+        authority = self._authority
+        return LocalNode(process, own, authority.credentials() if authority is not None else None)
 
     def be_found(self) -> None:
         """Make the cluster the one that ``init("auto")`` connects to."""

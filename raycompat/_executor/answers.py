@@ -75,5 +75,5 @@ class Answers(Sink):
             if wire[0] == "segment" and shares_memory:
                 self._caller.note_segment(wire[1])
             elif wire[0] == "segment":
-                executor.send("hand-over", "", wire)
+                executor.send("hand-over", self._caller.client, wire)
         executor.session.sharing.hand_over()

@@ -52,6 +52,8 @@ class Caller(Connection):
         self.mailbox = mailbox
         #: Identifies the host that it runs on.
         self.host = ""
+        #: Its Dask client.
+        self.client = ""
         #: References inside of results, by key, until the caller says that it holds them.
         self.holds: dict[str, Any] = {}
         #: What its generators have sent that it has not received, by the keys of their calls.
@@ -94,7 +96,7 @@ class Caller(Connection):
         elif operation == "return":
             self.mailbox.is_returned = True
         elif operation == "hello":
-            self.host = message[1]
+            self.host, self.client = message[1:]
         else:
             logger.error("a caller said %r, which nobody knows", operation)
 

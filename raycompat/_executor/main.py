@@ -97,7 +97,7 @@ class Executor:
         session.captured = context.captured
         session.on_block = lambda: self._tell_of_block("blocked")
         session.on_unblock = lambda: self._tell_of_block("unblocked")
-        session.on_hand_over = lambda wire: self.send("hand-over", "", wire)
+        session.on_hand_over = lambda wire: self.send("hand-over", session.client.id, wire)
         sessions.set_current(session)
         return session
 

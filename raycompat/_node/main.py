@@ -12,27 +12,30 @@ from typing import Any
 import dask
 from distributed import Worker
 
-from raycompat import _security
+from raycompat import (
+    _local_comm,  # noqa: F401  (Dask then knows its addresses)
+    _security,
+)
 from raycompat._node import forkserver_client
 from raycompat._protocol import lifeline
-from raycompat._protocol.shared_secret import Credentials
+from raycompat._protocol.shared_secret import Credentials, Token
 
 
 class _Node(Worker):
-    """A Dask worker whose pages are for those alone who know the cluster's password, if it has one."""
+    """A Dask worker whose pages are for those alone who know the cluster's token, if it has one."""
 
-    credentials: Credentials | None = None
+    credentials: Token | Credentials | None = None
 
     def start_http_server(self, *args: Any, **kwargs: Any) -> None:
         """Begin to listen; nobody is answered before the loop goes on, so nobody comes unasked."""
         super().start_http_server(*args, **kwargs)
         if self.credentials is not None:
-            _security.guard(self.http_server, self.security, self.credentials["token"])
+            _security.guard(self.http_server, self.credentials)
 
 
 async def _serve(options: dict[str, Any]) -> None:
     words = await asyncio.to_thread(lifeline.read_words)
-    credentials: Credentials | None = words.get("credentials")
+    credentials: Token | Credentials | None = words.get("credentials")
     node = _Node(
         words["scheduler"],
         nthreads=max(1, int(options["resources"]["CPU"])),
@@ -42,7 +45,7 @@ async def _serve(options: dict[str, Any]) -> None:
         host=options.get("host", "127.0.0.1"),
         port=options.get("port", 0),
         dashboard_address="127.0.0.1:0",
-        security=_security.dask_security(credentials) if credentials is not None else None,
+        security=_security.dask_security(credentials),
     )
     node.credentials = credentials
     told_to_end = asyncio.ensure_future(lifeline.told_to_end())

@@ -243,7 +243,7 @@ class Node:
         elif operation == "function":
             self.pool.background(self.jobs.send_function(executor, key))
         elif operation == "hand-over":
-            self.store.hand_over(rest[0])
+            self.store.hand_over(rest[0], client=key)
         elif operation == "spans":
             message = {
                 "op": "raycompat-spans",
@@ -263,7 +263,7 @@ class Node:
         running = self.calls.granted.get(key)
         if running is None:
             return
-        self.store.hand_over(wire)
+        self.store.hand_over(wire, running.grant["owner"])
         message = {
             "op": "raycompat-item",
             "key": key,
@@ -310,8 +310,19 @@ class Node:
             if self.store.keeps_anything:
                 gc.collect()  # tracebacks of Dask's failed transfers have values in their frames
             self.store.tidy()
+            if handed_over := self.store.handed_over:
+                self.pool.background(self._withdraw(handed_over))
         finally:  # one failure is logged, and does not end the tidying
             self._tidying = asyncio.get_running_loop().call_later(_TIDY_S, self._tidy)
+
+    async def _withdraw(self, handed_over: dict[str, str]) -> None:
+        """Remove what a process handed over that died before it told the scheduler."""
+        scheduler = self.worker.scheduler
+        try:
+            expected = await scheduler.raycompat_expected(handed_over=handed_over)
+        except OSError:  # the scheduler is gone, and this node ends
+            return
+        self.store.withdraw(handed_over.keys() - set(expected))
 
     def collect_garbage_soon(self) -> None:
         """Break the cycle that Dask makes of a failed task's exception, frames and arguments.

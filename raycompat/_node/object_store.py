@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,9 @@ class ObjectStore:
         )
         segment.keep_free_segments(shared, self.place.store)
         self._kept: weakref.WeakValueDictionary[str, SegmentValue] = weakref.WeakValueDictionary()
-        #: Values that an executor handed over ahead of the task that adopts them.
-        self._handed_over: dict[str, SegmentValue] = {}
+        #: Values that an executor handed over ahead of the task that adopts them, with the client that
+        #: asks the scheduler for that task.
+        self._handed_over: dict[str, tuple[SegmentValue, str]] = {}
 
     def adopt(self, wire: Wire) -> InlineValue | SegmentValue | ErrorValue:
         """Take a value into the node's keeping.
@@ -56,7 +58,7 @@ class ObjectStore:
             return self.receive(Block([value.block], len(value.block), value.refs))
         if not isinstance(value, SegmentLink):
             return value
-        handed_over = self._handed_over.pop(value.path, None) or self._kept.get(value.path)
+        handed_over, _ = self._handed_over.pop(value.path, (self._kept.get(value.path), ""))
         if handed_over is not None:
             return handed_over
         if not Path(value.path).exists():
@@ -70,11 +72,21 @@ class ObjectStore:
         self._kept[link.path] = kept
         return kept
 
-    def hand_over(self, wire: Wire) -> None:
-        """Keep a value from now on; the task that adopts it is on its way."""
+    def hand_over(self, wire: Wire, client: str) -> None:
+        """Keep a value from now on; `client` asks the scheduler for the task that adopts it."""
         value = from_wire(wire)
         if isinstance(value, SegmentLink):
-            self._handed_over[value.path] = self._keep(value)
+            self._handed_over[value.path] = (self._keep(value), client)
+
+    @property
+    def handed_over(self) -> dict[str, str]:
+        """The segments that have not been adopted yet, and the clients that are to ask for it."""
+        return {path: client for path, (_, client) in self._handed_over.items()}
+
+    def withdraw(self, paths: Iterable[str]) -> None:
+        """Remove what nobody will ask this node to adopt, unless it has been adopted meanwhile."""
+        for path in paths:
+            self._handed_over.pop(path, None)
 
     def discard(self, wire: Wire) -> None:
         """Remove a value that nobody wants after all, unless the node keeps it already."""

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 #: The plugin that runs on a worker.
 _plugins: weakref.WeakKeyDictionary[Worker, NodePlugin] = weakref.WeakKeyDictionary()
 
+#: What to do when a node's folders cannot be made.
+_ADVICE = (
+    ". A node needs folders of its own in /dev/shm and in its worker's directory: make room there."
+)
+
 
 class NodePlugin(distributed.WorkerPlugin):
     """See the module. One per worker, registered idempotently by every driver."""
@@ -44,8 +49,9 @@ class NodePlugin(distributed.WorkerPlugin):
         gc.freeze()  # what is there already need not be looked at by later collections
         try:
             self.node = node = Node(worker)
-        except ValueError as error:
-            dask.tell_scheduler(worker, {"op": "raycompat-unfit", "reason": str(error)})
+        except (OSError, ValueError) as error:
+            reason = f"{error}{_ADVICE}" if isinstance(error, OSError) else str(error)
+            dask.tell_scheduler(worker, {"op": "raycompat-unfit", "reason": reason})
             raise
         node.start()
         worker.stream_handlers.update(dask.guarded(node.stream_handlers()))

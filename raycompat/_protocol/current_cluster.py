@@ -18,7 +18,9 @@ from raycompat._protocol import own_folder, segment
 
 logger = logging.getLogger(__name__)
 
-_FILE = "current.json"
+#: The cluster that was started last to be found; one that a program started for itself, by the pid of
+#: its scheduler; and the names of all of those.
+_FILE, _OF_A_PROGRAM, _OF_PROGRAMS = "current.json", "program-{}.json", "program-*.json"
 
 
 def folder() -> Path:
@@ -38,10 +40,10 @@ def _parent() -> Path:
     return Path(os.environ.get("TMPDIR") or "/tmp")
 
 
-def _file() -> Path | None:
-    """Return where the entry is, or would be; None if there is no folder for it yet."""
+def _file(name: str) -> Path | None:
+    """Return where an entry is, or would be; None if there is no folder for it yet."""
     folders = own_folder.all_in(_parent())
-    return folders[0] / _FILE if folders else None
+    return folders[0] / name if folders else None
 
 
 def record(address: str, pid: int) -> None:
@@ -52,40 +54,92 @@ def record(address: str, pid: int) -> None:
     OSError
         When there can be no folder for it.
     """
-    path = folder() / _FILE
+    _record(_FILE, address, pid)
+
+
+def record_of_a_program(address: str, pid: int) -> None:
+    """Have ``"auto"`` find a cluster that a program started for itself, where there is no other.
+
+    When that cannot be written, the cluster works all the same.
+    """
+    try:
+        for path in _entries_of_programs():
+            if _running(path.name) is None:  # its program was killed
+                path.unlink(missing_ok=True)
+        _record(_OF_A_PROGRAM.format(pid), address, pid)
+    except OSError as error:
+        logger.warning('init("auto") will not find the cluster at %s: %s', address, error)
+
+
+def _record(name: str, address: str, pid: int) -> None:
+    path = folder() / name
     entry = {"address": address, "pid": pid, "start": segment.process_start(pid)}
-    descriptor, name = tempfile.mkstemp(dir=path.parent)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(descriptor, "w") as new:
         json.dump(entry, new)
-    os.replace(name, path)
+    os.replace(temporary, path)
 
 
 def find() -> str | None:
     """Return the address of the scheduler that was recorded last, if its process is there."""
-    entry = _entry()
+    return _running(_FILE)
+
+
+def find_of_a_program() -> str | None:
+    """Return the address of the scheduler that a program started last for itself, if it is there."""
+    for path in sorted(_entries_of_programs(), key=_time_of, reverse=True):
+        address = _running(path.name)
+        if address is not None:
+            return address
+    return None
+
+
+def _entries_of_programs() -> list[Path]:
+    try:
+        folders = own_folder.all_in(_parent())
+    except OSError as error:
+        _warn(error)
+        return []
+    return list(folders[0].glob(_OF_PROGRAMS)) if folders else []
+
+
+def _time_of(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:  # its program has just ended
+        return 0.0
+
+
+def _running(name: str) -> str | None:
+    entry = _entry(name)
     return str(entry["address"]) if entry is not None and _is_running(entry) else None
 
 
 def forget(pid: int) -> None:
     """Remove the entry of the cluster whose scheduler is, or was, process `pid`."""
-    entry, path = _entry(), _file()
-    if entry is not None and entry["pid"] == pid and path is not None:
-        path.unlink(missing_ok=True)
+    for name in (_FILE, _OF_A_PROGRAM.format(pid)):
+        entry = _entry(name)
+        if entry is not None and entry["pid"] == pid and (path := _file(name)) is not None:
+            path.unlink(missing_ok=True)
 
 
-def _entry() -> dict[str, Any] | None:
+def _entry(name: str) -> dict[str, Any] | None:
     try:
-        path = _file()
+        path = _file(name)
         if path is None:
             return None
         entry = json.loads(path.read_text())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        logger.warning("raycompat does not look for a running cluster in %s: %s", _parent(), error)
+        _warn(error)
         return None
     is_whole = isinstance(entry, dict) and {"address", "pid", "start"} <= entry.keys()
     return entry if is_whole else None
+
+
+def _warn(error: Exception) -> None:
+    logger.warning("raycompat does not look for a running cluster in %s: %s", _parent(), error)
 
 
 def _is_running(entry: dict[str, Any]) -> bool:

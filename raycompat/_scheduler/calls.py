@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -317,6 +317,13 @@ class Calls:
             for wire in wires:
                 self._core.objects.pins.add(key, wire[-1])
             self._go_on(key)
+
+    def made_segments(self) -> Iterator[str]:
+        """Iterate over the paths of the segments of results that no node has adopted yet."""
+        for call in self.by_key.values():
+            for wire in call.made[1] if call.made is not None else ():
+                if wire[0] == "segment":
+                    yield wire[1]
 
     def schedule(self, client: str, key: str, retries: int) -> None:
         """Run a call that its owner does not run by a lease any more."""

@@ -6,7 +6,7 @@ Everything here runs on the scheduler's event loop, so that nothing needs a lock
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
@@ -125,6 +125,7 @@ class Core:
             "raycompat_package_end": packages.end,
             "raycompat_package_read": packages.read,
             "raycompat_locate": objects.locate,
+            "raycompat_expected": self.expected,
             "raycompat_missing": objects.missing,
             "raycompat_store": objects.store,
             "raycompat_reserve_actor": actors.reserve,
@@ -171,6 +172,18 @@ class Core:
     def _sync(self, client: str, token: int) -> None:
         """Answer a client that wants to know that all it has said is known here."""
         dask.tell_client(self.scheduler, client, {"op": "raycompat-synced", "token": token})
+
+    def expected(self, handed_over: Mapping[str, str]) -> list[str]:
+        """Return which segments a node may still be asked to adopt; each has the client that asks.
+
+        A client that has gone has been heard to the end.
+        """
+        clients = self.scheduler.clients
+        expected = {path for path, client in handed_over.items() if client in clients}
+        if len(expected) < len(handed_over):
+            given = {*self.objects.given_segments(), *self.calls.made_segments()}
+            expected |= handed_over.keys() & given
+        return list(expected)
 
     def inventory(self) -> dict[str, list[str]]:
         """Return the keys of all that is kept here: what a leak would show in."""

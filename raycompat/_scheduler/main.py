@@ -11,28 +11,31 @@ from typing import Any
 import dask
 from distributed import Scheduler
 
-from raycompat import _security
+from raycompat import (
+    _local_comm,  # noqa: F401  (Dask then knows its addresses)
+    _security,
+)
 from raycompat._protocol import lifeline
-from raycompat._protocol.shared_secret import Credentials
+from raycompat._protocol.shared_secret import Credentials, Token
 
 
-async def _serve(options: dict[str, Any], credentials: Credentials | None) -> None:
+async def _serve(options: dict[str, Any], credentials: Token | Credentials | None) -> None:
     dashboard = options["dashboard_address"]
-    security = _security.dask_security(credentials) if credentials is not None else None
     scheduler = Scheduler(
         host=options.get("host", "127.0.0.1"),
         port=options.get("port", 0),
         dashboard=bool(dashboard),
         dashboard_address=dashboard or "127.0.0.1:0",
-        security=security,
+        protocol=options.get("scheme"),
+        security=_security.dask_security(credentials),
     )
     if credentials is not None:  # it listens already, but nobody is answered before the next await
-        _security.guard(scheduler.http_server, scheduler.security, credentials["token"])
+        _security.guard(scheduler.http_server, credentials)
     async with scheduler:
         url = None
         if dashboard:
             host = dashboard.rpartition(":")[0]
-            url = f"{host}:{scheduler.http_server.port}"
+            url = _security.link(scheduler.http_server, f"{host}:{scheduler.http_server.port}")
         lifeline.say({"address": scheduler.address, "dashboard": url})
         await lifeline.told_to_end()
     shutil.rmtree(options["directory"], ignore_errors=True)

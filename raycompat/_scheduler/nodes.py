@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
+from raycompat import _security
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.version import VERSION
 
@@ -149,7 +150,7 @@ class Nodes:
         }
 
     def _dashboard(self) -> str | None:
-        """Return host and port of the dashboard, if there is one: an application beside Dask's own."""
+        """Return what opens the dashboard, if there is one: an application beside Dask's own."""
         server = self._scheduler.http_server
         has_pages = bool(self._scheduler.http_application.applications)
-        return f"{server.address}:{server.port}" if has_pages else None
+        return _security.link(server, f"{server.address}:{server.port}") if has_pages else None

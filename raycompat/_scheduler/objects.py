@@ -9,7 +9,7 @@ the calls' own tasks, which Dask runs again when all copies are lost.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
@@ -97,6 +97,11 @@ class Objects:
         """Hear from a node why the task that adopts a value is about to fail."""
         if dask.known(self._scheduler, key):
             self.errors[key] = error
+
+    def given_segments(self) -> Iterator[str]:
+        """Iterate over the paths of the segments that no node has adopted yet."""
+        wires = (given[2] for given in self._given.values() if given is not None)
+        return (wire[1] for wire in wires if wire[0] == "segment")
 
     def discard(self, worker: str, wire: Any) -> None:
         """Ask a node to remove a value that has no reference any more."""

@@ -110,8 +110,20 @@ def slurm(tmp_path, monkeypatch, no_cluster):
 
 @pytest.fixture
 def local_queue(no_cluster):
-    """Jobs are processes of this one."""
-    return pytest.importorskip("dask_jobqueue.local").LocalCluster
+    """Jobs are processes of this one, which waits for their end: the queue only kills them."""
+    local = pytest.importorskip("dask_jobqueue.local")
+
+    class Job(local.LocalJob):
+        async def close(self):
+            await super().close()
+            self.process.proc.wait(30)
+            self.process.stdout.close()
+            self.process.stderr.close()
+
+    class Queue(local.LocalCluster):
+        job_cls = Job
+
+    return Queue
 
 
 def start(queue, **options):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import tempfile
 import uuid
 from pathlib import Path
@@ -16,13 +17,16 @@ from types import SimpleNamespace
 import _other_user
 import numpy as np
 import pytest
+from distributed.comm import connect
+from distributed.comm.core import FatalCommClosedError
 
 import raycompat as ray
 from raycompat._caller import roads
 from raycompat._caller.local_cluster import LocalCluster
 from raycompat._caller.node_options import NodeOptions
 from raycompat._node.relay import Relays
-from raycompat._protocol import current_cluster, own_folder, segment
+from raycompat._protocol import current_cluster, local_address, own_folder, segment
+from raycompat.util import dask
 
 QUIET = {"configure_logging": False, "include_dashboard": False}
 
@@ -235,3 +239,81 @@ class Listening:
         rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
         found = [row[7][1:] for row in rows if len(row) > 7 and f"socket:[{row[6]}]" in own]
         return sorted({name for name in found if name.startswith("raycompat-")})
+
+
+# --- clusters that programs start -----------------------------------------------------------------
+
+#: Tries to have a Dask server at an address run code, as Dask's own clients do.
+ATTACK_BY_DASK = """
+import asyncio, os, pickle, sys
+import raycompat._local_comm
+from distributed.comm import connect
+from raycompat._protocol import peer
+
+peer.is_of_this_user = lambda _: True  # an attacker does not mind who is attacked
+
+class Mark:
+    def __reduce__(self):
+        return os.mkdir, (sys.argv[2],)
+
+async def attack():
+    comm = await connect(sys.argv[1], timeout=60)
+    function, arguments = pickle.dumps(Mark()), pickle.dumps(())
+    await comm.write(
+        {"op": sys.argv[3], "function": function, "args": arguments, "wait": True, "reply": True}
+    )
+    await comm.read()
+
+try:
+    asyncio.run(attack())
+except OSError as error:
+    print(type(error).__name__, error)
+"""
+
+
+#: What schedulers and workers of Dask call the request to run code.
+OPERATIONS = ("run_function", "run")
+
+
+def addresses_of_servers() -> list[str]:
+    """Return the addresses of the scheduler and of the only node."""
+    client = dask.client()
+    (node,) = client.scheduler_info(n_workers=-1)["workers"]
+    return [client.scheduler.address, node]
+
+
+def test_another_user_runs_nothing_on_a_cluster_of_mode_token(no_cluster, open_tmp, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    with ray.init(num_cpus=1, **QUIET):
+        for address, operation in zip(addresses_of_servers(), OPERATIONS, strict=True):
+            port = int(address.rpartition(":")[2])
+            mark = Path(open_tmp, operation)
+            assert "Error" in _other_user.run(ATTACK_BY_DASK, address, mark, operation)
+            assert _other_user.run(CONNECT, f"raycompat-dask-{port}") == "b''\n"
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port), 10)
+            assert not mark.exists()
+        use_objects()
+
+
+def test_the_same_attack_works_on_a_cluster_that_is_open(no_cluster, open_tmp, monkeypatch):
+    """That the test above can fail."""
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    with ray.init(num_cpus=1, **QUIET):
+        for address, operation in zip(addresses_of_servers(), OPERATIONS, strict=True):
+            assert address.startswith("tcp://")
+            mark = Path(open_tmp, operation)
+            assert _other_user.run(ATTACK_BY_DASK, address, mark, operation) == ""
+            mark.rmdir()
+
+
+def test_nothing_is_sent_to_another_user_s_server():
+    port = 1  # that no listener of ours gets
+    with _other_user.Running(LISTEN, f"raycompat-dask-{port}") as attacker:
+        assert not local_address.is_served("127.0.0.1", port)
+        assert attacker.next_line() == "b''"
+    with _other_user.Running(LISTEN, f"raycompat-dask-{port}") as attacker:
+        connecting = connect(f"raycompat://127.0.0.1:{port}", timeout=10)
+        with pytest.raises(FatalCommClosedError, match="another user"):
+            asyncio.run(connecting)
+        assert attacker.next_line() == "b''"

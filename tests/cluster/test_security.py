@@ -74,6 +74,13 @@ def place(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def authority_at(address: str) -> Authority:
+    """Return the authority of a cluster, made of its password."""
+    authority = Authority(PASSWORD)
+    authority.join(*place(address))
+    return authority
+
+
 def listeners(processes: list[psutil.Process]) -> list[tuple[int, str, int]]:
     """Return pid, host and port of each socket that one of these processes listens on."""
     found = []
@@ -162,6 +169,20 @@ def test_being_reached_from_elsewhere_without_a_password_is_warned_of(commands):
     done = commands.run("start", "--head", *options)
     assert done.returncode == 0
     assert "can run programs as you" in done.stderr
+
+
+def test_a_mode_that_start_does_not_have_is_warned_of(commands):
+    done = commands.run("start", "--head", "--port=0", "--dashboard-port=0", RAY_AUTH_MODE="token")
+    assert done.returncode == 0
+    assert "RAY_AUTH_MODE=token is for clusters that programs start" in done.stderr
+
+
+def test_a_mode_that_ray_does_not_know_starts_nothing(commands):
+    done = commands.run("start", "--head", "--port=0", "--dashboard-port=0", RAY_AUTH_MODE="maybe")
+    assert done.returncode != 0
+    assert "expected 'token'" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not commands.processes()
 
 
 # With the password
@@ -294,10 +315,11 @@ def test_a_node_with_the_wrong_password_never_joins(secured, tmp_path):
     stranger = Process("raycompat._node.main", options, tmp_path / "stranger.log", {})
     try:
         address = secured.current["address"]
-        stranger.tell({"scheduler": address, "credentials": Authority("wrong").credentials()})
         (log,) = secured.own_folder.glob("session-*/logs/scheduler.log")
+        before = log.read_text().count("TLS handshake failed")
+        stranger.tell({"scheduler": address, "credentials": Authority("wrong").credentials()})
         deadline = time.monotonic() + 60
-        while "TLS handshake failed" not in log.read_text():
+        while log.read_text().count("TLS handshake failed") == before:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         with ray.init(address, _redis_password=PASSWORD, **init_options()):
@@ -383,7 +405,7 @@ def test_the_same_pickles_are_loaded_where_there_is_no_password(commands, tmp_pa
 def test_the_password_is_in_no_command_line_no_environment_and_no_file(secured, password_file):
     with ray.init(secured.current["address"], _redis_password=PASSWORD, **init_options()):
         use_everything()
-        token = Authority(PASSWORD).credentials()["token"]
+        token = authority_at(secured.current["address"]).credentials()["token"]
         secrets = [PASSWORD.encode(), token.encode(), b"PRIVATE KEY"]
         for process in secured.processes():
             seen = Path(f"/proc/{process.pid}/cmdline").read_bytes()
@@ -458,7 +480,7 @@ def test_the_dashboard_opens_with_its_token_alone(commands, password_file):
     ):
         status, _, page = browser.open(f"{site}{path}")
         assert status == 401
-        assert "has a password" in page
+        assert "asks for the token" in page
     assert browser.open(f"{bare}?token=wrong")[0] == 401
     assert browser.open(bare, Authorization="Bearer wrong")[0] == 401
     assert browser.open(bare, Authorization=f"Bearer {token}")[0] == 200
@@ -481,7 +503,7 @@ def test_the_pages_of_nodes_are_guarded_too(secured):
     found = listeners([each for each in secured.processes() if each.pid in pids])
     pages = [port for _, _, port in found if port not in dask_ports]
     assert len(pages) == 2, node
-    token = Authority(PASSWORD).credentials()["token"]
+    token = authority_at(secured.current["address"]).credentials()["token"]
     for port in pages:
         assert Browser().open(f"https://127.0.0.1:{port}/health")[0] == 401
         assert Browser().open(f"https://127.0.0.1:{port}/health?token={token}")[0] == 200

@@ -161,7 +161,8 @@ def test_the_dashboard_is_served_and_shows_the_functions(no_cluster):
         return 1
 
     ray.get([watched.remote() for _ in range(3)])
-    with urllib.request.urlopen(f"http://{context.dashboard_url}/status", timeout=30) as page:
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with browser.open(f"http://{context.dashboard_url}", timeout=30) as page:
         assert page.status == 200
         assert b"Dask" in page.read()
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import ssl
 import tempfile
+import threading
 
 import pytest
 
 from raycompat._protocol import shared_secret
 from raycompat._protocol.shared_secret import Authority, Credentials
+
+SALT = bytes(range(16))
 
 
 @pytest.fixture(autouse=True)
@@ -48,38 +53,82 @@ def shake_hands(client: Credentials, server: Credentials) -> str:
 
 
 def test_who_knows_the_secret_is_let_in_and_lets_in():
-    first, second = Authority("secret").credentials(), Authority("secret").credentials()
+    first, second = Authority("secret", SALT).credentials(), Authority("secret", SALT).credentials()
     assert first["key"] != second["key"]
     assert shake_hands(first, second) == "welcome"
     assert shake_hands(second, first) == "welcome"
 
 
 def test_who_knows_another_is_not():
-    first, second = Authority("secret").credentials(), Authority("Secret").credentials()
+    first, second = Authority("secret", SALT).credentials(), Authority("Secret", SALT).credentials()
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(first, second)
+
+
+def test_clusters_with_the_same_secret_have_nothing_in_common():
+    first, second = Authority("secret").credentials(), Authority("secret").credentials()
+    assert first["token"] != second["token"]
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(first, second)
+
+
+@pytest.fixture
+def server():
+    """Where a server of a cluster listens that has the secret and the salt."""
+    made = context(Authority("secret", SALT).credentials(), is_server=True)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            stream, _ = listener.accept()
+            with stream, contextlib.suppress(OSError):
+                made.wrap_socket(stream, server_side=True).close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listener.getsockname()
+        thread.join()
+
+
+def test_a_cluster_that_is_joined_shows_its_salt(server):
+    joining = Authority("secret")
+    joining.join(*server)
+    token = Authority("secret", SALT).credentials()["token"]
+    assert joining.credentials()["token"] == token
+
+
+def test_what_is_no_cluster_with_a_password_has_no_salt():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        place = listener.getsockname()
+        thread = threading.Thread(target=lambda: listener.accept()[0].close())
+        thread.start()
+        assert shared_secret.salt_at(*place) is None
+        thread.join()
+    assert shared_secret.salt_at(*place) is None  # nothing listens
+
+
+@pytest.mark.parametrize(("secret", "is_weak"), [("x" * 11, True), ("x" * 12, False)])
+def test_a_short_secret_is_called_weak(secret, is_weak):
+    assert (Authority(secret).why_weak is not None) == is_weak
 
 
 def test_the_authoritys_key_is_in_no_credentials():
     """Whoever has a process's certificate cannot make one."""
     from cryptography.hazmat.primitives import serialization
 
-    credentials = Authority("secret").credentials()
+    credentials = Authority("secret", SALT).credentials()
     key = serialization.load_pem_private_key(credentials["key"].encode(), None)
-    authority = Authority("secret")._key
+    authority = Authority("secret", SALT)._made[0]
     assert key.private_numbers() != authority.private_numbers()
     forged = {**credentials, "authority": credentials["certificate"]}
     with pytest.raises(ssl.SSLError):
-        shake_hands(forged, Authority("secret").credentials())
+        shake_hands(forged, Authority("secret", SALT).credentials())
 
 
 def test_the_token_is_the_secrets_and_does_not_tell_it():
-    token = Authority("secret").credentials()["token"]
-    assert token == Authority("secret").credentials()["token"]
-    assert token != Authority("other").credentials()["token"]
+    token = Authority("secret", SALT).credentials()["token"]
+    assert token == Authority("secret", SALT).credentials()["token"]
+    assert token != Authority("other", SALT).credentials()["token"]
     assert len(token) >= 43  # 256 bits
-    url = Authority("secret").dashboard_url("127.0.0.1:1")
-    assert url == f"https://127.0.0.1:1/status?token={token}"
 
 
 def test_guessing_is_dear(monkeypatch):

@@ -1,0 +1,88 @@
+"""A process that is killed at any step of writing or handing over a value leaves no segment."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from distributed.comm import connect
+
+import raycompat as ray
+
+#: Values of an array: 8 MB, so that its memory is used again.
+MANY = 1 << 20
+
+#: After which step the writer is killed: the module, the class, the function, and its first argument.
+STEPS = {
+    "a free segment was claimed": ("_protocol.segment", None, "_reuse", None),
+    "the value was written": ("_protocol.segment", None, "write", None),
+    "the result of a call was taken over": ("_protocol.segment", None, "take", None),
+    "the node was told": ("_executor.main", "Executor", "send", "hand-over"),
+    "the scheduler was told": ("_caller.session", "Session", "send", "raycompat-adopt"),
+}
+
+
+def die_after(step: str) -> None:
+    """Have this process killed as soon as it has done a step."""
+    module, owner, name, first = STEPS[step]
+    place = sys.modules[f"raycompat.{module}"]
+    if owner is not None:
+        place = getattr(place, owner)
+    original = getattr(place, name)
+
+    def patched(*args, **kwargs):
+        done = original(*args, **kwargs)
+        if first is None or first in args:
+            asyncio.run(ask_the_node())  # what it was told before, it has heard then
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+
+    setattr(place, name, patched)
+
+
+async def ask_the_node() -> None:
+    home = sys.modules["raycompat._caller.session"].current().home
+    comm = await connect(home.address)
+    await comm.write({"op": "identity", "reply": True})
+    await comm.read()
+    comm.abort()
+
+
+@ray.remote
+def make(value):
+    return np.full(MANY, value)
+
+
+@ray.remote(max_retries=0)
+def write_and_pass_on(step, folder):
+    """Take over a value that another process has made, write one, and pass both on."""
+    (folder / str(os.getpid())).touch()
+    die_after(step)
+    made = make.remote(1.0)
+    ray.get(made)
+    return ray.get(
+        ray.remote(lambda arrays: len(ray.get(arrays))).remote([made, ray.put(np.full(MANY, 2.0))])
+    )
+
+
+def segments_of(pid: int) -> list[str]:
+    """Return the names of the segments that a process has written or taken over."""
+    return [
+        path.name
+        for path in Path("/dev/shm").glob("raycompat-*/raycompat-*")
+        if f"-{pid}-" in path.name
+    ]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_no_segment_of_a_writer_stays_that_was_killed_when(cluster, wait_until, tmp_path, step):
+    ray.get(make.remote(0.0))  # so that there is a free segment
+    with pytest.raises(ray.exceptions.WorkerCrashedError):
+        ray.get(write_and_pass_on.remote(step, tmp_path), timeout=60)
+    (pid,) = (int(path.name) for path in tmp_path.iterdir())
+    wait_until(lambda: not segments_of(pid))
