@@ -45,6 +45,12 @@ EXPECTED = {
         Eager: True
         Halves: [[0, 1], [2, 3]]
         """,
+    "train_today": """
+        Loss below 0.05: True
+        Metrics: ['loss', 'mean_squared_error']
+        Kept: 2
+        Files: ['.metadata.json', 'model.keras']
+        """,
 }
 
 
