@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import signal
 import sys
@@ -28,7 +29,7 @@ class Interruption:
     def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
-        if event == "line" and not self.where:
+        if event == "line" and not self.where and not _begins_with(frame):
             self.left -= 1
             if self.left < 0:
                 self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -45,6 +46,12 @@ class Interruption:
             return None
         finally:
             sys.settrace(before)
+
+
+def _begins_with(frame: FrameType) -> bool:
+    """Whether the line is a ``with``: one event of it comes before the block's end, and no signal can."""
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return line.lstrip().startswith("with ")
 
 
 #: Lines from one interrupt to the next; 1 in `make nightly`.

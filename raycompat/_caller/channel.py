@@ -100,7 +100,7 @@ class Channel(Sender):
                 if connection is not None and not must_wait:
                     self._post(call, connection)
                     return
-            with self._locked():
+            with self._conclusions, self._lock:
                 if self._error is not None:
                     self._fail(call, self._error)
                     return
@@ -113,7 +113,7 @@ class Channel(Sender):
             raise
 
     def _wait_is_over(self, call: DirectCall) -> None:
-        with self._locked():
+        with self._conclusions, self._lock:
             call.num_waits -= 1
             if not call.num_waits:
                 self._fail_if_an_argument_failed(call)
@@ -178,7 +178,7 @@ class Channel(Sender):
 
     def cancel(self, call: DirectCall, *, force: bool, recursive: bool) -> None:
         """End a call that was not sent; have the actor's process end one that was."""
-        with self._locked():
+        with self._conclusions, self._lock:
             call.is_cancelled = True
             if self._queue.pop(call.key, None) is not None:
                 self._fail(call, failures.cancelled(call.key))
@@ -203,7 +203,7 @@ class Channel(Sender):
 
         What the process has answered before it died is still to be read: then comes its end.
         """
-        with self._locked():
+        with self._conclusions, self._lock:
             self._report = report
             if self._connection is None:
                 self._follow()
@@ -235,7 +235,7 @@ class Channel(Sender):
 
     def connected(self, connection: roads.Road, incarnation: int) -> None:
         """Send what has waited for a connection."""
-        with self._locked():
+        with self._conclusions, self._lock:
             with self._session.table.lock:
                 is_stale = not self._num_handles
             if is_stale or self._error is not None or incarnation != self._incarnation:
@@ -247,13 +247,13 @@ class Channel(Sender):
 
     def kill(self) -> None:
         """Take the actor for dead from now on: this process has asked for its end."""
-        with self._locked():
+        with self._conclusions, self._lock:
             if self._error is None:
                 self._bury(failures.actor_killed(self.key))
 
     def disconnected(self, connection: roads.Road) -> None:
         """Follow what the scheduler has said meanwhile, or will: nothing more comes this way."""
-        with self._locked():
+        with self._conclusions, self._lock:
             if connection is self._connection:
                 self._connection = None
                 self._follow()
@@ -268,7 +268,7 @@ class Channel(Sender):
             )
 
     def _go_another_way(self, incarnation: int) -> None:
-        with self._locked():
+        with self._conclusions, self._lock:
             is_lost = self._connection is None and self._report["state"] == "ALIVE"
             if is_lost and incarnation == self._incarnation and self._num_handles:
                 self._interrupt()
@@ -276,7 +276,7 @@ class Channel(Sender):
 
     def broken(self, connection: roads.Road) -> None:
         """Go another way, through the scheduler: this one is lost while the actor may live."""
-        with self._locked():
+        with self._conclusions, self._lock:
             if connection is self._connection:
                 self._interrupt()
                 self._session.run(roads.through_the_scheduler(self._session, self._report, self))
@@ -347,7 +347,7 @@ class Channel(Sender):
             self._fail(call, failures.internal(f"The answer could not be taken: {error!r}"))
 
     def _try_again(self, call: DirectCall) -> None:
-        with self._locked():
+        with self._conclusions, self._lock:
             self._unanswered.pop(call.key, None)
             call.retries -= call.retries > 0
             if self._connection is not None:

@@ -65,21 +65,33 @@ def deferred() -> Iterator[None]:
         _deliver()
 
 
-@contextmanager
-def allowed() -> Iterator[None]:
-    """Within `deferred`: let interrupts come again, those too that have come meanwhile."""
-    global _handler
-    if threading.current_thread() is not threading.main_thread() or _handler is None:
-        yield
-        return
-    handler, _handler = _handler, None
-    try:
-        signal.signal(_number, handler)
-        _deliver()
-        yield
-    finally:
-        _handler = handler
-        signal.signal(_number, _note)
+class allowed:  # noqa: N801 - used like `deferred`
+    """Within `deferred`: let interrupts come again, those too that have come meanwhile.
+
+    A class, because a generator that is suspended at its ``yield`` when an interrupt comes would put
+    interrupts off again at some later time, when it is collected.
+    """
+
+    __slots__ = ("_outer",)
+
+    def __enter__(self) -> None:
+        global _handler
+        self._outer = None
+        if threading.current_thread() is not threading.main_thread() or _handler is None:
+            return
+        self._outer, _handler = _handler, None
+        try:
+            signal.signal(_number, self._outer)
+            _deliver()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        global _handler
+        if self._outer is not None:
+            _handler, self._outer = self._outer, None
+            signal.signal(_number, _note)
 
 
 def _forget_in_fork() -> None:

@@ -81,7 +81,7 @@ class LeasePool(Sender):
         try:
             self._session.calls[call.key] = call
             if call.dependencies or call.carries_references:
-                with self._locked():
+                with self._conclusions, self._lock:
                     self._await_arguments(call)
             else:
                 queue = self._waiting.append(call)
@@ -99,7 +99,7 @@ class LeasePool(Sender):
             raise
 
     def _wait_is_over(self, call: DirectCall) -> None:
-        with self._locked():
+        with self._conclusions, self._lock:
             call.num_waits -= 1
             if call.num_waits or self._session.calls.get(call.key) is not call:
                 return
@@ -258,7 +258,7 @@ class LeasePool(Sender):
 
     def cancel(self, call: DirectCall, *, force: bool, recursive: bool) -> None:
         """End a call that was not sent; have the executor end one that was."""
-        with self._locked():
+        with self._conclusions, self._lock:
             call.is_cancelled = True
             lease = call.lease
             if lease is None:
@@ -298,7 +298,7 @@ class LeasePool(Sender):
 
     def connected(self, lease: Lease, road: roads.Road) -> None:
         """Send calls to an executor."""
-        with self._locked():
+        with self._conclusions, self._lock:
             self._asked.pop(lease.key, None)
             if lease.key not in self._session.leases or lease.is_over.is_set():
                 road.close()
@@ -315,7 +315,7 @@ class LeasePool(Sender):
 
     def _tick(self) -> None:
         """Return what is not needed. Called in the session's event loop."""
-        with self._locked():
+        with self._conclusions, self._lock:
             try:
                 self._return_what_is_not_needed()
             finally:
@@ -339,7 +339,7 @@ class LeasePool(Sender):
 
     def return_idle(self) -> None:
         """Return the leases that have nothing to do now."""
-        with self._locked():
+        with self._conclusions, self._lock:
             for lease in list(self._idle.values()):
                 self._return(lease)
             if not self._waiting:
@@ -369,7 +369,7 @@ class LeasePool(Sender):
 
     def drop_waiting(self) -> None:
         """Fail the calls that wait for a lease: the cluster has forgotten all that there was."""
-        with self._locked():
+        with self._conclusions, self._lock:
             for call in self._waiting.clear():
                 self._fail(call, failures.object_lost(call.key))
 
@@ -380,7 +380,7 @@ class LeasePool(Sender):
 
     def disconnected(self, lease: Lease, road: roads.Road) -> None:
         """Hear that nothing more comes from an executor."""
-        with self._locked():
+        with self._conclusions, self._lock:
             if road is not lease.road:
                 return
             lease.road = None
@@ -397,7 +397,7 @@ class LeasePool(Sender):
 
         What the executor has answered before is still to be read.
         """
-        with self._locked():
+        with self._conclusions, self._lock:
             if lease.is_over.is_set():
                 return
             lease.error, lease.how = error, how
@@ -466,7 +466,7 @@ class LeasePool(Sender):
         """Handle one message of an executor. May be called again when it was interrupted."""
         operation = message[0]
         if operation == "returned":
-            with self._locked():
+            with self._conclusions, self._lock:
                 lease.is_open = False
                 lease.num_returned += 1
                 self._idle.pop(lease.key, None)
@@ -478,13 +478,13 @@ class LeasePool(Sender):
                 self._advance()
             return
         if operation == "open":
-            with self._locked():
+            with self._conclusions, self._lock:
                 lease.is_open = lease in self._leases
                 self._rest(lease)
                 self._advance()
             return
         if operation == "trimmed":
-            with self._locked():
+            with self._conclusions, self._lock:
                 lease.units = message[1]
                 self._advance()
             return
@@ -497,7 +497,7 @@ class LeasePool(Sender):
         else:
             self._take_answer(lease, call, message)
         if self._waiting and lease.is_low:
-            with self._locked():
+            with self._conclusions, self._lock:
                 self._advance()
 
     def _take_answer(self, lease: Lease, call: DirectCall, message: tuple[Any, ...]) -> None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat._caller.calls import DirectCall
@@ -58,15 +58,34 @@ def after_last_words(session: Session, road: Road, end: Callable[[], None]) -> N
     session.call_later(LAST_WORDS_S, look, time.monotonic() + LAST_WORDS_S)
 
 
+class _Conclusions:
+    """At the end of a block, concludes the calls of a sender that have failed in it."""
+
+    __slots__ = ("_sender",)
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        if self._sender._failed:
+            self._sender.conclude_failed()
+
+
 class Sender:
     """See the module."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._lock = threading.RLock()
-        #: Calls that have failed while the lock is held, and how often the thread holds it.
-        self._failed: list[_Failure] = []
-        self._depth = 0
+        #: Calls that have failed while the lock is held.
+        self._failed: deque[_Failure] = deque()
+        #: ``with self._conclusions, self._lock:`` holds the lock, and concludes those calls without it.
+        #: The lock is entered by itself: an interrupt could come between a method that acquires it
+        #: and the block that releases it.
+        self._conclusions = _Conclusions(self)
 
     def submit(self, call: DirectCall) -> None:
         """Send a call when its turn has come. Never waits."""
@@ -79,21 +98,6 @@ class Sender:
     def give_credit(self, call: DirectCall, num_received: int, is_wanted: bool) -> None:
         """Tell the generator of a call how many of its items were received here."""
         raise NotImplementedError
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the lock; at the end, without it, conclude the calls that have failed meanwhile."""
-        failed: list[_Failure] = []
-        with self._lock:
-            self._depth += 1
-            try:
-                yield
-            finally:
-                self._depth -= 1
-                if not self._depth:
-                    failed, self._failed = self._failed, failed
-        for call, error, victim in failed:
-            self._conclude(call, error, victim)
 
     # --- arguments ------------------------------------------------------------------------------
 
@@ -208,8 +212,19 @@ class Sender:
     def _fail(self, call: DirectCall, error: bytes, victim: str | None = None) -> None:
         """Fail a call: now, or when the lock that this thread holds is free."""
         self._forget(call)
-        with self._locked():
+        with self._conclusions, self._lock:
             self._failed.append((call, error, victim))
+
+    def conclude_failed(self) -> None:
+        """Conclude the calls that have failed, unless this thread holds the lock still."""
+        if self._lock._is_owned():  # type: ignore[attr-defined]  # as `threading.Condition` asks it
+            return
+        while self._failed:
+            try:
+                call, error, victim = self._failed.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            self._conclude(call, error, victim)
 
     def _conclude(self, call: DirectCall, error: bytes, victim: str | None) -> None:
         if call.stream is not None:

@@ -310,6 +310,18 @@ def call(
 
     `payload` is what the executor needs besides the arguments.
     """
+    with interrupts.deferred():  # there are entries for the results before there are references
+        return _call(session, spec, arguments, payload, num_returns, holds)
+
+
+def _call(
+    session: Session,
+    spec: CallSpec,
+    arguments: Arguments,
+    payload: dict[str, Any],
+    num_returns: int | str,
+    holds: Sequence[Any],
+) -> Any:
     key = spec["key"]
     streaming = num_returns == "streaming"
     count = 1 if streaming else int(num_returns)
