@@ -11,7 +11,12 @@ from bokeh.models.layouts import TabPanel, Tabs
 from bokeh.models.ranges import FactorRange, Range1d
 from bokeh.models.sources import ColumnDataSource
 from bokeh.models.widgets.markups import Div
-from bokeh.models.widgets.tables import DataTable, NumberFormatter, StringFormatter, TableColumn
+from bokeh.models.widgets.tables import (
+    DataTable,
+    HTMLTemplateFormatter,
+    NumberFormatter,
+    TableColumn,
+)
 from bokeh.plotting import figure
 from dask.utils import format_bytes
 
@@ -33,6 +38,9 @@ _HEADER, _ROW, _MOST_IN_VIEW = 40, 25, 20
 
 #: Colour of what is in use: Dask's own.
 _COLOUR = "#ecb172"
+
+#: A cell with text, escaped, all of which is shown when the pointer rests on it.
+_TEXT = '<span title="<%- value %>"><%- value %></span>'
 
 #: The columns of each table: field, title, width; numbers have a format.
 _COLUMNS: dict[str, list[tuple[str, str, int, str | None]]] = {
@@ -92,7 +100,9 @@ class Table:
                 field=field,
                 title=title,
                 width=width,
-                formatter=NumberFormatter(format=form) if form else StringFormatter(),
+                formatter=NumberFormatter(format=form)
+                if form
+                else HTMLTemplateFormatter(template=_TEXT),
             )
             for field, title, width, form in _COLUMNS[name]
         ]
@@ -116,9 +126,7 @@ class Table:
         if data != self.source.data:
             self.source.data = data
             self._table.height = _HEADER + _ROW * min(len(shown), _MOST_IN_VIEW)
-        text = (
-            f"{len(rows)} rows" if len(rows) == len(shown) else f"{len(shown)} of {len(rows)} rows"
-        )
+        text = f"Rows: {len(rows)}" + (f", {len(shown)} shown" if len(shown) < len(rows) else "")
         if text != self._below.text:
             self._below.text = text
 
