@@ -125,5 +125,5 @@ def test_a_page_with_one_part_shows_why_an_actor_died(page, wait_until):
     with pytest.raises(ray.exceptions.RayActorError):
         ray.get(learner.fail.remote())
     shown = page("individual-ray-actors")
-    wait_until(lambda: any(row["error"] for row in rows(shown, "actors")))
+    wait_until(lambda: any("exit code 1" in row["error"] for row in rows(shown, "actors")))
     assert shown("gpus") is None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 import time
 from typing import TYPE_CHECKING, Any
 
+from raycompat._protocol import failures
 from raycompat._protocol.resource_set import UNITS_PER_ONE
 from raycompat._scheduler.notices import where
 
@@ -100,7 +100,7 @@ def actors(core: Core) -> list[Row]:
                 "pid": actor.pid or "",
                 "restarts": actor.incarnation,
                 "resources": str(holding.resources) if holding is not None else "",
-                "error": _first_line(actor.error),
+                "error": _last_line(actor.error),
                 "id": key.rpartition("-")[2],
             }
         )
@@ -181,5 +181,5 @@ def _gpus(slots: tuple[tuple[int, int], ...]) -> str:
     return ", ".join(str(index) for index, _ in slots)
 
 
-def _first_line(error: bytes | None) -> str:
-    return str(pickle.loads(error)).strip().partition("\n")[0] if error is not None else ""
+def _last_line(error: bytes | None) -> str:
+    return failures.text_of(error).strip().rpartition("\n")[2] if error is not None else ""
