@@ -74,7 +74,7 @@ def test_a_cluster_that_outlives_its_program_is_refused():
 
 def test_a_node_of_another_cluster_cannot_be_removed(cluster):
     head = cluster.add_node()
-    with Cluster() as other, pytest.raises(KeyError, match="no node of this cluster"):
+    with Cluster() as other, pytest.raises(KeyError, match="not a node of this cluster"):
         other.remove_node(head)
 
 
