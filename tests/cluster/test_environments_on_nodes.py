@@ -330,7 +330,7 @@ def test_a_set_up_that_takes_too_long_is_ended(start, tmp_path, wait_until):
             if "pip" in each.cmdline() and "install" in each.cmdline()
         ]
 
-    assert pips() != []
+    wait_until(pips)  # it begins when the environment is there to install into
     children = pips()
     ray.shutdown()
     wait_until(lambda: not any(each.is_running() for each in children))
