@@ -9,6 +9,8 @@ STAMP := .venv/.set-up
 # Two processes, each with a /dev/shm of its own (see tests/conftest.py), where that can be had.
 PROCESSES := $(shell unshare --mount --propagation slave true 2>/dev/null && echo 2 || echo 0)
 PYTEST := $(RUN) pytest -n $(PROCESSES) --dist loadfile
+# Long walks, which `make nightly` takes.
+LONG := $(addprefix tests/cluster/test_,chaos.py random_programs.py keras_parallel.py)
 CORE := $(addprefix tests/conformance/test_,remote_function.py nested.py errors.py cancel.py)
 
 SPHINX := $(RUN) sphinx -q -W --keep-going -n -c docs
@@ -42,9 +44,9 @@ $(STAMP): pyproject.toml
 run: setup  ## run the main job: two actors learn to read digits
 	.venv/bin/python tutorials/weights_on_digits.py
 
-test: setup lint  ## check the code and run all tests, those of the core without leases too
+test: setup lint  ## check the code and run all tests but long ones; those of the core without leases too
 	RAYCOMPAT_LEASES=0 $(PYTEST) -q $(CORE)
-	$(PYTEST)
+	$(PYTEST) $(addprefix --ignore=,$(LONG))
 
 test-wheel: setup  ## build wheel and sdist, and run the core's tests on the wheel, outside of this folder
 	rm -rf dist _build/wheel
@@ -110,9 +112,8 @@ conformance-ray: .venv-ray/.set-up  ## run the conformance tests on the real Ray
 	.venv-ray/bin/python -m pip install --disable-pip-version-check --quiet --no-deps tf-keras
 	@touch $@
 
-nightly: setup  ## run 2,000 random programs, new ones each time, and Keras on four workers
-	RAYCOMPAT_PROGRAMS=2000 $(RUN) pytest -s tests/cluster/test_random_programs.py \
-		tests/cluster/test_keras_parallel.py
+nightly: setup  ## run the long tests: 2,000 random programs, new ones each time, chaos, Keras on four workers
+	RAYCOMPAT_PROGRAMS=2000 $(RUN) pytest -s $(LONG)
 
 chaos: setup  ## kill processes and nodes for two minutes and see that every value is right
 	.venv/bin/python tests/nightly/chaos.py

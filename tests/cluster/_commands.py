@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -101,7 +102,7 @@ class CommandLine:
             check=False,
         )
 
-    @property
+    @functools.cached_property
     def own_folder(self) -> Path:
         return own_folder.make(self.folder)
 
