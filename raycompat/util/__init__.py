@@ -1,5 +1,9 @@
 """Ray's helpers, where Ray has them."""
 
+import importlib.util
+from typing import Any
+
+from raycompat import _missing
 from raycompat.util import scheduling_strategies as scheduling_strategies
 from raycompat.util._named_actors import list_named_actors
 from raycompat.util._node_address import get_node_ip_address
@@ -15,6 +19,15 @@ from raycompat.util.placement_group import (
 )
 from raycompat.util.serialization import deregister_serializer, register_serializer
 from raycompat.util.task_results import as_completed, map_unordered
+
+
+def __getattr__(name: str) -> Any:
+    """Return what stands for a module of Ray's utilities that raycompat lacks; see PEP 562."""
+    is_ours = importlib.util.find_spec(f"{__name__}.{name}") is not None
+    if not is_ours and _missing.is_rays(f"util.{name}"):
+        return _missing.MissingName(f"ray.util.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "ActorPool",
