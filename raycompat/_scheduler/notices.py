@@ -106,7 +106,7 @@ class Notices:
 
     def _ending(self) -> list[Holding]:
         """Return what is held by calls that end by themselves, and by leases."""
-        calls = self._core.calls.by_key.values()
+        calls = self._core.calls.holding.values()
         return [
             call.holding
             for call in calls
@@ -161,7 +161,7 @@ class Notices:
         self, wanted: Collection[str], bundles: Collection[Holding] | None
     ) -> list[str]:
         counts: Counter[str] = Counter()
-        for key, call in self._core.calls.by_key.items():
+        for key, call in self._core.calls.holding.items():
             holding = call.holding
             if holding is None or call.spec["kind"] != "actor":
                 continue

@@ -79,7 +79,7 @@ def test_the_pages_follow_actors_groups_gpus_and_what_waits(page, wait_until):
     assert rows(shown, "actors") == []
     learners = [Learner.options(name=name).remote() for name in ("left", "right")]
     ray.get([learner.ready.remote() for learner in learners])
-    wait_until(lambda: len(rows(shown, "actors")) == 2)
+    wait_until(lambda: [row["state"] for row in rows(shown, "actors")] == ["ALIVE", "ALIVE"])
     for row, name in zip(
         sorted(rows(shown, "actors"), key=lambda row: row["name"]),
         ("left", "right"),

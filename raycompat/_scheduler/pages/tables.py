@@ -66,7 +66,7 @@ def running(core: Core) -> list[Row]:
             "gpus": _gpus(call.holding.gpus) if call.holding else "",
             "caller": _caller(core, call),
         }
-        for call in core.calls.by_key.values()
+        for call in core.calls.holding.values()
         if call.address is not None
     ]
     rows += [
@@ -144,7 +144,7 @@ def gpus(core: Core) -> list[Row]:
     """Return one row for each GPU of each node: how much of it is in use, and by what."""
     holders: dict[tuple[str, int], list[str]] = {}
     used: dict[tuple[str, int], int] = {}
-    for call in core.calls.by_key.values():
+    for call in core.calls.holding.values():
         for index, units in call.holding.gpus if call.holding is not None else ():
             assert call.holding is not None
             place = (call.holding.node_id, index)
