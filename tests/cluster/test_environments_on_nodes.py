@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -324,11 +325,12 @@ def test_a_set_up_that_takes_too_long_is_ended(start, tmp_path, wait_until):
         ray.get(load.options(runtime_env=environment).remote())
 
     def pips():
-        return [
-            each
-            for each in psutil.Process().children(recursive=True)
-            if "pip" in each.cmdline() and "install" in each.cmdline()
-        ]
+        found = []
+        for each in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):  # another one that has just ended
+                if {"pip", "install"} <= set(each.cmdline()):
+                    found.append(each)
+        return found
 
     wait_until(pips)  # it begins when the environment is there to install into
     children = pips()
