@@ -193,15 +193,14 @@ def init(
     Ray source: ``ray.init``, 2.60.0; Ray 0.8 and before for the old names, which give a
     `DeprecationWarning`.
 
-    Every user of this host who finds the port of a cluster that is started without a password can
-    run code in it. Where the environment variable ``RAY_AUTH_MODE`` is ``token``, only processes of
-    this user connect to it, and its dashboard asks for a token, which `dashboard_url` has. That holds
-    for clusters that programs start, not for those that are connected to, nor for
+    Only processes of this user connect to a cluster that is started without a password, and its
+    dashboard asks for a token, which `dashboard_url` has. Where the environment variable
+    ``RAY_AUTH_MODE`` is ``disabled``, every user of this host who finds its port can run code in it.
+    That holds for clusters that programs start, not for those that are connected to, nor for
     ``raycompat start``.
 
-    Differs from Ray: ``RAY_AUTH_MODE`` is ``disabled`` by default, not ``token``, and ``token`` needs
-    a token for the dashboard only; `resources` may not be read from the environment; ``ray://`` leads
-    to the same driver as an address without it.
+    Differs from Ray: the mode ``token`` needs no token but for the dashboard; `resources` may not be
+    read from the environment; ``ray://`` leads to the same driver as an address without it.
     """
     given = dict(locals())
     kwargs = given.pop("kwargs")
@@ -306,7 +305,10 @@ def _way_of_dask(destination: Destination) -> str:
     if not destination.address.startswith(f"{local_address.SCHEME}://"):
         return ""
     client = f"distributed.Client({destination.address!r})"
-    return f" It is open to this user alone: to Dask's own client by {client}."
+    return (
+        f" It is open to this user alone: to Dask's own client by {client}. "
+        f"{local_address.AUTH_VARIABLE}=disabled opens it to every user of this host."
+    )
 
 
 def _start_cluster(

@@ -16,7 +16,7 @@ SCHEME = "raycompat"
 
 #: Ray's variable: with "token" the clusters that programs start are open to their user alone; with
 #: "disabled" they listen on TCP, where every user of the host can connect.
-AUTH_VARIABLE, _DEFAULT_MODE = "RAY_AUTH_MODE", "disabled"
+AUTH_VARIABLE, _DEFAULT_MODE = "RAY_AUTH_MODE", "token"
 
 _LOOPBACK = ("127.0.0.1", "localhost")
 

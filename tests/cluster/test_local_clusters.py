@@ -118,7 +118,7 @@ def test_the_node_of_init_is_given_its_labels():
 
 def test_a_cluster_may_have_a_dashboard(cluster):
     cluster.add_node(include_dashboard=True, dashboard_port=0)
-    assert re.fullmatch(r"127\.0\.0\.1:\d+(/status\?token=[\w-]{43})?", cluster.webui_url)
+    assert re.fullmatch(r"127\.0\.0\.1:\d+/status\?token=[\w-]{43}", cluster.webui_url)
 
 
 def test_the_processes_of_a_node_are_in_the_folder_that_was_given(cluster, tmp_path):

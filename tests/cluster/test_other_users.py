@@ -282,8 +282,10 @@ def addresses_of_servers() -> list[str]:
     return [client.scheduler.address, node]
 
 
-def test_another_user_runs_nothing_on_a_cluster_of_mode_token(no_cluster, open_tmp, monkeypatch):
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+def test_another_user_runs_nothing_on_a_cluster_that_init_has_started(
+    no_cluster, open_tmp, monkeypatch
+):
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     with ray.init(num_cpus=1, **QUIET):
         for address, operation in zip(addresses_of_servers(), OPERATIONS, strict=True):
             port = int(address.rpartition(":")[2])
@@ -298,7 +300,7 @@ def test_another_user_runs_nothing_on_a_cluster_of_mode_token(no_cluster, open_t
 
 def test_the_same_attack_works_on_a_cluster_that_is_open(no_cluster, open_tmp, monkeypatch):
     """That the test above can fail."""
-    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with ray.init(num_cpus=1, **QUIET):
         for address, operation in zip(addresses_of_servers(), OPERATIONS, strict=True):
             assert address.startswith("tcp://")

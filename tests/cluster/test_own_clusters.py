@@ -41,7 +41,7 @@ def printed():
     logger = logging.getLogger("raycompat")
     logger.addHandler(handler)
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("RAY_AUTH_MODE", "token")
+        environment.delenv("RAY_AUTH_MODE", raising=False)
         cluster = ray.init(num_cpus=1, dashboard_port=0)
     with cluster:
         yield "\n".join(lines)
@@ -105,8 +105,8 @@ def test_status_prints_the_link_again(printed):
     assert f"Dashboard: {url}" in done.stdout
 
 
-def test_without_the_mode_it_listens_on_tcp(no_cluster, monkeypatch):
-    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+def test_the_switch_has_it_listen_on_tcp(no_cluster, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with ray.init(num_cpus=1, configure_logging=False, **QUIET):
         place = ray.get_runtime_context().gcs_address
         assert run(BY_DASK, f"tcp://{place}") == "7\n"

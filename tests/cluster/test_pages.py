@@ -31,8 +31,10 @@ def waits_for_a_cpu():
 
 @pytest.fixture(scope="module")
 def url():
-    """A cluster whose dashboard is open; its address."""
-    context = ray.init(num_cpus=2, num_gpus=1, configure_logging=False)
+    """A cluster whose dashboard asks for no token, which Bokeh's client cannot bring; its address."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("RAY_AUTH_MODE", "disabled")
+        context = ray.init(num_cpus=2, num_gpus=1, configure_logging=False)
     yield f"http://{context.dashboard_url}"
     ray.shutdown()
 

@@ -7,7 +7,7 @@ from raycompat._protocol import local_address
 
 @pytest.mark.parametrize(
     ("value", "is_wanted"),
-    [(None, False), ("", False), ("token", True), ("Token", True), ("disabled", False)],
+    [(None, True), ("", True), ("token", True), ("Token", True), ("disabled", False)],
 )
 def test_the_mode_is_as_ray_reads_it(monkeypatch, value, is_wanted):
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
