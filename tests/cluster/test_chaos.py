@@ -14,7 +14,8 @@ def test_every_value_is_right_while_processes_and_nodes_are_killed(no_cluster, m
     monkeypatch.syspath_prepend(NIGHTLY)
     import chaos
 
-    report = chaos.main(seconds=15, seed=1)
+    report = chaos.main(seconds=20, seed=1)
     print(report)
     assert report.num_executors_killed >= 5
+    assert report.num_executors_stopped >= 2
     assert report.num_nodes_killed == chaos.NUM_NODE_KILLS

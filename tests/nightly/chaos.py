@@ -1,8 +1,10 @@
-"""Tasks, actors and large objects, while processes and nodes are killed: ``make chaos``.
+"""Tasks, actors and large objects, while processes and nodes are killed or stopped: ``make chaos``.
 
 A Dask scheduler and three Dask workers, which are the nodes. Every half second an executor, chosen
-at random, is killed; twice a node, never the driver's own, is killed and another one added. Every
-value must be what plain Python says, every call must have run, and nothing may be left.
+at random, is killed or stopped (SIGSTOP). One that is stopped goes on some seconds later, or is killed
+by its node when it has been stopped for too long. One node is killed and one is stopped for good,
+never the driver's own, and each time another one is added. Every value must be what plain Python says,
+every call must have run, and nothing may be left.
 
 ``python tests/nightly/chaos.py --seconds 120 --seed 7`` makes the same calls and the same
 choices again; which process is hit at which moment is up to the machine.
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -20,14 +23,18 @@ import time
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import psutil
 
 import raycompat as ray
+from raycompat._node.pulse import NAME as PULSE
+from raycompat._protocol import liveness
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "cluster")]
@@ -38,8 +45,10 @@ from _left_over import LeftOver  # noqa: E402
 #: Where the workers say that they are.
 HOSTS = ("127.0.0.1", "127.0.0.1", "127.0.0.2")
 NUM_NODE_KILLS = 2
-#: Seconds between two executors that are killed.
-PERIOD_S = 0.5
+#: Seconds between two executors that are killed or stopped, and how many of these are stopped.
+PERIOD_S, STOPPED = 0.5, 1 / 3
+#: Seconds for which a process may be stopped before it is killed.
+TIMEOUT_S = 6.0
 #: Rounds that are under way at once.
 NUM_ROUNDS_AHEAD = 4
 NUM_ACTORS = 3
@@ -252,16 +261,19 @@ class Round:
 
 @dataclass
 class Killer:
-    """Kills executors all the time, and nodes now and then, until it is closed."""
+    """Kills and stops executors all the time, and nodes now and then, until it is closed."""
 
     cluster: Any
     seed: int
     #: Seconds after the start at which a node dies.
     node_times: list[float]
     num_executors: int = 0
+    num_stopped: int = 0
     num_nodes: int = 0
     error: BaseException | None = None
     _closed: threading.Event = field(default_factory=threading.Event)
+    #: Executors that are stopped, and when each is to go on.
+    _stopped: list[tuple[float, psutil.Process]] = field(default_factory=list)
 
     def __enter__(self) -> Killer:
         self._home = self.cluster.home
@@ -280,39 +292,56 @@ class Killer:
             while not self._closed.wait(PERIOD_S):
                 is_time = time.monotonic() - began >= [*self.node_times, np.inf][self.num_nodes]
                 if is_time:
-                    self._kill_node(choose)
+                    self._end_node(choose)
                 else:
-                    self._kill_executor(choose)
+                    self._hit_executor(choose)
+                self._continue_executors()
         except BaseException as error:
             self.error = error
 
     def _alive(self) -> list[int]:
         return [pid for pid, each in self.cluster.workers.items() if each.poll() is None]
 
-    def _kill_node(self, choose: random.Random) -> None:
+    def _end_node(self, choose: random.Random) -> None:
+        """Kill a node, or stop its process for good."""
         victim = choose.choice([pid for pid in self._alive() if pid != self._home])
         process = self.cluster.workers[victim]
         host = process.args[process.args.index("--host") + 1]
-        process.kill()
-        process.wait()
+        if self.num_nodes % 2:
+            process.send_signal(signal.SIGSTOP)
+        else:
+            process.kill()
+            process.wait()
         self.cluster.add_worker(host)
         self.num_nodes += 1
 
-    def _kill_executor(self, choose: random.Random) -> None:
-        """Kill a child of a node's forkserver; psutil sees to it that it is still the same process."""
+    def _hit_executor(self, choose: random.Random) -> None:
+        """Kill or stop a child of a node's forkserver; psutil sees to it that it is still the same."""
         executors: list[psutil.Process] = []
         for node in self._alive():
-            try:
+            with suppress(psutil.NoSuchProcess):
                 for forkserver in psutil.Process(node).children():
                     executors.extend(forkserver.children())
-            except psutil.NoSuchProcess:
-                continue
-        if executors:
-            try:
-                choose.choice(executors).kill()
-            except psutil.NoSuchProcess:
-                return
-            self.num_executors += 1
+        if not executors:
+            return
+        victim, seconds = choose.choice(executors), choose.uniform(0, 2 * TIMEOUT_S)
+        is_stopped = choose.random() < STOPPED
+        with suppress(psutil.NoSuchProcess):
+            if is_stopped and victim.name() != PULSE:  # without its pulse a node is dead
+                victim.suspend()
+                self._stopped.append((time.monotonic() + seconds, victim))
+                self.num_stopped += 1
+            else:
+                victim.kill()
+                self.num_executors += 1
+
+    def _continue_executors(self) -> None:
+        now = time.monotonic()
+        for when, process in self._stopped:
+            if when <= now:
+                with suppress(psutil.NoSuchProcess):  # it was stopped for too long
+                    process.resume()
+        self._stopped = [each for each in self._stopped if each[0] > now]
 
 
 # --- together -----------------------------------------------------------------------------------
@@ -325,14 +354,15 @@ class Report:
     num_rounds: int = 0
     num_calls: int = 0
     num_executors_killed: int = 0
+    num_executors_stopped: int = 0
     num_nodes_killed: int = 0
     num_executions_again: int = 0
 
     def __str__(self) -> str:
         return (
             f"seed {self.seed}: {self.num_calls} calls in {self.num_rounds} rounds and "
-            f"{self.seconds:.0f} s; {self.num_executors_killed} executors and "
-            f"{self.num_nodes_killed} nodes killed; "
+            f"{self.seconds:.0f} s; {self.num_executors_killed} executors killed, "
+            f"{self.num_executors_stopped} stopped; {self.num_nodes_killed} nodes killed or stopped; "
             f"{self.num_executions_again} executions beyond the first"
         )
 
@@ -342,7 +372,10 @@ def main(seconds: float, seed: int) -> Report:
     _say(f"chaos for {seconds:.0f} s, seed {seed}")
     left_over = LeftOver()
     report = Report(seed)
-    with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as directory:
+    with (
+        tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as directory,
+        patch.dict(os.environ, {liveness.VARIABLE: str(TIMEOUT_S)}),
+    ):
         cluster = DaskCluster(Path(directory))
         try:
             for host in HOSTS:
@@ -381,7 +414,7 @@ def _run(cluster: Any, seconds: float, report: Report, log: Path) -> None:
                 said = time.monotonic()
                 _say(
                     f"{said - began:.0f} s: {report.num_rounds} rounds, {killer.num_executors} "
-                    f"executors and {killer.num_nodes} nodes killed"
+                    f"executors killed, {killer.num_stopped} stopped, {killer.num_nodes} nodes ended"
                 )
         while under_way:
             _check(*under_way.popleft(), python, here, given)
@@ -392,6 +425,7 @@ def _run(cluster: Any, seconds: float, report: Report, log: Path) -> None:
     report.seconds = time.monotonic() - began
     report.num_calls = len(executed)
     report.num_executors_killed = killer.num_executors
+    report.num_executors_stopped = killer.num_stopped
     report.num_nodes_killed = killer.num_nodes
     report.num_executions_again = executed.total() - len(executed)
 
