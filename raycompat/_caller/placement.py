@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from raycompat._protocol import ids
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.serialization import serialize
 from raycompat._protocol.strategy import GroupStrategy, InGroup, NodeStrategy, Strategy
-from raycompat._protocol.values import InlineValue, to_wire
+from raycompat._protocol.values import InlineValue
 from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
+    from raycompat._protocol.call_spec import GroupSpec
     from raycompat._protocol.options import PlacementOptions
 
 #: Placement groups whose bundles are remembered.
@@ -85,15 +86,55 @@ def keep_bundles(session: Session, group: str, bundles: list[ResourceSet]) -> No
         session.group_bundles = dict(list(known.items())[_MANY_GROUPS // 2 :])
 
 
+def create(session: Session, spec: GroupSpec, undo: Callable[[], object]) -> bool:
+    """Ask for a group; False when there is one of its name. Nobody waits for one without a name.
+
+    `undo` is called when an interrupt comes while this waits, once the group is there.
+    """
+    client = session.client.id
+    if spec["name"]:
+        answer = session.rpc_or_undo("raycompat_create_group", undo, client=client, spec=spec)
+        return bool(answer)
+    session.check_connection()
+    session.send("raycompat-create-group", spec=spec)
+    session.sharing.note_hold()
+    return True
+
+
+def remove(session: Session, group: str) -> None:
+    """Remove a group; requests of this process that come later see that it is gone."""
+    session.check_connection()
+    session.send("raycompat-remove-group", group=group)
+    session.sharing.note_hold()
+
+
 def when_ready(session: Session, group: str, value: Any) -> ObjectRef[Any]:
-    """Return a reference that has `value` once a placement group has all its bundles."""
+    """Return an object whose value is `value`, once all bundles of the group are reserved."""
     key = ids.call_key("placement_group_ready", ids.new_task_id())
     block, _ = serialize(value)
-    session.table.add(key, wanted=True)
-    ref: ObjectRef[Any] = ObjectRef._from_key(key, session)
-    wire = to_wire(InlineValue(block.to_bytes()))
-    session.send("raycompat-await-group", key=key, group=group, wire=wire)
+    with session.table.lock:
+        session.table.add(key)
+        ref: ObjectRef[Any] = ObjectRef._from_key(key, session)
+        waiting = session.awaited_groups.get(group)
+        if waiting is None:
+            waiting = session.awaited_groups[group] = {}
+            session.send("raycompat-await-group", group=group)
+        for gone in [each for each in waiting if session.table.get(each) is None]:
+            del waiting[gone]  # who polls leaves one behind each time
+        waiting[key] = InlineValue(block.to_bytes())
     return ref
+
+
+def on_ready(session: Session, group: str, error: bytes | None) -> None:
+    """Hear that a group is reserved, or why it never will be. Called in the event loop."""
+    with session.table.lock:
+        waiting = session.awaited_groups.pop(group, {})
+    for key, value in waiting.items():
+        entry = session.table.get(key)
+        if entry is not None:
+            session.table.settle(entry, value=None if error else value, error=error)
+            if entry.promised:
+                session.sharing.fulfil(entry)
 
 
 def _check_index(index: int, num_bundles: int) -> None:

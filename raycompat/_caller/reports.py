@@ -6,8 +6,10 @@ All in the Dask client's event loop, in the order in which the scheduler said it
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from raycompat._caller import placement
 from raycompat._caller.calls import DirectCall, PendingCall
 from raycompat._caller.home import home_at
 from raycompat._caller.object_table import State
@@ -40,6 +42,7 @@ class Reports:
             "raycompat-home": self._on_home,
             "raycompat-give-again": self._session.sharing.give_again,
             "raycompat-actor-state": self._on_actor_state,
+            "raycompat-group-ready": partial(placement.on_ready, self._session),
             "raycompat-relay-data": self._on_relay_data,
             "raycompat-cancel-promised": self._on_cancel_promised,
             "raycompat-item": self._on_item,

@@ -129,6 +129,8 @@ class Session:
         self.captured: Callable[[], InGroup | None] = lambda: None
         #: The bundles of placement groups that we have to do with, by the groups' ids.
         self.group_bundles: dict[str, list[ResourceSet]] = {}
+        #: The values of objects that are ready when a placement group is, by group and key.
+        self.awaited_groups: dict[str, dict[str, InlineValue]] = {}
         #: Functions already exported, with what holds the references in their closures.
         self.exported: dict[str, Any] = {}
         #: The ids that this process has given to functions; others have come with them.
@@ -267,8 +269,12 @@ class Session:
         if messages and not self.closed:
             self._write(messages)
 
+    def is_in_event_loop(self) -> bool:
+        """Whether this is the thread of the client's event loop."""
+        return self._loop is not None and asyncio._get_running_loop() is self._loop
+
     def rpc(self, operation: str, /, **arguments: Any) -> Any:
-        """Ask the scheduler plugin something and wait for the answer.
+        """Ask the scheduler plugin something and wait for the answer, after what we have said of it.
 
         Raises
         ------
@@ -281,6 +287,7 @@ class Session:
             return await getattr(client.scheduler, operation)(**arguments)
 
         self.check_connection()
+        self.sharing.hand_over()  # requests go by another connection
         try:
             return client.sync(ask)
         except OSError:
@@ -293,6 +300,7 @@ class Session:
         Interrupts may come while this waits, also within `interrupts.deferred`.
         """
         self.check_connection()
+        self.sharing.hand_over()
         client = self.client
 
         async def ask() -> Any:

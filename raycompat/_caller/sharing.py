@@ -106,11 +106,11 @@ class Sharing:
         """Wait until the scheduler knows what we keep and what our values keep (`borrow`, `pin`).
 
         Whoever gets a reference from us by another road finds it there. When the cluster is gone,
-        nothing is found, and nobody waits.
+        nothing is found, and nobody waits. Nor does the event loop, which writes the stream itself.
         """
-        if self._last_hold <= self._num_heard:
-            return
         session, said = self._session, self._num_said
+        if self._last_hold <= self._num_heard or session.is_in_event_loop():
+            return
         session.send("raycompat-sync", token=said)
         with self._news:
             self._news.wait_for(lambda: self._num_heard >= said or session.closed)

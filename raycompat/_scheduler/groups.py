@@ -48,8 +48,8 @@ class Group:
     num_attempts: int = 0
     #: Whether its creator has been told that it waits in vain.
     is_told: bool = False
-    #: Objects that are ready when it is: their keys, and their values as they travel.
-    awaited: dict[str, Any] = field(default_factory=dict)
+    #: The clients that are to be told when it is ready.
+    awaited_by: set[str] = field(default_factory=set)
 
     @property
     def id(self) -> str:
@@ -91,7 +91,13 @@ class Groups:
 
     # --- what callers ask -----------------------------------------------------------------------
 
-    async def create(self, client: str, spec: GroupSpec) -> bool:
+    def create(self, client: str, spec: GroupSpec) -> None:
+        """Enter a group."""
+        bundles = [ResourceSet.from_units(units) for units in spec["bundles"]]
+        self._rows[spec["group"]] = Group(spec, bundles, [None] * len(bundles), [""] * len(bundles))
+        self._core.dispatcher.soon()
+
+    async def create_named(self, client: str, spec: GroupSpec) -> bool:
         """Enter a group; False when its name is taken.
 
         Raises
@@ -103,11 +109,9 @@ class Groups:
             if client not in self._scheduler.clients:
                 raise ValueError(f"{client} has left the cluster")
             await self._core.changed.wait()
-        if spec["name"] and self._find(spec["name"], spec["namespace"]) is not None:
+        if self._find(spec["name"], spec["namespace"]) is not None:
             return False
-        bundles = [ResourceSet.from_units(units) for units in spec["bundles"]]
-        self._rows[spec["group"]] = Group(spec, bundles, [None] * len(bundles), [""] * len(bundles))
-        self._core.dispatcher.soon()
+        self.create(client, spec)
         return True
 
     def _find(self, name: str, namespace: str) -> Group | None:
@@ -143,24 +147,24 @@ class Groups:
             "progress": progress,
         }
 
-    def tell_when_ready(self, client: str, key: str, group: str, wire: Any) -> None:
-        """Make an object of `wire` once a group has all its bundles."""
-        self._core.objects.promise(client, key, owner="")
+    def tell_when_ready(self, client: str, group: str) -> None:
+        """Tell a client when all bundles of a group are reserved, or that it is gone."""
         row = self._rows.get(group)
         if row is None:
-            self._core.objects.break_promise(key, failures.group_removed())
-            return
-        # Who polls leaves one behind each time.
-        wanted = self._core.objects.promises
-        row.awaited = {k: v for k, v in row.awaited.items() if k in wanted} | {key: wire}
-        if row.state == "CREATED":
-            self._fulfil(row)
+            self._tell(client, group, failures.group_removed())
+        elif row.state == "CREATED":
+            self._tell(client, group, None)
+        else:
+            row.awaited_by.add(client)
 
-    def _fulfil(self, row: Group) -> None:
-        awaited, row.awaited = row.awaited, {}
-        for key, wire in awaited.items():
-            if key in self._core.objects.promises:
-                self._core.objects.fulfil("", key, wire, row.addresses()[0])
+    def _tell(self, client: str, group: str, error: bytes | None) -> None:
+        message = {"op": "raycompat-group-ready", "group": group, "error": error}
+        dask.tell_client(self._scheduler, client, message)
+
+    def _tell_all(self, row: Group, error: bytes | None = None) -> None:
+        clients, row.awaited_by = row.awaited_by, set()
+        for client in clients:
+            self._tell(client, row.id, error)
 
     # --- reservation ----------------------------------------------------------------------------
 
@@ -193,7 +197,7 @@ class Groups:
         if row.state == "PENDING":
             row.latency_s = time.monotonic() - row.made
         row.state = "CREATED"
-        self._fulfil(row)
+        self._tell_all(row)
         return True
 
     def bundles(self, strategy: InGroup) -> list[Holding]:
@@ -221,7 +225,7 @@ class Groups:
         """Whether a group has been removed, or was never there."""
         return group not in self._rows
 
-    async def remove(self, group: str) -> None:
+    def remove(self, client: str, group: str) -> None:
         """End a group, and what runs in it."""
         self._remove(group)
 
@@ -234,9 +238,7 @@ class Groups:
             if holding is not None:
                 self._core.ledger.release(holding)
         row.holdings = [None] * len(row.bundles)
-        for key in row.awaited:
-            self._core.objects.break_promise(key, failures.group_removed())
-        row.awaited.clear()
+        self._tell_all(row, failures.group_removed())
         for key in self._core.calls.in_group(group):
             self._core.calls.end(key, self.why_it_is_gone(key))
         self._removed[group] = row

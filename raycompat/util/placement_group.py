@@ -8,6 +8,7 @@ from typing import Any
 
 from raycompat import _api, _driver
 from raycompat._caller import interrupts, placement
+from raycompat._caller.session import current
 from raycompat._executor import context
 from raycompat._protocol import id_types, ids
 from raycompat._protocol.call_spec import GroupSpec
@@ -62,7 +63,7 @@ class PlacementGroup(GroupHandle):
         """
         if self.is_empty:
             return _api.put(self)
-        return placement.when_ready(_driver.require_session(), self.id.hex(), self)
+        return placement.when_ready(_driver.require_session(), self.id.hex(), _Pickled(self))
 
     def wait(self, timeout_seconds: float = 30) -> bool:
         """Wait until all bundles are reserved, but no longer than so many seconds.
@@ -103,8 +104,24 @@ class PlacementGroup(GroupHandle):
     def __hash__(self) -> int:
         return hash(self.id)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        session = current()
+        if session is not None:
+            session.sharing.hand_over()  # the scheduler knows the group before anybody else does
+        return _Pickled(self).__reduce__()
+
     def __repr__(self) -> str:
         return f"PlacementGroup({self.id.hex()})"
+
+
+class _Pickled:
+    """A group as it is pickled into what goes to the scheduler, behind the request for the group."""
+
+    def __init__(self, group: PlacementGroup) -> None:
+        self._group = group
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PlacementGroup, (self._group.id, self._group.bundle_cache)
 
 
 def placement_group(
@@ -191,17 +208,14 @@ def placement_group(
     )
     amounts = [{each: float(amount) for each, amount in bundle.items()} for bundle in bundles]
 
-    async def remove() -> None:
-        await session.client.scheduler.raycompat_remove_group(group=group)
+    is_made = False
 
     def undo() -> None:
-        session.run(remove())
+        placement.remove(session, group)
 
-    is_made = False
     try:
         with interrupts.deferred():
-            client = session.client.id
-            is_made = session.rpc_or_undo("raycompat_create_group", undo, client=client, spec=spec)
+            is_made = placement.create(session, spec, undo)
             placement.keep_bundles(session, group, sets)
         if is_made:
             return PlacementGroup(id_types.PlacementGroupID.from_hex(group), amounts)
@@ -275,8 +289,7 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
     or are called later, fail too: there they wait for ever.
     """
     assert placement_group is not None
-    session = _driver.require_session()
-    session.rpc("raycompat_remove_group", group=placement_group.id.hex())
+    placement.remove(_driver.require_session(), placement_group.id.hex())
 
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:

@@ -235,7 +235,7 @@ def test_what_can_never_be_placed_is_told_of(no_cluster, remove, capfd, wait_unt
     wait_until(are_told)
     lines = "".join(told)
     assert "[{CPU: 1}, {CPU: 3}] (PACK)" in lines
-    assert "{CPU: 1} on a node whose labels obey ['zone' in 'b', 'c'; 'disk' exists]" in lines
+    assert "{CPU: 1} (on a node whose labels obey ['zone' in 'b', 'c'; 'disk' exists])" in lines
     assert lines.count("in total {CPU: 2") == 2
     ray.cancel(call)
     with pytest.raises(ray.exceptions.TaskCancelledError):

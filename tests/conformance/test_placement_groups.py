@@ -159,6 +159,22 @@ def test_a_handle_travels(ray, group):
     assert made != group({"CPU": 1})
 
 
+def test_a_new_group_is_known_to_whom_it_is_given(ray, util):
+    @ray.remote(num_cpus=0)
+    class Reader:
+        def state_of(self, group):
+            return util.placement_group_table(group).get("state")
+
+        def remove(self, group):
+            util.remove_placement_group(group)
+
+    reader = Reader.remote()
+    for _ in range(20):
+        made = util.placement_group([{"CPU": 1}])
+        assert ray.get(reader.state_of.remote(made)) in ("PENDING", "CREATED")
+        ray.get(reader.remove.remote(made))
+
+
 def test_ready_is_an_object_like_others(ray, group):
     made = group({"CPU": 1})
 
