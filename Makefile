@@ -15,8 +15,10 @@ CORE := $(addprefix tests/conformance/test_,remote_function.py nested.py errors.
 
 SPHINX := $(RUN) sphinx -q -W --keep-going -n -c docs
 CATALOGUES := _build/gettext locale zh_CN
+# Those that `make docs-page` builds.
+LANGUAGES := en zh_CN
 
-.PHONY: help setup run test test-fast test-wheel lint format docs docs-en docs-zh_CN docs-messages docs-translate docs-browser \
+.PHONY: help setup run test test-fast test-wheel lint format docs docs-en docs-zh_CN docs-page docs-messages docs-translate docs-browser \
 	docs-serve conformance-ray nightly chaos fault-walk soak bench clean
 
 help:  ## show this help
@@ -74,7 +76,7 @@ format: setup  ## put the code into shape
 	$(RUN) ruff check --fix .
 
 # The examples start clusters of their own, whatever runs on this machine.
-docs: export RAY_ADDRESS := local
+docs docs-page: export RAY_ADDRESS := local
 docs: setup docs-messages  ## build the documentation in both languages, run its examples, check it
 	.venv/bin/python docs/_tools/po.py check $(CATALOGUES)
 	rm -rf _build/html _build/doctest
@@ -86,6 +88,13 @@ docs: setup docs-messages  ## build the documentation in both languages, run its
 docs-en docs-zh_CN: docs-%: setup
 	$(SPHINX) -D language=$* -d _build/doctrees/$* -b html . _build/html/$*
 	$(SPHINX) -D language=$* -d _build/doctrees/$* -b doctest . _build/doctest/$*
+
+docs-page: setup  ## build one page and run its examples, in both languages: make docs-page PAGE=tutorials/weights
+	@test -f "$(PAGE).rst" || { echo "PAGE=$(PAGE): no file $(PAGE).rst; for example PAGE=tutorials/weights"; exit 1; }
+	@set -ex; for language in $(LANGUAGES); do for builder in html doctest; do \
+		$(SPHINX) -D language=$$language -d _build/doctrees/$$language -b $$builder . _build/$$builder/$$language \
+			$(PAGE).rst; \
+	done; done
 
 docs-messages: setup
 	rm -rf _build/gettext

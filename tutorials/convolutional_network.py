@@ -1,7 +1,7 @@
 """Train a convolutional network in an actor that owns a GPU, and read the accuracy it prints.
 
-Where there is no GPU, ``num_gpus=1`` below makes a logical one: Ray counts it and hands it out, and
-TensorFlow computes on the CPU.
+On a machine without a GPU, ``num_gpus=1`` below makes a logical one: Ray counts it and hands it out,
+and TensorFlow computes on the CPU.
 """
 
 import os
@@ -20,7 +20,7 @@ BATCH_SIZE = 100
 
 
 class Network:
-    """Two convolutions and two dense layers that read digits, in a graph of their own.
+    """Two convolutions and two dense layers that read digits, with their own graph.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Network:
 
 @ray.remote(num_gpus=1)
 class DigitReader:
-    """A network in a process of its own, with a GPU of its own."""
+    """A network in its own process, with its own GPU."""
 
     def __init__(self, digits, held_out):
         self.network = Network()

@@ -1,7 +1,7 @@
 """Train a Keras model on digits that lie in several actors, with eager gradients.
 
-The actors keep their share of the digits, load the driver's weights into models of their own and
-return gradients. The driver averages them and gives them to its optimizer.
+The actors keep their share of the digits, load the driver's weights into their models and return
+gradients. The driver averages them and gives them to its optimizer.
 """
 
 import os

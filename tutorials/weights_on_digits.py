@@ -46,12 +46,12 @@ import raycompat as ray
 SHARE = 64
 #: More actors would need more images than there are for one minibatch.
 MAX_ACTORS = 22
-#: What the trained network must reach on digits that it has never seen, as a fraction.
+#: Accuracy that the trained network must reach on digits that it has never seen, as a fraction.
 REQUIRED_ACCURACY = 0.95
 
 
 class Network:
-    """A small convolutional network with a graph and a session of its own.
+    """A small convolutional network with its own graph and session.
 
     The driver makes one as an ordinary object. Each actor makes one in its own process.
 

@@ -1,7 +1,7 @@
 """Fit a line in two actors: each builds its graph once, and only weights travel.
 
 The points lie on y = 0.1 x + 0.3. In every round both actors start from the same weights, take one
-training step on points of their own, and return their weights; the driver takes the mean.
+training step on their points, and return their weights; the driver takes the mean.
 """
 
 import os
@@ -21,7 +21,7 @@ NUM_ROUNDS = 201
 
 
 class Line:
-    """A line with an unknown slope and offset, in a graph and a session of its own."""
+    """A line with an unknown slope and offset, with its own graph and session."""
 
     def __init__(self, seed):
         with tf.Graph().as_default() as graph:
@@ -65,7 +65,7 @@ def main():
     actors = [remote_line.remote(seed) for seed in range(NUM_ACTORS)]
     points = [make_points(np.random.default_rng(seed)) for seed in range(NUM_ACTORS)]
 
-    # The first actor's initial weights become everybody's.
+    # All actors start from the first actor's weights.
     weights = ray.get(actors[0].get_weights.remote())
     for round_number in range(NUM_ROUNDS):
         if round_number % 20 == 0:

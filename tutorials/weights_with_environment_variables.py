@@ -22,7 +22,7 @@ NUM_ROUNDS = 201
 
 
 class Line:
-    """A line with an unknown slope and offset, in a graph and a session of its own."""
+    """A line with an unknown slope and offset, with its own graph and session."""
 
     def __init__(self, seed):
         with tf.Graph().as_default() as graph:
