@@ -27,6 +27,7 @@ except ImportError as error:
 # Ray has these modules, too; they are not in its list of names.
 from raycompat.data import aggregate as aggregate
 from raycompat.data import block as block
+from raycompat.data import expressions as expressions
 from raycompat.data import preprocessors as preprocessors
 from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy
 from raycompat.data.context import DataContext, ExecutionOptions, ExecutionResources
@@ -40,6 +41,7 @@ from raycompat.data.datasink import (
 from raycompat.data.datasource import Datasource, ReadTask
 from raycompat.data.files import FileShuffleConfig
 from raycompat.data.iterator import DataIterator
+from raycompat.data.mixing import MixStoppingCondition
 from raycompat.data.preprocessor import Preprocessor
 from raycompat.data.read_api import (
     read_binary_files,
@@ -47,6 +49,7 @@ from raycompat.data.read_api import (
     read_images,
     read_json,
     read_numpy,
+    read_orc,
     read_parquet,
     read_text,
     read_tfrecords,
@@ -86,6 +89,7 @@ __all__ = [
     "ExecutionOptions",
     "ExecutionResources",
     "FileShuffleConfig",
+    "MixStoppingCondition",
     "Preprocessor",
     "ReadTask",
     "RowBasedFileDatasink",
@@ -111,6 +115,7 @@ __all__ = [
     "read_images",
     "read_json",
     "read_numpy",
+    "read_orc",
     "read_parquet",
     "read_text",
     "read_tfrecords",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ __all__ = [
     "AbsMax",
     "AggregateFn",
     "AggregateFnV2",
+    "ApproximateQuantile",
+    "ApproximateTopK",
     "AsList",
     "Count",
     "CountDistinct",
@@ -36,6 +39,7 @@ __all__ = [
     "Std",
     "Sum",
     "Unique",
+    "ValueCounter",
     "ZeroPercentage",
 ]
 
@@ -608,6 +612,134 @@ class AsList(_OfValues):
     def result(self, state: Any) -> Any:
         """Return the result of a state."""
         return state
+
+
+class ApproximateQuantile(_OfValues):
+    """Quantiles of a column, each a value that is there.
+
+    Parameters
+    ----------
+    on : str
+        A column of numbers.
+    quantiles : list of float
+        Which, from 0 to 1.
+    quantile_precision : int, default 800
+        Has no effect.
+    alias_name : str, optional
+        Name of the result, a list. Default: ``approx_quantile(column)``.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.ApproximateQuantile``, 2.60.0. Differs from Ray: the quantiles are
+    exact, and need memory for all values of a group.
+    """
+
+    default_name = "approx_quantile"
+
+    def __init__(
+        self,
+        on: str,
+        quantiles: Sequence[float],
+        quantile_precision: int = 800,
+        alias_name: str | None = None,
+    ) -> None:
+        super().__init__(on, alias_name)
+        if not all(0 <= each <= 1 for each in quantiles):
+            raise ValueError(f"quantiles={quantiles!r}: give numbers from 0 to 1.")
+        self._quantiles = list(quantiles)
+
+    def result(self, state: Any) -> Any:
+        """Return the result of a state."""
+        if not state:
+            return []
+        values = np.asarray(state, dtype=float)
+        return np.quantile(values, self._quantiles, method="inverted_cdf").tolist()
+
+
+class ValueCounter(_OfValues):
+    """How often each value of a column is there: ``{"values": [...], "counts": [...]}``.
+
+    Parameters
+    ----------
+    on : str
+        The column; missing values are left out.
+    alias_name : str, optional
+        Name of the result. Default: ``value_counter(column)``.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.ValueCounter``, 2.60.0. Differs from Ray: values are in the order
+    in which they are first met.
+    """
+
+    default_name = "value_counter"
+
+    def __init__(self, on: str, alias_name: str | None = None) -> None:
+        super().__init__(on, alias_name)
+
+    def state(self, table: Block | None) -> Any:
+        """Return the state of rows; None: of no rows."""
+        return Counter(map(_hashable, super().state(table)))
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """Return one state for two."""
+        return left + right
+
+    def result(self, state: Any) -> Any:
+        """Return the result of a state."""
+        return {"values": list(state), "counts": list(state.values())}
+
+
+class ApproximateTopK(ValueCounter):
+    """The most frequent values of a column, with their numbers: ``[{column: value, "count": number}]``.
+
+    Parameters
+    ----------
+    on : str
+        The column; missing values are left out.
+    k : int
+        How many.
+    log_capacity : int, default 15
+        Has no effect.
+    alias_name : str, optional
+        Name of the result. Default: ``approx_topk(column)``.
+    encode_lists : bool, default False
+        Count the items of lists one by one.
+
+    Notes
+    -----
+    Ray source: ``ray.data.aggregate.ApproximateTopK``, 2.60.0. Differs from Ray: the numbers are exact,
+    and need memory for all different values of a group.
+    """
+
+    default_name = "approx_topk"
+
+    def __init__(
+        self,
+        on: str,
+        k: int,
+        log_capacity: int = 15,
+        alias_name: str | None = None,
+        encode_lists: bool = False,
+    ) -> None:
+        super().__init__(on, alias_name)
+        if not isinstance(k, int) or k < 1:
+            raise ValueError(f"k={k!r} is not a number of values: give 1 or more.")
+        self._k = k
+        self._encodes_lists = encode_lists
+
+    def state(self, table: Block | None) -> Any:
+        """Return the state of rows; None: of no rows."""
+        values = _OfValues.state(self, table)
+        if self._encodes_lists:
+            values = [
+                item for each in values for item in (each if isinstance(each, list) else [each])
+            ]
+        return Counter(_hashable(each) for each in values if each is not None)
+
+    def result(self, state: Any) -> Any:
+        """Return the result of a state."""
+        return [{self.column: value, "count": count} for value, count in state.most_common(self._k)]
 
 
 class _Share(Aggregation):

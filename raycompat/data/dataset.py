@@ -14,20 +14,22 @@ import pyarrow as pa
 import raycompat as ray
 from raycompat.data import exchange, grouping, plan
 from raycompat.data.block import Bundle, compact, concat, metadata_of, require_columns
+from raycompat.data.columns import Columns
+from raycompat.data.combination import Combination
 from raycompat.data.consumption import Consumption
 from raycompat.data.context import DataContext
 from raycompat.data.execution import Execution
 from raycompat.data.grouped_data import GroupedData, check
 from raycompat.data.maps import Maps
 from raycompat.data.options import refuse_options
-from raycompat.data.plan import AllToAll, Input, Limit, Node, Read, Union
+from raycompat.data.plan import AllToAll, Input, Limit, Node, Read
 from raycompat.data.schema import Schema
 from raycompat.data.stats import ExecutionStats
 from raycompat.data.writing import Writing
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 
-class Dataset(Maps, Consumption, Writing):
+class Dataset(Maps, Columns, Combination, Consumption, Writing):
     """Rows, in blocks that are Arrow tables in the object store.
 
     A data set is a plan. Its methods return other data sets at once; the plan is executed when rows are
@@ -122,6 +124,17 @@ class Dataset(Maps, Consumption, Writing):
             f"num_rows={'?' if rows is None else rows}, schema={columns})"
         )
         return "\n".join(lines)
+
+    def explain(self) -> None:
+        """Print the plan, and the operators that it is executed with; nothing is executed.
+
+        Notes
+        -----
+        Ray source: ``Dataset.explain``, 2.60.0. Differs from Ray: two trees, since there are no others.
+        """
+        for title, node in (("Plan", self._plan), ("Operators", plan.fused(self._plan))):
+            print(f"\n-------- {title} --------")
+            print("\n".join(plan.lines_of(node)))
 
     def __len__(self) -> int:
         raise AttributeError(
@@ -307,36 +320,7 @@ class Dataset(Maps, Consumption, Writing):
         result = self._derived(grouping.aggregate(self._plan, (), aggs, target)).take(1)
         return result[0] if result else None
 
-    # Several data sets.
-
-    def union(self, *other: Dataset) -> Dataset:
-        """Put the rows of other data sets behind those of this one.
-
-        Notes
-        -----
-        Ray source: ``Dataset.union``, 2.60.0. No known difference.
-        """
-        return self._derived(Union((self._plan, *(each._plan for each in other))))
-
-    def zip(self, *other: Dataset) -> Dataset:
-        """Put the columns of other data sets beside those of this one, row by row.
-
-        Parameters
-        ----------
-        *other : Dataset
-            Of as many rows. A column whose name is taken gets a number: ``a_1``.
-
-        Raises
-        ------
-        ValueError
-            When executed, if the numbers of rows differ.
-
-        Notes
-        -----
-        Ray source: ``Dataset.zip``, 2.60.0. No known difference.
-        """
-        plans = (self._plan, *(each._plan for each in other))
-        return self._derived(AllToAll(plans, "Zip", exchange.zipped))
+    # Parts.
 
     def limit(self, limit: int) -> Dataset:
         """Keep the first rows; what lies behind them is not read.
@@ -359,8 +343,6 @@ class Dataset(Maps, Consumption, Writing):
         raise NotImplementedError(
             "The number of blocks is known when they have been made: call materialize().num_blocks()."
         )
-
-    # Parts.
 
     def split(
         self, n: int, *, equal: bool = False, locality_hints: list[Any] | None = None

@@ -26,7 +26,7 @@ _SAMPLES_A_BLOCK = 64
 SortKeys = Sequence[tuple[str, str]]
 
 
-def _inputs(bundles: Sequence[Bundle]) -> list[Bundle]:
+def filled(bundles: Sequence[Bundle]) -> list[Bundle]:
     """Return the blocks that have rows; if none has, one that has columns."""
     filled = [bundle for bundle in bundles if bundle.num_rows]
     return filled or list(bundles[:1])
@@ -45,7 +45,7 @@ def grouped(bundles: Sequence[Bundle], target_bytes: int) -> list[list[Bundle]]:
     return groups
 
 
-def _map_tasks(
+def map_tasks(
     groups: Sequence[Sequence[Bundle]],
     num_parts: int,
     partition: Callable[..., list[Block]],
@@ -88,7 +88,7 @@ def exchange(
     reduce: tuple[Any, ...],
 ) -> Stages:
     """Run both stages: `partition` and `reduce` are functions, followed by their arguments."""
-    results = yield Stage(_map_tasks(groups, num_parts, *partition))
+    results = yield Stage(map_tasks(groups, num_parts, *partition))
     parts = [bundles for _, bundles in results]
     del results, groups
     stage = Stage(_reduce_tasks(parts, num_parts, *reduce), is_last=True)
@@ -104,7 +104,7 @@ def shuffle(
     seed: int | None, num_blocks: int | None, target_bytes: int, bundles: list[Bundle]
 ) -> Stages:
     """Put all rows into a random order."""
-    inputs = _inputs(bundles)
+    inputs = filled(bundles)
     if not inputs:
         return []
     if seed is None:
@@ -148,7 +148,7 @@ def sort(
     keys: SortKeys, boundaries: Sequence[Any] | None, target_bytes: int, bundles: list[Bundle]
 ) -> Stages:
     """Sort all rows: sample the keys, cut the blocks where the samples say, sort each part."""
-    inputs = _inputs(bundles)
+    inputs = filled(bundles)
     bundles.clear()
     if not inputs:
         return []
@@ -242,13 +242,13 @@ def hash_parts(number: int, num_parts: int, keys: Sequence[str], *tables: Block)
         block.require_columns(keys, table.column_names, "groupby")
     if num_parts == 1 or not table.num_rows:
         return [table, *[table.slice(0, 0)] * (num_parts - 1)]
-    part = (_hashes(table, keys) % np.uint64(num_parts)).astype(np.int64)
+    part = (hashes(table, keys) % np.uint64(num_parts)).astype(np.int64)
     order = np.argsort(part, kind="stable")
     bounds = np.searchsorted(part[order], np.arange(1, num_parts))
     return [table.take(pa.array(rows)) for rows in np.split(order, bounds)]
 
 
-def _hashes(table: Block, keys: Sequence[str]) -> np.ndarray[Any, Any]:
+def hashes(table: Block, keys: Sequence[str]) -> np.ndarray[Any, Any]:
     """Return a number for each row; equal keys have equal ones, whatever the integer's width."""
     frame = pd.DataFrame(index=range(table.num_rows))
     for name in keys:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from raycompat.data import aggregate, batch, grouping
+from raycompat.data import aggregate, batch, columns, expressions, grouping
 from raycompat.data.aggregation import Aggregation
 from raycompat.data.options import refuse_options
 from raycompat.data.transform import UserFunction
@@ -210,6 +210,30 @@ class GroupedData:
                 dataset._plan, self._keys, function, batch_format, target, self._num_partitions
             )
         )
+
+    def with_column(self, column_name: str, expr: Any, **ray_remote_args: Any) -> Dataset:
+        """Add a column, or replace one, by an expression; the rows of a group come together.
+
+        Parameters
+        ----------
+        column_name : str
+            Name of the column.
+        expr : Expr
+            Of `raycompat.data.expressions`.
+        **ray_remote_args
+            Refused.
+
+        Notes
+        -----
+        Ray source: ``GroupedData.with_column``, 2.60.0. No known difference.
+        """
+        columns.check(column_name, expr)
+        refuse_options("GroupedData.with_column", **ray_remote_args)
+
+        def add(table: Any) -> Any:
+            return expressions.with_columns(table, ((column_name, expr),))
+
+        return self.map_groups(add, batch_format=None)
 
 
 def check(aggs: Sequence[Any]) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from raycompat.data import batch, block, expression, transform
+from raycompat.data import batch, block, condition, transform
 from raycompat.data.block import Block
 from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy, strategy
+from raycompat.data.expressions import Expr, kept
 from raycompat.data.options import remote_args
 from raycompat.data.plan import Map, Node
 from raycompat.data.transform import (
@@ -277,7 +278,7 @@ class Maps:
     def filter(
         self,
         fn: Callable[..., Any] | None = None,
-        expr: str | None = None,
+        expr: str | Expr | None = None,
         *,
         compute: Any = None,
         fn_args: Iterable[Any] | None = None,
@@ -303,9 +304,9 @@ class Maps:
         ----------
         fn : callable or class, optional
             Given a row, a dictionary of Python values, it returns whether to keep it.
-        expr : str, optional
+        expr : str or Expr, optional
             A condition in place of `fn`: comparisons of columns and constants, joined with ``and``,
-            ``or``, ``not``.
+            ``or``, ``not``; or an expression of `raycompat.data.expressions`.
         fn_args, fn_kwargs : optional
             Given to `fn` after the row.
         fn_constructor_args, fn_constructor_kwargs : optional
@@ -323,7 +324,7 @@ class Maps:
 
         Notes
         -----
-        Ray source: ``Dataset.filter``, 2.60.0. Differs from Ray: `expr` is text.
+        Ray source: ``Dataset.filter``, 2.60.0. No known difference.
         """
         if (fn is None) == (expr is None):
             raise ValueError("filter() takes a function or expr, one of both.")
@@ -340,10 +341,13 @@ class Maps:
             runtime_env=runtime_env,
             ray_remote_args_fn=ray_remote_args_fn,
         )
+        if isinstance(expr, Expr):
+            step = TableStep(kept, (expr,))
+            return self._mapped(f"Filter({expr!r})", step, TaskPoolStrategy(), options)
         if fn is None:
-            condition = TableStep(_kept, (str(expr),))
-            expression.parse(str(expr))
-            return self._mapped(f"Filter({expr})", condition, TaskPoolStrategy(), options)
+            step = TableStep(_kept, (str(expr),))
+            condition.parse(str(expr))
+            return self._mapped(f"Filter({expr})", step, TaskPoolStrategy(), options)
         function = UserFunction(
             fn,
             tuple(fn_args or ()),
@@ -605,8 +609,8 @@ def _names(cols: str | Sequence[str], what: str) -> list[str]:
     return names
 
 
-def _kept(table: Block, condition: str) -> Block:
-    return table.filter(expression.parse(condition))
+def _kept(table: Block, text: str) -> Block:
+    return table.filter(condition.parse(text))
 
 
 def _with_column(

@@ -17,6 +17,7 @@ from raycompat.data.block import Bundle
 from raycompat.data.compute import ActorMapOperator, ActorPoolStrategy, TaskPoolStrategy
 from raycompat.data.context import DataContext
 from raycompat.data.datasource import ReadTask
+from raycompat.data.mixing import MixOperator, MixStoppingCondition
 from raycompat.data.operators import (
     InputOperator,
     LimitOperator,
@@ -89,12 +90,21 @@ class Union:
     inputs: tuple[Node, ...]
 
 
-Node: TypeAlias = "Input | Read | Map | AllToAll | Limit | Union"
+@dataclass(frozen=True)
+class Mix:
+    """The blocks of several in turn, by weights."""
+
+    inputs: tuple[Node, ...]
+    weights: tuple[float, ...]
+    condition: MixStoppingCondition
+
+
+Node: TypeAlias = "Input | Read | Map | AllToAll | Limit | Union | Mix"
 
 
 def inputs_of(node: Node) -> tuple[Node, ...]:
     """Return the nodes that a node takes its blocks from."""
-    if isinstance(node, AllToAll | Union):
+    if isinstance(node, AllToAll | Union | Mix):
         return node.inputs
     return (node.input,) if isinstance(node, Map | Limit) else ()
 
@@ -106,12 +116,21 @@ def name_of(node: Node) -> str:
     return getattr(node, "name", type(node).__name__)
 
 
+def lines_of(node: Node, level: int = 0) -> list[str]:
+    """Return a line for each node of a tree, the last one first."""
+    indent = "   " * (level - 1) + "+- " if level else ""
+    below = [line for each in inputs_of(node) for line in lines_of(each, level + 1)]
+    return [indent + name_of(node), *below]
+
+
 def fused(node: Node) -> Node:
     """Return an equal plan in which maps that can run in one task are one."""
     if isinstance(node, AllToAll):
         return AllToAll(tuple(map(fused, node.inputs)), node.name, node.stages)
     if isinstance(node, Union):
         return Union(tuple(map(fused, node.inputs)))
+    if isinstance(node, Mix):
+        return Mix(tuple(map(fused, node.inputs)), node.weights, node.condition)
     if isinstance(node, Limit):
         return Limit(fused(node.input), node.limit)
     if not isinstance(node, Map):
@@ -169,6 +188,8 @@ def _operator(node: Node, context: DataContext) -> Operator:
         return LimitOperator(node.limit, _cut)
     if isinstance(node, Union):
         return UnionOperator(len(node.inputs))
+    if isinstance(node, Mix):
+        return MixOperator(node.weights, node.condition)
     if isinstance(node, AllToAll):
         return StagedOperator(node.name, node.stages, len(node.inputs))
     return _map(node, context)

@@ -57,6 +57,7 @@ HIVE = Partitioning("hive")
 #: Endings of the files of a folder that are read.
 _PARQUET = ["parquet"]
 _NUMPY = ["npy"]
+_ORC = ["orc"]
 _IMAGES = ["png", "jpg", "jpeg", "tif", "tiff", "bmp", "gif"]
 _JSON = [
     f"{name}{compression}"
@@ -714,6 +715,96 @@ def read_tfrecords(
         partition_filter=partition_filter,
         shuffle=shuffle,
         opening=arrow_open_stream_args,
+        growth=2.0,
+    )
+    return _read(source, parallelism, override_num_blocks, concurrency, options)
+
+
+def read_orc(
+    paths: str | list[str],
+    *,
+    filesystem: Any = None,
+    parallelism: int = -1,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    memory: float | None = None,
+    partition_filter: Any = None,
+    partitioning: Any = None,
+    include_paths: bool = False,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+    file_extensions: list[str] | None = _ORC,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+    label_selector: dict[str, str] | None = None,
+    fallback_strategy: list[Any] | None = None,
+    max_calls: int | None = None,
+    resources: dict[str, float] | None = None,
+    accelerator_type: str | None = None,
+    runtime_env: Any = None,
+    ray_remote_args: dict[str, Any] | None = None,
+) -> Dataset:
+    """Return a data set of the rows of ORC files.
+
+    Parameters
+    ----------
+    paths : str or list of str
+        Files, folders (all files below) and patterns, with ``*``.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        Where the paths are. Default: what their URLs say.
+    partition_filter : callable, optional
+        Given a path, it returns whether to read the file.
+    partitioning : optional
+        Hive's (``year=2024/``): names of folders are columns. Default: they are not.
+    include_paths : bool, default False
+        Add a column ``path``.
+    ignore_missing_paths : bool, default False
+        Leave out what is not there, rather than raise an error.
+    shuffle : "files" or FileShuffleConfig, optional
+        Read the files in a random order.
+    file_extensions : list of str, optional
+        Which files of a folder are read.
+    concurrency : int, optional
+        Tasks at once at most.
+    override_num_blocks, parallelism : int, optional
+        Tasks to make, about. Default: by the number and size of the files.
+    num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+
+    Raises
+    ------
+    FileNotFoundError
+        When a path names nothing.
+    ValueError
+        When executed, if a file is cut short or of another format.
+
+    Notes
+    -----
+    Ray source: ``ray.data.read_orc``, 2.60.0. No known difference.
+    """
+    options = remote_args(
+        ray_remote_args,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        memory=memory,
+        label_selector=label_selector,
+        fallback_strategy=fallback_strategy,
+        max_calls=max_calls,
+        resources=resources,
+        accelerator_type=accelerator_type,
+        runtime_env=runtime_env,
+    )
+    source = FileDatasource(
+        "ReadORC",
+        readers.Orc(),
+        paths,
+        filesystem=filesystem,
+        extensions=file_extensions,
+        ignore_missing_paths=ignore_missing_paths,
+        include_paths=include_paths,
+        uses_hive=partitioning is not None,
+        partition_filter=partition_filter,
+        shuffle=shuffle,
         growth=2.0,
     )
     return _read(source, parallelism, override_num_blocks, concurrency, options)

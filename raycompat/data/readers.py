@@ -167,6 +167,20 @@ class Parquet:
 
 
 @dataclass(frozen=True)
+class Orc:
+    """ORC files, stripe by stripe, by ``pyarrow.orc``."""
+
+    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+        """Yield tables."""
+        import pyarrow.orc
+
+        with filesystem.open_input_file(path) as source:
+            file = pyarrow.orc.ORCFile(source)
+            for number in range(file.nstripes):
+                yield pa.Table.from_batches([file.read_stripe(number)])
+
+
+@dataclass(frozen=True)
 class Text:
     """Lines of text."""
 

@@ -143,6 +143,8 @@ class Controller:
     def _take_failed_start(self, error: RayActorError) -> None:
         self._num_failed_starts += 1
         assert self._config.failure_config is not None
+        if error.actor_init_failed:  # the function cannot be loaded there: no other try can
+            raise ControllerError(error) from error
         limit = self._config.failure_config.controller_failure_limit
         if self._num_failed_starts > (_MAX_STARTS if limit < 0 else limit):
             raise ControllerError(error) from error

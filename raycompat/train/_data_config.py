@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.object_ref import ObjectRef
 
 
 class DataConfig:
@@ -69,26 +70,39 @@ class DataConfig:
         list of dict
             For each worker its shards, by name.
         """
+        chosen = self._datasets_to_split
         hints = worker_node_ids if self._enable_shard_locality else None
         shards: list[dict[str, Any]] = [{} for _ in range(world_size)]
         for name, dataset in datasets.items():
-            is_split = self._datasets_to_split == "all" or name in self._datasets_to_split
+            is_split = chosen == "all" or name in chosen
             parts = _split(name, dataset, world_size, hints) if is_split else None
             for rank, shard in enumerate(shards):
                 shard[name] = parts[rank] if parts else _whole(dataset)
         return shards
 
 
+def _can_be_split(dataset: Any) -> bool:
+    is_list = isinstance(dataset, Sequence) and not isinstance(dataset, str | bytes)
+    return is_list or hasattr(dataset, "streaming_split")
+
+
+def _unknown_kind(name: str, dataset: Any) -> TypeError:
+    advice = "Pass anything else as train_loop_config, or load it in the training function."
+    if isinstance(dataset, ObjectRef):
+        advice = "It is a reference: pass its value, ray.get(reference)."
+    return TypeError(
+        f"datasets[{name!r}] is a {type(dataset).__name__}: expected a Dataset of raycompat.data, a "
+        f"list, or a function that returns one. {advice}"
+    )
+
+
 def _split(name: str, dataset: Any, number: int, hints: list[str] | None) -> Sequence[Any]:
+    if not _can_be_split(dataset):  # what a function has returned
+        raise _unknown_kind(name, dataset)
     if hasattr(dataset, "streaming_split"):
         parts: Sequence[Any] = dataset.streaming_split(number, equal=True, locality_hints=hints)
         return parts
-    if isinstance(dataset, Sequence) and not isinstance(dataset, str | bytes):
-        return [dataset[rank::number] for rank in range(number)]
-    raise TypeError(
-        f"datasets[{name!r}] is a {type(dataset).__name__}: expected a Dataset of raycompat.data or a "
-        "list. Pass anything else as train_loop_config, or load it in the training function."
-    )
+    return [dataset[rank::number] for rank in range(number)]
 
 
 def _whole(dataset: Any) -> Any:
@@ -101,7 +115,7 @@ def checked(datasets: Mapping[str, Any] | None) -> dict[str, Any]:
     Raises
     ------
     TypeError
-        When it is not a dict.
+        When it is not a dict, or a value is not a data set.
     """
     if datasets is None:
         return {}
@@ -109,6 +123,9 @@ def checked(datasets: Mapping[str, Any] | None) -> dict[str, Any]:
         raise TypeError(
             f"datasets={datasets!r}: expected a dict, for example datasets={{'train': dataset}}."
         )
+    for name, dataset in datasets.items():
+        if not (_can_be_split(dataset) or callable(dataset)):
+            raise _unknown_kind(name, dataset)
     return dict(datasets)
 
 

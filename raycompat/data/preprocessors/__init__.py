@@ -1,22 +1,52 @@
 """Preprocessors: what is done to columns before training."""
 
 from raycompat.data.preprocessors.concatenator import Chain, Concatenator
+from raycompat.data.preprocessors.discretizer import (
+    CustomKBinsDiscretizer,
+    UniformKBinsDiscretizer,
+)
 from raycompat.data.preprocessors.encoder import (
+    Categorizer,
     LabelEncoder,
+    MultiHotEncoder,
     OneHotEncoder,
     OrdinalEncoder,
     SimpleImputer,
 )
-from raycompat.data.preprocessors.scaler import MaxAbsScaler, MinMaxScaler, StandardScaler
+from raycompat.data.preprocessors.scaler import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    PowerTransformer,
+    RobustScaler,
+    StandardScaler,
+)
+from raycompat.data.preprocessors.text import (
+    CountVectorizer,
+    FeatureHasher,
+    HashingVectorizer,
+    Tokenizer,
+)
 
 __all__ = [
+    "Categorizer",
     "Chain",
     "Concatenator",
+    "CountVectorizer",
+    "CustomKBinsDiscretizer",
+    "FeatureHasher",
+    "HashingVectorizer",
     "LabelEncoder",
     "MaxAbsScaler",
     "MinMaxScaler",
+    "MultiHotEncoder",
+    "Normalizer",
     "OneHotEncoder",
     "OrdinalEncoder",
+    "PowerTransformer",
+    "RobustScaler",
     "SimpleImputer",
     "StandardScaler",
+    "Tokenizer",
+    "UniformKBinsDiscretizer",
 ]

@@ -18,7 +18,8 @@ from typing import Any
 VARIABLE = "TF_USE_LEGACY_KERAS"
 _STRATEGY = "MultiWorkerMirroredStrategy"
 _OPTIMIZER = "DistributedOptimizer"
-_TRUE = ("1", "true", "True")
+#: What TensorFlow takes for true.
+TRUE = ("1", "true", "True")
 
 #: What to write to train with Keras 3.
 ADVICE = (
@@ -52,7 +53,7 @@ def choose(function: Callable[..., Any], given: Mapping[str, str]) -> dict[str, 
     asked = given.get(VARIABLE, os.environ.get(VARIABLE))
     names, modules = names_of(function)
     has_strategy = _STRATEGY in names
-    if has_strategy and "fit" in names and (asked is not None and asked not in _TRUE):
+    if has_strategy and "fit" in names and (asked is not None and asked not in TRUE):
         raise ValueError(f"{VARIABLE}={asked!r} asks for Keras 3. {ADVICE}")
     imports_keras = any(name.partition(".")[0] == "keras" for name in modules)
     if has_strategy and "fit" in names and imports_keras:
@@ -62,7 +63,7 @@ def choose(function: Callable[..., Any], given: Mapping[str, str]) -> dict[str, 
         asked = "1" if needs_legacy else None
     if asked is None:
         return {}
-    if asked in _TRUE and importlib.util.find_spec("tf_keras") is None:
+    if asked in TRUE and importlib.util.find_spec("tf_keras") is None:
         raise ImportError(
             f"The training function needs Keras 2 ({VARIABLE}={asked}), which is not installed: "
             f"pip install tf-keras. {ADVICE if has_strategy else ''}"
@@ -136,26 +137,3 @@ def _referred(value: Any, names: set[str], package: str, modules: set[str]) -> I
             yield each
         elif callable(each):
             names.add(getattr(each, "__name__", ""))
-
-
-def watch_keras() -> None:
-    """Make this worker's Keras 3 raise before it trains under a strategy of many workers.
-
-    It is for what `choose` does not see: code in modules of the user's.
-    """
-    if os.environ.get(VARIABLE) in _TRUE or importlib.util.find_spec("keras") is None:
-        return
-    import keras
-
-    if not hasattr(keras, "version") or not keras.__version__.startswith("3"):
-        return
-    fit = keras.Model.fit
-
-    def checked_fit(model: Any, *args: Any, **kwargs: Any) -> Any:
-        strategy = getattr(model, "_distribute_strategy", None)
-        if _STRATEGY in type(strategy).__name__ or "CollectiveAllReduce" in type(strategy).__name__:
-            raise RuntimeError(ADVICE)
-        return fit(model, *args, **kwargs)
-
-    checked_fit.__doc__ = fit.__doc__
-    keras.Model.fit = checked_fit

@@ -12,6 +12,7 @@ import raycompat as ray
 from raycompat.train._worker_group import WorkerGroup
 from raycompat.train.backend import Backend, BackendConfig
 from raycompat.train.tensorflow import _keras_choice
+from raycompat.train.tensorflow._keras_watch import watch_keras
 from raycompat.train.tensorflow._ports import reserve_port
 
 __all__ = ["TensorflowConfig"]
@@ -64,4 +65,4 @@ def _set_up(addresses: list[str], rank: int) -> None:
     os.environ["TF_CONFIG"] = json.dumps(
         {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
     )
-    _keras_choice.watch_keras()
+    watch_keras()

@@ -1,0 +1,166 @@
+"""Columns computed from expressions: `with_column` and `with_columns` of `Dataset`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from raycompat.data import expressions
+from raycompat.data.compute import strategy
+from raycompat.data.expressions import Expr
+from raycompat.data.options import remote_args
+from raycompat.data.transform import TableStep
+
+if TYPE_CHECKING:
+    from raycompat.data.dataset import Dataset
+
+
+class Columns:
+    """The methods of a data set that take expressions for new columns."""
+
+    _mapped: Callable[..., Dataset]
+
+    def with_column(
+        self,
+        column_name: str,
+        expr: Expr,
+        *,
+        compute: Any = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: float | None = None,
+        label_selector: dict[str, str] | None = None,
+        fallback_strategy: list[Any] | None = None,
+        max_calls: int | None = None,
+        resources: dict[str, float] | None = None,
+        accelerator_type: str | None = None,
+        runtime_env: Any = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
+        """Add a column, or replace one, by an expression.
+
+        Parameters
+        ----------
+        column_name : str
+            Name of the column.
+        expr : Expr
+            Of `raycompat.data.expressions`.
+        compute : TaskPoolStrategy, optional
+            How many tasks run at once at most.
+        num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+            What each task needs, as for `raycompat.remote`.
+        fallback_strategy
+            Refused.
+        **ray_remote_args
+            Further options of `raycompat.remote`.
+
+        Raises
+        ------
+        TypeError
+            When `expr` is not an expression.
+
+        Examples
+        --------
+        >>> import raycompat as ray
+        >>> from raycompat.data.expressions import col
+        >>> ray.data.range(2).with_column("double", col("id") * 2).take_all()
+        [{'id': 0, 'double': 0}, {'id': 1, 'double': 2}]
+
+        Notes
+        -----
+        Ray source: ``Dataset.with_column``, 2.60.0. No known difference.
+        """
+        return self.with_columns(
+            {column_name: expr},
+            compute=compute,
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            memory=memory,
+            label_selector=label_selector,
+            fallback_strategy=fallback_strategy,
+            max_calls=max_calls,
+            resources=resources,
+            accelerator_type=accelerator_type,
+            runtime_env=runtime_env,
+            **ray_remote_args,
+        )
+
+    def with_columns(
+        self,
+        exprs: Mapping[str, Expr] | None = None,
+        *more_exprs: Mapping[str, Expr],
+        compute: Any = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: float | None = None,
+        label_selector: dict[str, str] | None = None,
+        fallback_strategy: list[Any] | None = None,
+        max_calls: int | None = None,
+        resources: dict[str, float] | None = None,
+        accelerator_type: str | None = None,
+        runtime_env: Any = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
+        """Add columns, or replace some, by expressions of the columns that there were before.
+
+        Parameters
+        ----------
+        exprs, *more_exprs : dict of str to Expr
+            The expressions by the names of their columns.
+        compute : TaskPoolStrategy, optional
+            How many tasks run at once at most.
+        num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+            What each task needs, as for `raycompat.remote`.
+        fallback_strategy
+            Refused.
+        **ray_remote_args
+            Further options of `raycompat.remote`.
+
+        Raises
+        ------
+        TypeError
+            When something is not a dictionary of expressions.
+
+        Notes
+        -----
+        Ray source: ``Dataset.with_columns``, 2.60.0. Differs from Ray: there is no ``unnest``.
+        """
+        options = remote_args(
+            ray_remote_args,
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            memory=memory,
+            label_selector=label_selector,
+            fallback_strategy=fallback_strategy,
+            max_calls=max_calls,
+            resources=resources,
+            accelerator_type=accelerator_type,
+            runtime_env=runtime_env,
+        )
+        named = tuple(
+            pair for each in (exprs, *more_exprs) if each is not None for pair in _pairs(each)
+        )
+        step = TableStep(expressions.with_columns, (named,))
+        names = ", ".join(name for name, _ in named)
+        return self._mapped(f"WithColumns({names})", step, strategy(compute, None, False), options)
+
+
+def _pairs(given: Any) -> list[tuple[str, Expr]]:
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"{given!r} is not a dictionary of expressions: {{'double': col('id') * 2}}."
+        )
+    for name, expression in given.items():
+        check(name, expression)
+    return list(given.items())
+
+
+def check(name: Any, expression: Any) -> None:
+    """Raise an error for what is not a name, or not an expression."""
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"{name!r} is not the name of a column.")
+    if not isinstance(expression, Expr):
+        raise TypeError(
+            f"The column {name!r} is given as {expression!r}, which is not an expression: write "
+            "col('id') * 2 or lit(3), of raycompat.data.expressions."
+        )

@@ -1,0 +1,220 @@
+"""Preprocessors that make numbers of text: tokens, their counts, hashes of names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from raycompat.data.preprocessor import Preprocessor
+from raycompat.data.preprocessors.columns import outputs
+
+if TYPE_CHECKING:
+    from raycompat.data.dataset import Dataset
+
+Tokenize = Callable[[str], Sequence[str]]
+
+
+def split_at_spaces(text: str) -> list[str]:
+    """Return the parts of a text between spaces."""
+    return text.split(" ")
+
+
+def _hashed(value: object, num_features: int) -> int:
+    """Return a number below `num_features`, the same in all processes and in Ray."""
+    return int(hashlib.sha256(str(value).encode()).hexdigest(), 16) % num_features
+
+
+class _OfText(Preprocessor):
+    """Calls a function with the tokens of each text; a missing text stays missing."""
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        tokenization_fn: Tokenize | None,
+        output_columns: Sequence[str] | None,
+    ) -> None:
+        self.columns = list(columns)
+        self.tokenization_fn = tokenization_fn or split_at_spaces
+        self.output_columns = outputs(self.columns, output_columns)
+
+    def _made_of(self, column: str) -> Callable[[Sequence[str]], Any]:
+        raise NotImplementedError
+
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
+        made = {}
+        for column, output in zip(self.columns, self.output_columns, strict=True):
+            function = self._made_of(column)
+            values = [
+                None if pd.isna(text) else function(self.tokenization_fn(text))
+                for text in df[column]
+            ]
+            made[output] = pd.Series(values, index=df.index, dtype=object)
+        return df.assign(**made)
+
+
+class Tokenizer(_OfText):
+    """Replace text by the list of its tokens.
+
+    Parameters
+    ----------
+    columns : list of str
+        Columns of text.
+    tokenization_fn : callable, optional
+        Returns the tokens of a text. Default: what is between spaces.
+    output_columns : list of str, optional
+        Where the results go. Default: in place of the columns.
+
+    Notes
+    -----
+    Ray source: ``ray.data.preprocessors.Tokenizer``, 2.60.0. No known difference.
+    """
+
+    _is_fittable = False
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        tokenization_fn: Tokenize | None = None,
+        output_columns: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(columns, tokenization_fn, output_columns)
+
+    def _made_of(self, column: str) -> Callable[[Sequence[str]], Any]:
+        return list
+
+
+class HashingVectorizer(_OfText):
+    """Replace text by counts of its tokens, each counted at its hash.
+
+    Parameters
+    ----------
+    columns : list of str
+        Columns of text.
+    num_features : int
+        Number of counts; tokens whose hashes are equal are counted together.
+    tokenization_fn : callable, optional
+        Returns the tokens of a text. Default: what is between spaces.
+    output_columns : list of str, optional
+        Where the results go, lists of `num_features` counts. Default: in place of the columns.
+
+    Notes
+    -----
+    Ray source: ``ray.data.preprocessors.HashingVectorizer``, 2.60.0. No known difference.
+    """
+
+    _is_fittable = False
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        num_features: int,
+        tokenization_fn: Tokenize | None = None,
+        *,
+        output_columns: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(columns, tokenization_fn, output_columns)
+        self.num_features = num_features
+
+    def _made_of(self, column: str) -> Callable[[Sequence[str]], Any]:
+        def count(tokens: Sequence[str]) -> list[int]:
+            counted = Counter(_hashed(token, self.num_features) for token in tokens)
+            return [counted[number] for number in range(self.num_features)]
+
+        return count
+
+
+class CountVectorizer(_OfText):
+    """Replace text by counts of the tokens that are in the data set, the most frequent first.
+
+    Parameters
+    ----------
+    columns : list of str
+        Columns of text.
+    tokenization_fn : callable, optional
+        Returns the tokens of a text. Default: what is between spaces.
+    max_features : int, optional
+        How many tokens are counted. Default: all.
+    output_columns : list of str, optional
+        Where the results go, lists of counts. Default: in place of the columns.
+
+    Notes
+    -----
+    Ray source: ``ray.data.preprocessors.CountVectorizer``, 2.60.0. No known difference.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        tokenization_fn: Tokenize | None = None,
+        max_features: int | None = None,
+        *,
+        output_columns: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(columns, tokenization_fn, output_columns)
+        self.max_features = max_features
+
+    def _fit(self, ds: Dataset) -> None:
+        self.stats_ = {}
+        for column in self.columns:
+            tokens = ds.select_columns([column]).flat_map(
+                lambda row, column=column: [
+                    {"token": token}
+                    for token in ([] if row[column] is None else self.tokenization_fn(row[column]))
+                ]
+            )
+            counted = tokens.groupby("token").count().take_all() if tokens.take(1) else []
+            counts = Counter({row["token"]: row["count()"] for row in counted})
+            self.stats_[f"token_counts({column})"] = Counter(
+                dict(counts.most_common(self.max_features))
+            )
+
+    def _made_of(self, column: str) -> Callable[[Sequence[str]], Any]:
+        wanted = [token for token, _ in self.stats_[f"token_counts({column})"].most_common()]
+
+        def count(tokens: Sequence[str]) -> list[int]:
+            counted = Counter(tokens)
+            return [counted[token] for token in wanted]
+
+        return count
+
+
+class FeatureHasher(Preprocessor):
+    """Put columns of counts into one of arrays, each column added at the hash of its name.
+
+    Parameters
+    ----------
+    columns : list of str
+        Columns of numbers.
+    num_features : int
+        Length of the arrays; columns whose hashes are equal are added up.
+    output_column : str
+        Name of the column of arrays.
+
+    Notes
+    -----
+    Ray source: ``ray.data.preprocessors.FeatureHasher``, 2.60.0. No known difference.
+    """
+
+    _is_fittable = False
+
+    def __init__(self, columns: Sequence[str], num_features: int, output_column: str) -> None:
+        self.columns = list(columns)
+        self.num_features = num_features
+        self.output_column = output_column
+
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
+        kinds = [df[column].dtype for column in self.columns]
+        rows = np.zeros((len(df), self.num_features), np.result_type(*kinds))
+        for column in self.columns:
+            rows[:, _hashed(column, self.num_features)] += df[column].to_numpy()
+        values = pd.Series(list(rows), index=df.index, dtype=object)
+        return df.assign(**{self.output_column: values})
+
+    def get_output_columns(self) -> list[str]:
+        """Return the column that it writes."""
+        return [self.output_column]

@@ -1,0 +1,74 @@
+"""A watch in a worker: Keras 3 raises before it trains under a strategy of many workers.
+
+It is for what `_keras_choice` does not see: code in the user's own modules. Keras takes a second to
+import, so the watch waits until the program imports it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from raycompat.train.tensorflow._keras_choice import ADVICE, TRUE, VARIABLE
+
+#: Parts of the names of such strategies' classes.
+_STRATEGIES = ("MultiWorkerMirroredStrategy", "CollectiveAllReduce")
+
+
+def watch_keras() -> None:
+    """Check `Model.fit` of Keras 3, from when this process imports Keras."""
+    if os.environ.get(VARIABLE) in TRUE:
+        return
+    if "keras" in sys.modules:
+        _check_fit(sys.modules["keras"])
+    elif importlib.util.find_spec("keras") is not None:
+        sys.meta_path.insert(0, _OnImport())
+
+
+class _OnImport(MetaPathFinder):
+    """Finds Keras as the finders behind it do, and changes it once it is imported."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return how Keras is loaded, and then checked."""
+        if fullname != "keras":
+            return None
+        others = (finder for finder in sys.meta_path if finder is not self)
+        specs = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next(filter(None, specs), None)
+        if spec is not None and spec.loader is not None:
+            self._extend(spec.loader)
+        return spec
+
+    def _extend(self, loader: Any) -> None:
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            sys.meta_path.remove(self)
+            _check_fit(module)
+
+        loader.exec_module = exec_module
+
+
+def _check_fit(keras: Any) -> None:
+    """Make `Model.fit` raise where it would fail with an error that explains nothing."""
+    if not str(getattr(keras, "__version__", "")).startswith("3"):
+        return
+    fit = keras.Model.fit
+
+    def checked_fit(model: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = type(getattr(model, "_distribute_strategy", None)).__name__
+        if any(name in strategy for name in _STRATEGIES):
+            raise RuntimeError(ADVICE)
+        return fit(model, *args, **kwargs)
+
+    checked_fit.__doc__ = fit.__doc__
+    keras.Model.fit = checked_fit
