@@ -63,6 +63,25 @@ def sized(
         yield _taken(waiting, num_rows)
 
 
+def of_whole_batches(
+    tables: Iterable[Block], batch_size: int, target_bytes: int
+) -> Iterator[Block]:
+    """Yield tables of as many batches as are there, up to about a size; the last has what is left."""
+    left = pa.table({})
+    for table in tables:
+        if not table.num_rows:
+            continue
+        present = block.concat([left, table])
+        num_whole = present.num_rows // batch_size * batch_size
+        rows = target_bytes * present.num_rows // max(present.nbytes, 1)
+        step = max(rows // batch_size, 1) * batch_size
+        for start in range(0, num_whole, step):
+            yield present.slice(start, min(step, num_whole - start))
+        left = present.slice(num_whole)
+    if left.num_rows:
+        yield left
+
+
 def _taken(waiting: deque[Block], num_rows: int) -> Block:
     """Take rows from the front of the tables that wait."""
     pieces = []

@@ -181,7 +181,7 @@ class DataIterator(abc.ABC):
         """
         from raycompat.data import tensorflow
 
-        return self._batches(
+        batches = self._batches(
             lambda table: tensorflow.to_tensors(block.to_numpy(table), dtypes),
             prefetch_batches,
             batch_size,
@@ -190,6 +190,14 @@ class DataIterator(abc.ABC):
             local_shuffle_buffer_size,
             local_shuffle_seed,
         )
+        if batch_size is None or local_shuffle_buffer_size is not None:
+            return batches
+
+        def cut_tensors() -> Iterator[Any]:
+            tables = fetched(self._pieces(), prefetch_batches)
+            return tensorflow.batches(tables, batch_size, drop_last, dtypes)
+
+        return _Again(cut_tensors)
 
     def to_tf(
         self,

@@ -39,26 +39,32 @@ class MixOperator(Operator):
     def step(self) -> None:
         """Hand on blocks as long as the input that has its turn has one."""
         while not self._has_stopped:
-            ended = [self._has_ended(port) for port in range(len(self.inputs))]
-            if all(ended) or (self._stops_early and any(ended)):
-                self._has_stopped = True
-                break
             port = self._next_port()
-            if not self.inputs[port]:
+            if port is None or self._has_ended(port):
+                self._has_stopped = True
+            elif not self.inputs[port]:
                 return
-            bundle = self.inputs[port].popleft()
-            self._num_rows[port] += bundle.num_rows
-            self.outputs.ready.append(bundle)
+            else:
+                bundle = self.inputs[port].popleft()
+                self._num_rows[port] += bundle.num_rows
+                self.outputs.ready.append(bundle)
         for queue in self.inputs:
             queue.clear()
 
     def _has_ended(self, port: int) -> bool:
         return self.closed[port] and not self.inputs[port]
 
-    def _next_port(self) -> int:
-        """Return the input that lacks the most rows; of equal ones the heavier, then the first."""
+    def _next_port(self) -> int | None:
+        """Return the input that lacks the most rows; of equal ones the heavier, then the first.
+
+        None when all have ended. An input that has ended has its turn only if it ends all of them.
+        """
         total = sum(self._num_rows)
-        waiting = [port for port in range(len(self.inputs)) if not self._has_ended(port)]
+        waiting = [
+            port
+            for port in range(len(self.inputs))
+            if self._stops_early or not self._has_ended(port)
+        ]
         return max(
             waiting,
             key=lambda port: (
@@ -66,6 +72,7 @@ class MixOperator(Operator):
                 self._shares[port],
                 -port,
             ),
+            default=None,
         )
 
     def admits(self, port: int) -> bool:

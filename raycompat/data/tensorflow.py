@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from raycompat.data import batch, block
 from raycompat.data.block import require_columns
 from raycompat.data.schema import Schema
 from raycompat.data.tensor import TensorType
+
+#: Bytes of the tables that are converted at once, and then cut into batches.
+_CONVERTED_BYTES = 4 * 2**20
 
 
 def imported() -> Any:
@@ -33,17 +37,39 @@ def imported() -> Any:
     return tf
 
 
-def to_tensors(batch: Mapping[str, np.ndarray[Any, Any]], dtypes: Any) -> dict[str, Any]:
+def to_tensors(arrays: Mapping[str, np.ndarray[Any, Any]], dtypes: Any) -> dict[str, Any]:
     """Return a batch of arrays as tensors; arrays of several shapes become ragged ones."""
     return {
         name: _tensor(values, dtypes.get(name) if isinstance(dtypes, Mapping) else dtypes)
-        for name, values in batch.items()
+        for name, values in arrays.items()
     }
+
+
+def batches(
+    tables: Iterable[pa.Table], batch_size: int, drop_last: bool, dtypes: Any
+) -> Iterator[dict[str, Any]]:
+    """Yield batches of tensors, cut from larger ones: each conversion takes as long as many cuts."""
+    tf = imported()
+    for table in batch.of_whole_batches(tables, batch_size, _CONVERTED_BYTES):
+        number = table.num_rows // batch_size
+        arrays = block.to_numpy(table)
+        if number > 1 and not any(_is_ragged(values) for values in arrays.values()):
+            whole = to_tensors(arrays, dtypes)
+            columns = [tf.split(tensor, number) for tensor in whole.values()]
+            for tensors in zip(*columns, strict=True):
+                yield dict(zip(whole, tensors, strict=True))
+        else:
+            for each in batch.sized([table], batch_size, drop_last):
+                yield to_tensors(block.to_numpy(each), dtypes)
+
+
+def _is_ragged(values: np.ndarray[Any, Any]) -> bool:
+    return values.dtype == object and len(values) > 0 and isinstance(values[0], np.ndarray)
 
 
 def _tensor(values: np.ndarray[Any, Any], dtype: Any) -> Any:
     tf = imported()
-    if values.dtype == object and len(values) and isinstance(values[0], np.ndarray):
+    if _is_ragged(values):
         return _ragged(values, dtype)
     tensor = tf.convert_to_tensor(values)
     return tensor if dtype is None else tf.cast(tensor, dtype)
@@ -106,11 +132,11 @@ def to_dataset(
     def generate() -> Any:
         source = held()
         assert source is not None, "an iterator keeps its tf.data.Dataset"
-        for batch in source.batches:
+        for arrays in source.batches:
             yield tuple(
-                _as_specified(batch[columns], spec)
+                _as_specified(arrays[columns], spec)
                 if isinstance(columns, str)
-                else {name: _as_specified(batch[name], spec[name]) for name in columns}
+                else {name: _as_specified(arrays[name], spec[name]) for name in columns}
                 for (columns, _), spec in zip(elements, signature, strict=True)
             )
 

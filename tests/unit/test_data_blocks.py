@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from raycompat.data import batch, block, exchange, expression, tensor
+from raycompat.data import batch, block, condition, exchange, joining, tensor
 from raycompat.data.aggregation import Groups
 from raycompat.data.block import BlockMetadata, Bundle
 from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy, strategy
 from raycompat.data.context import DataContext
 from raycompat.data.dataset import proportional_indices
 from raycompat.data.execution import Budget
+from raycompat.data.mixing import MixOperator, MixStoppingCondition
 from raycompat.data.operators import (
     InputOperator,
     LimitOperator,
@@ -130,6 +131,15 @@ def test_shuffled_batches_have_every_row_once(sizes, batch_size, buffer_size):
 
 
 @UNHURRIED
+@given(SIZES, st.integers(1, 12), st.integers(1, 400))
+def test_tables_of_whole_batches_have_all_rows(sizes, batch_size, target):
+    made = list(batch.of_whole_batches(tables(sizes), batch_size, target))
+    assert values(made) == list(range(sum(sizes)))
+    assert all(table.num_rows % batch_size == 0 for table in made[:-1])
+    assert all(table.nbytes <= max(target, 8 * batch_size) for table in made)
+
+
+@UNHURRIED
 @given(SIZES, st.integers(8, 200))
 def test_blocks_are_near_their_target(sizes, target):
     made = list(batch.of_target_size(tables(sizes), target))
@@ -194,8 +204,8 @@ def test_equal_keys_come_into_one_part(items, num_parts):
 
 
 def test_the_hash_of_a_key_does_not_depend_on_the_columns_type():
-    whole = exchange._hashes(pa.table({"a": pa.array([1, 2], pa.int32())}), ["a"])
-    with_missing = exchange._hashes(pa.table({"a": pa.array([1, 2, None], pa.int64())}), ["a"])
+    whole = exchange.hashes(pa.table({"a": pa.array([1, 2], pa.int32())}), ["a"])
+    with_missing = exchange.hashes(pa.table({"a": pa.array([1, 2, None], pa.int64())}), ["a"])
     assert list(whole) == list(with_missing[:2])
 
 
@@ -461,16 +471,77 @@ def test_settings_that_do_nothing_are_refused():
 )
 def test_conditions(text, rows):
     table = pa.table({"a": range(5), "b": ["y", "x", "y", "y", "y"]})
-    assert table.filter(expression.parse(text))["a"].to_pylist() == rows
+    assert table.filter(condition.parse(text))["a"].to_pylist() == rows
 
 
 @pytest.mark.parametrize("text", ["a >", "f(a)", "a if b else c", "__import__('os')", "a ** 2"])
 def test_what_is_not_a_condition(text):
     with pytest.raises(ValueError, match="not a condition"):
-        expression.parse(text)
+        condition.parse(text)
 
 
 def test_an_input_has_its_blocks_at_once():
     operator = InputOperator([bundle(1)])
     assert len(operator.outputs) == 1
     assert operator.held_bytes == 0
+
+
+# Mixtures and joins.
+
+
+@UNHURRIED
+@given(st.data())
+def test_mixed_blocks_do_not_depend_on_when_they_come(data):
+    """Blocks come in any order of the inputs; each input's keep theirs."""
+    inputs = data.draw(st.lists(st.lists(st.integers(1, 5), max_size=5), min_size=1, max_size=3))
+    weights = data.draw(st.lists(st.integers(1, 4), min_size=len(inputs), max_size=len(inputs)))
+    condition = data.draw(st.sampled_from(MixStoppingCondition))
+    blocks = [[bundle(rows) for rows in each] for each in inputs]
+
+    def mixed(order):
+        operator = MixOperator(weights, condition)
+        waiting = [list(each) for each in blocks]
+        for port in order:
+            if waiting[port]:
+                operator.add(port, waiting[port].pop(0))
+            else:
+                operator.close(port)
+        for port in range(len(inputs)):
+            for each in waiting[port]:
+                operator.add(port, each)
+            operator.close(port)
+        assert operator.has_all_input
+        return list(operator.outputs.ready)
+
+    order = data.draw(st.lists(st.integers(0, len(inputs) - 1), max_size=12))
+    made = mixed([])
+    assert mixed(order) == made
+    if condition is MixStoppingCondition.STOP_ON_LONGEST_DROP:
+        assert sorted(map(id, made)) == sorted(id(each) for some in blocks for each in some)
+
+
+ROWS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 99)), max_size=8)
+
+
+@UNHURRIED
+@given(ROWS, ROWS, st.sampled_from(list(joining.TYPES)))
+def test_joins_are_those_of_pandas(left, right, join_type):
+    sides = [
+        pa.table({"id": pa.array([k for k, _ in rows], pa.int64()), name: [v for _, v in rows]})
+        for rows, name in ((left, "x"), (right, "y"))
+    ]
+    found = joining._joined(join_type, (["id"], ["id"]), (None, None), 1, *sides)
+    frames = [each.to_pandas() for each in sides]
+    side, _, kind = join_type.rpartition("_")
+    if kind in ("semi", "anti"):
+        first, second = frames if side == "left" else frames[::-1]
+        is_there = first["id"].isin(second["id"])
+        expected = first[is_there if kind == "semi" else ~is_there]
+    else:
+        how = {"inner": "inner", "full_outer": "outer"}.get(join_type, side)
+        expected = frames[0].merge(frames[1], on="id", how=how)
+
+    def rows_of(frame):
+        return sorted(map(tuple, frame.astype(float).fillna(-1.0).to_numpy().tolist()))
+
+    assert rows_of(found.to_pandas()) == rows_of(expected)
