@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from raycompat.data import block
 from raycompat.data.block import Block
+from raycompat.data.datatype import DataType
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 __all__ = ["Expr", "col", "lit", "pyarrow_udf", "udf"]
@@ -210,11 +211,13 @@ class Expr:
 
         Parameters
         ----------
-        target_type : pyarrow.DataType or str
+        target_type : DataType, pyarrow.DataType or str
             The type, or Arrow's name of it, such as ``"float32"``.
         safe : bool, default True
             Raise an error for a value that does not fit.
         """
+        if isinstance(target_type, DataType):
+            target_type = target_type.to_arrow_dtype()
         return self._call(pc.cast, target_type=target_type, safe=safe)
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -350,7 +353,7 @@ def udf(return_dtype: Any = None) -> Callable[[Callable[..., Any]], Callable[...
 
     Parameters
     ----------
-    return_dtype : optional
+    return_dtype : DataType, optional
         Has no effect: the function's array says its type.
 
     Examples

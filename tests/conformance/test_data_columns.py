@@ -4,6 +4,7 @@ import importlib
 from importlib.util import find_spec
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -130,16 +131,16 @@ def test_rows_are_kept_by_an_expression(numbers, expressions):
 
 
 def test_a_function_of_columns(cluster, numbers, expressions):
-    datatype = None
-    if cluster.__name__ == "ray":
-        datatype = importlib.import_module("ray.data.datatype").DataType.string()
+    datatype = importlib.import_module(f"{cluster.__name__}.data.datatype").DataType
 
-    @expressions.udf(return_dtype=datatype)
+    @expressions.udf(return_dtype=datatype.string())
     def upper(column):
         return pc.utf8_upper(column)
 
-    made = numbers.with_column("u", upper(expressions.col("t")))
+    number = expressions.col("a").cast(datatype.float32())
+    made = numbers.with_columns({"u": upper(expressions.col("t")), "f": number})
     assert [row["u"] for row in made.take_all()] == ["X", "Y", "X"]
+    assert dict(zip(made.columns(), made.schema().types, strict=True))["f"] == pa.float32()
 
 
 def test_a_column_of_groups(data, expressions):
