@@ -39,9 +39,8 @@ def training_function(impl: str):
                 model.load_weights(os.path.join(folder, "model.keras"))
             start = 3
         for epoch in range(start, 5):
-            model.fit(
-                x, x, batch_size=20, verbose=0, callbacks=[callbacks.ReportCheckpointCallback()]
-            )
+            report = callbacks.ReportCheckpointCallback()
+            model.fit(x, x, batch_size=20, verbose=0, callbacks=[report])
             if epoch == 2 and rank == 1 and start == 0:
                 if config["case"] == "failing run":
                     raise ValueError("it fails on purpose")
@@ -51,7 +50,7 @@ def training_function(impl: str):
     return fit_line
 
 
-def measure(impl: str) -> dict[str, float]:
+def measure(impl: str, cases: list[str]) -> dict[str, float]:
     """Return the seconds of each case."""
     # Ray sets it too late; raycompat does not need it.
     os.environ["TF_USE_LEGACY_KERAS"] = "1"
@@ -59,7 +58,7 @@ def measure(impl: str) -> dict[str, float]:
     train = importlib.import_module(f"{impl}.train")
     trainer = importlib.import_module(f"{impl}.train.tensorflow").TensorflowTrainer
     seconds = {}
-    for case in CASES:
+    for case in cases:
         ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
         begin = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
@@ -89,18 +88,21 @@ def main() -> None:
     parser.add_argument("--impl", choices=("raycompat", "ray"), default="raycompat")
     parser.add_argument("--vs", choices=("ray",), help="run both in turn, and print the ratio")
     parser.add_argument("--ray-python", default=sys.executable, help="Python that has Ray")
+    parser.add_argument("--case", choices=CASES, action="append", help="by default all")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    cases = options.case or list(CASES)
     if options.vs is None:
-        seconds = measure(options.impl)
+        seconds = measure(options.impl, cases)
         print(json.dumps(seconds) if options.json else seconds)
         return
     found = {}
     for impl, python in (("raycompat", sys.executable), ("ray", options.ray_python)):
         command = [python, __file__, "--impl", impl, "--json"]
+        command += [word for case in cases for word in ("--case", case)]
         output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         found[impl] = json.loads(output.strip().splitlines()[-1])
-    for case in CASES:
+    for case in cases:
         ours, theirs = found["raycompat"][case], found["ray"][case]
         print(f"{case:12} {ours:7.1f} s   Ray {theirs:7.1f} s   {theirs / ours:5.1f} times as fast")
 
