@@ -98,16 +98,10 @@ def test_what_a_function_does_wrong_is_named(fit, function, text):
     assert "pid" in str(caught.value)
 
 
-def test_a_column_that_is_not_there(fit):
+def test_a_column_that_is_not_there(cluster):
     dataset = ray.data.from_items([{"label": 1}, {"label": 2}])
-    with pytest.raises(ValueError, match="'label'"):
+    with pytest.raises(ValueError, match="Did you mean 'label'"):
         dataset.select_columns(["lable"]).take_all()
-
-    def read():
-        train.get_dataset_shard("train").to_tf("lable", "label")
-
-    with pytest.raises(train.WorkerGroupError, match="Did you mean 'label'"):
-        fit(read, datasets={"train": dataset})
 
 
 def test_more_workers_than_cpus_are_told_soon(fit):
