@@ -101,7 +101,7 @@ def test_what_a_function_does_wrong_is_named(fit, function, text):
 def test_a_column_that_is_not_there(cluster):
     dataset = ray.data.from_items([{"label": 1}, {"label": 2}])
     with pytest.raises(ValueError, match="Did you mean 'label'"):
-        dataset.select_columns(["lable"]).take_all()
+        dataset.select_columns(["labels"]).take_all()
 
 
 def test_more_workers_than_cpus_are_told_soon(fit):
