@@ -37,6 +37,19 @@ def remote(**options: Any) -> RemoteDecorator: ...
 def remote(*args: Any, **options: Any) -> Any:
     """Make a function or class remote; as a decorator, with or without options, or called.
 
+    Parameters
+    ----------
+    decorated : function or class
+        What to make remote: with ``@ray.remote``, or ``ray.remote(function)``.
+    **options
+        With ``@ray.remote(...)``: resources, retries, number of results and others, all on the page
+        *Options of remote, options and method*.
+
+    Returns
+    -------
+    RemoteFunction or ActorClass
+        Call its ``remote(...)``; ``options(...)`` changes options for some calls.
+
     Examples
     --------
     >>> import raycompat as ray
@@ -89,7 +102,24 @@ def _is_cython_function(value: Any) -> bool:
 
 
 def put(value: T) -> ObjectRef[T]:
-    """Keep a value in the object store and return the reference to it.
+    """Store a value and return the reference to it.
+
+    Parameters
+    ----------
+    value : object
+        Anything that can be pickled. It is copied: later changes of `value` do not change the object.
+
+    Returns
+    -------
+    ObjectRef
+        The object is kept as long as a reference to it exists in any process.
+
+    Examples
+    --------
+    >>> import raycompat as ray
+    >>> reference = ray.put([1, 2, 3])
+    >>> ray.get(reference)
+    [1, 2, 3]
 
     Raises
     ------
@@ -122,8 +152,22 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
     Parameters
     ----------
     object_refs : ObjectRef or list of ObjectRef
+        What to wait for. A generator is returned as it is.
     timeout : float, optional
-        Seconds to wait at most; 0 returns at once or raises. By default, wait for ever.
+        Seconds to wait at most, 0 or more; 0 returns at once or raises. By default, wait without limit.
+
+    Returns
+    -------
+    object or list of object
+        The value, or the values in the order of the references.
+
+    Examples
+    --------
+    >>> import raycompat as ray
+    >>> ray.get(ray.put(1))
+    1
+    >>> ray.get([ray.put(1), ray.put(2)], timeout=10)
+    [1, 2]
 
     Raises
     ------
@@ -192,7 +236,23 @@ def wait(
     timeout : float, optional
         Seconds to wait at most; 0 looks once.
     fetch_local : bool, default True
-        Accepted for Ray's sake: values are fetched by `get`.
+        Has no effect: values are fetched by `get`.
+
+    Returns
+    -------
+    ready : list of ObjectRef
+        References whose values are ready, or whose calls failed: `num_returns` of them, or fewer after
+        the timeout.
+    rest : list of ObjectRef
+        The other references.
+
+    Examples
+    --------
+    >>> import raycompat as ray
+    >>> references = [ray.put(number) for number in range(3)]
+    >>> ready, rest = ray.wait(references, num_returns=2)
+    >>> len(ready), len(rest)
+    (2, 1)
 
     Raises
     ------
@@ -244,7 +304,22 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
     force : bool, default False
         Kill the process of a task that runs, rather than raise KeyboardInterrupt in it.
     recursive : bool, default True
-        Cancel what the task has called, too.
+        Cancel the calls that the task has made, too.
+
+    Examples
+    --------
+    >>> import raycompat as ray
+    >>> @ray.remote
+    ... def wait():
+    ...     import time
+    ...     time.sleep(600)
+    >>> reference = wait.remote()
+    >>> ray.cancel(reference)
+    >>> try:
+    ...     ray.get(reference)
+    ... except ray.exceptions.TaskCancelledError:
+    ...     print("cancelled")
+    cancelled
 
     Raises
     ------

@@ -95,6 +95,18 @@ def method(*args: Any, **options: Any) -> Any:
 
     Bare, without parentheses, it changes nothing but keeps the signature for type checkers.
 
+    Examples
+    --------
+    >>> import raycompat as ray
+    >>> @ray.remote
+    ... class Splitter:
+    ...     @ray.method(num_returns=2)
+    ...     def split(self, text):
+    ...         return text.split("=")
+    >>> name, value = Splitter.remote().split.remote("steps=10")
+    >>> ray.get([name, value])
+    ['steps', '10']
+
     Notes
     -----
     Ray source: ``ray.method``, 2.60.0. Differs from Ray: options that raycompat does not honour raise.
@@ -534,12 +546,28 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
     name : str
         The name that its creator gave in ``.options(name=...)``.
     namespace : str, optional
-        By default this driver's own.
+        By default that of this driver.
+
+    Returns
+    -------
+    ActorHandle
+        It does not keep the actor alive.
+
+    Examples
+    --------
+    >>> import raycompat as ray
+    >>> @ray.remote
+    ... class Counter:
+    ...     def count(self):
+    ...         return 1
+    >>> counter = Counter.options(name="counter of the example").remote()
+    >>> ray.get(ray.get_actor("counter of the example").count.remote())
+    1
 
     Raises
     ------
     ValueError
-        When there is no such actor, or the name is empty.
+        When no actor has this name, or the name is empty.
     TypeError
         When the name is not a string.
 
@@ -594,6 +622,21 @@ def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
     actor : ActorHandle
     no_restart : bool, default True
         Whether the actor stays dead; else it is started again if it has restarts left.
+
+    Examples
+    --------
+    >>> import raycompat as ray
+    >>> @ray.remote
+    ... class Counter:
+    ...     def count(self):
+    ...         return 1
+    >>> counter = Counter.remote()
+    >>> ray.kill(counter)
+    >>> try:
+    ...     ray.get(counter.count.remote())
+    ... except ray.exceptions.ActorDiedError:
+    ...     print("ended")
+    ended
 
     Raises
     ------
