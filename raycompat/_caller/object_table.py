@@ -282,6 +282,8 @@ class ObjectTable:
                     self.let_go_of_parent(entry, released)
                 if own_segment:
                     self._own_segment(entry)
+            elif own_segment and isinstance(value, SegmentLink) and not _is_at(entry, value):
+                self._remove_segment(value)  # it has failed meanwhile, or was made anew elsewhere
             callbacks = entry.callbacks
             if released:
                 self._release(released)
@@ -365,3 +367,8 @@ class ObjectTable:
         """Take back what `when_settled` was asked."""
         with self.lock:
             entry.callbacks = tuple(each for each in entry.callbacks if each != callback)
+
+
+def _is_at(entry: Entry, link: SegmentLink) -> bool:
+    """Whether the value of an object is this segment."""
+    return isinstance(entry.value, SegmentLink) and entry.value.path == link.path

@@ -33,6 +33,7 @@ import numpy as np
 import psutil
 
 import raycompat as ray
+from raycompat._caller.session import current
 from raycompat._node.pulse import NAME as PULSE
 from raycompat._protocol import liveness
 
@@ -299,12 +300,17 @@ class Killer:
         except BaseException as error:
             self.error = error
 
+    def _nodes(self) -> set[int]:
+        """Return the workers that are nodes by now; without the driver's own, which has its values."""
+        nodes = current().rpc("raycompat_state")["nodes"]
+        return {node["pid"] for node in nodes} - {self._home}
+
     def _alive(self) -> list[int]:
         return [pid for pid, each in self.cluster.workers.items() if each.poll() is None]
 
     def _end_node(self, choose: random.Random) -> None:
         """Kill a node, or stop its process for good."""
-        victim = choose.choice([pid for pid in self._alive() if pid != self._home])
+        victim = choose.choice(sorted(self._nodes().intersection(self._alive())))
         process = self.cluster.workers[victim]
         host = process.args[process.args.index("--host") + 1]
         if self.num_nodes % 2:
@@ -316,18 +322,21 @@ class Killer:
         self.num_nodes += 1
 
     def _hit_executor(self, choose: random.Random) -> None:
-        """Kill or stop a child of a node's forkserver; psutil sees to it that it is still the same."""
+        """Kill or stop a child of a node's forkserver; psutil sees to it that it is still the same.
+
+        The node's pulse is spared: a node that is stopped, and has none, is there for ever.
+        """
         executors: list[psutil.Process] = []
         for node in self._alive():
             with suppress(psutil.NoSuchProcess):
                 for forkserver in psutil.Process(node).children():
-                    executors.extend(forkserver.children())
+                    executors.extend(each for each in forkserver.children() if each.name() != PULSE)
         if not executors:
             return
         victim, seconds = choose.choice(executors), choose.uniform(0, 2 * TIMEOUT_S)
         is_stopped = choose.random() < STOPPED
         with suppress(psutil.NoSuchProcess):
-            if is_stopped and victim.name() != PULSE:  # without its pulse a node is dead
+            if is_stopped:
                 victim.suspend()
                 self._stopped.append((time.monotonic() + seconds, victim))
                 self.num_stopped += 1
