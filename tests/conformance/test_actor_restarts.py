@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -33,7 +34,6 @@ def Mortal(ray, cluster):
             open(os.path.join(self.folder, name), "w").close()
 
         def _wait(self, path):
-            import time
 
             while not os.path.exists(path):
                 time.sleep(0.005)
@@ -102,7 +102,9 @@ def Flaky(ray, cluster):
         def __init__(self):
             self.calls = 0
 
-        def succeed_at(self, call):
+        def succeed_at(self, call, when_there_is=None):
+            while when_there_is is not None and not os.path.exists(when_there_is):
+                time.sleep(0.005)
             self.calls += 1
             if self.calls < call:
                 raise KeyError(self.calls)
@@ -614,7 +616,6 @@ def test_the_retries_of_a_call_go_before_those_of_the_method_and_the_actor(
     class Held:
         @ray.method(max_task_retries=of_method)
         def hold(self):
-            import time
 
             (tmp_path / f"held.{os.getpid()}").touch()
             while not (tmp_path / "go").exists():
@@ -658,11 +659,13 @@ def test_an_application_error_without_retries_left_is_raised(ray, Flaky):
     assert ray.get(flaky.seen.remote())[0] == 3
 
 
-def test_a_later_call_does_not_wait_for_a_retry(ray, Flaky):
+def test_a_later_call_does_not_wait_for_a_retry(ray, Flaky, tmp_path):
     flaky = Flaky.options(max_task_retries=1).remote()
     ray.get(flaky.seen.remote())
-    retried = flaky.succeed_at.options(retry_exceptions=True).remote(2)
+    both_are_sent = str(tmp_path / "go")
+    retried = flaky.succeed_at.options(retry_exceptions=True).remote(2, both_are_sent)
     later = flaky.seen.remote()
+    go(tmp_path)
     assert ray.get(later)[0] == 1
     assert ray.get(retried)[0] == 2
 

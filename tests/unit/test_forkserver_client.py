@@ -56,7 +56,7 @@ class Server:
 def test_many_processes_may_be_ended_and_begun_at_once(monkeypatch):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     server = Server(theirs)
-    monkeypatch.setattr(forkserver_client, "_start_forkserver", lambda _: (ours, server))
+    monkeypatch.setattr(forkserver_client, "_start_forkserver", lambda *_: (ours, server))
     exited = []
 
     async def run() -> None:
@@ -88,7 +88,7 @@ def test_many_processes_may_be_ended_and_begun_at_once(monkeypatch):
 def test_a_process_that_nobody_waits_for_any_more_is_killed(monkeypatch):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     server = Server(theirs)
-    monkeypatch.setattr(forkserver_client, "_start_forkserver", lambda _: (ours, server))
+    monkeypatch.setattr(forkserver_client, "_start_forkserver", lambda *_: (ours, server))
 
     async def run() -> None:
         over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
