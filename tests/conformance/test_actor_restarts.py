@@ -34,7 +34,6 @@ def Mortal(ray, cluster):
             open(os.path.join(self.folder, name), "w").close()
 
         def _wait(self, path):
-
             while not os.path.exists(path):
                 time.sleep(0.005)
 
@@ -616,7 +615,6 @@ def test_the_retries_of_a_call_go_before_those_of_the_method_and_the_actor(
     class Held:
         @ray.method(max_task_retries=of_method)
         def hold(self):
-
             (tmp_path / f"held.{os.getpid()}").touch()
             while not (tmp_path / "go").exists():
                 time.sleep(0.005)
