@@ -13,6 +13,10 @@ PYTEST := $(RUN) pytest -n $(PROCESSES) --dist loadfile
 LONG := $(addprefix tests/cluster/test_,chaos.py random_programs.py keras_parallel.py)
 CORE := $(addprefix tests/conformance/test_,remote_function.py nested.py errors.py cancel.py)
 
+# Tests and examples start very many processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile all
+# that it imports; so what is installed is compiled by `make setup`, and this package by those who run it.
+COMPILE := $(RUN) compileall -q raycompat
+
 SPHINX := $(RUN) sphinx -q -W --keep-going -n -c docs
 CATALOGUES := _build/gettext locale zh_CN
 # Those that `make docs-page` builds.
@@ -34,7 +38,7 @@ $(STAMP): pyproject.toml
 	@# Looking for pip, not for python: a set-up that failed half-way leaves python behind.
 	@set -ex; \
 	if command -v uv >/dev/null && { test -x .venv/bin/python || uv venv --python $(PYTHON) .venv; } \
-		&& uv pip install --python .venv/bin/python --editable . --group dev \
+		&& uv pip install --python .venv/bin/python --compile-bytecode --editable . --group dev \
 		&& uv pip install --python .venv/bin/python --no-deps --group legacy-keras; \
 	then exit 0; fi; \
 	$(RUN) pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv; \
@@ -47,6 +51,7 @@ run: setup  ## run the main job: two actors learn to read digits
 	.venv/bin/python tutorials/weights_on_digits.py
 
 test: setup lint  ## check the code and run all tests but long ones; those of the core without leases too
+	$(COMPILE)
 	RAYCOMPAT_LEASES=0 $(PYTEST) -q $(CORE)
 	$(PYTEST) $(addprefix --ignore=,$(LONG))
 
@@ -79,6 +84,7 @@ format: setup  ## put the code into shape
 docs docs-page: export RAY_ADDRESS := local
 docs: setup docs-messages  ## build the documentation in both languages, run its examples, check it
 	.venv/bin/python docs/_tools/po.py check $(CATALOGUES)
+	$(COMPILE)
 	rm -rf _build/html _build/doctest
 	$(MAKE) --jobs 2 docs-en docs-zh_CN
 	cp docs/_root/index.html _build/html/index.html
