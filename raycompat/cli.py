@@ -12,6 +12,7 @@ import click
 
 from raycompat import __version__
 from raycompat._cli import old_flags
+from raycompat._cli.rllib import rllib
 from raycompat._cli.texts import head_started, node_started
 from raycompat._protocol import shared_secret
 from raycompat._protocol.shared_secret import Authority
@@ -339,6 +340,9 @@ def microbenchmark(only: str, num_cpus: int) -> None:
     with raycompat.init("local", num_cpus=num_cpus, include_dashboard=False, log_to_driver=False):
         for line, figure in measured(lines(raycompat), only):
             click.echo(f"{line:46} {figure:12,.2f} per second")
+
+
+cli.add_command(rllib)
 
 
 def main() -> None:

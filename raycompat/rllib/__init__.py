@@ -1,5 +1,35 @@
-"""Where Ray keeps ``rllib``: of it there is `TensorFlowVariables`, in `utils.tf_utils`, and no more."""
+"""Reinforcement learning: PPO, DQN, A3C, A2C and ES on gymnasium, in the forms of 2017 and of today.
 
-from raycompat.rllib import utils
+`algorithms` has the algorithms and their configs; `ppo`, `dqn`, `a3c` and `es` the agents of Ray 0.2
+and 0.3; `agents` the trainers of the years between. All are imported when they are first used.
+"""
 
-__all__ = ["utils"]
+import importlib
+from typing import Any
+
+_MODULES = (
+    "a3c",
+    "agent",
+    "agents",
+    "algorithms",
+    "callbacks",
+    "dqn",
+    "env",
+    "es",
+    "models",
+    "ppo",
+    "utils",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})
+
+
+__all__ = [*_MODULES]  # noqa: PLE0604

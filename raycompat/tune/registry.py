@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
+from raycompat.rllib.algorithms.registry import ALGORITHMS, get_algorithm_class
 from raycompat.tune.error import TuneError
 from raycompat.tune.trainable.function_trainable import wrap_function
 from raycompat.tune.trainable.trainable import Trainable
@@ -62,15 +63,17 @@ def is_trainable_like(cls: type) -> bool:
 
 
 def get_trainable_cls(name: str) -> type[Trainable]:
-    """Return the trainable of a name.
+    """Return the trainable of a name; the algorithms of `raycompat.rllib` have theirs.
 
     Raises
     ------
     TuneError
         When there is none.
     """
+    if name in ALGORITHMS and name not in _trainables:
+        return get_algorithm_class(name)
     if name not in _trainables:
-        near = difflib.get_close_matches(name, _trainables) or sorted(_trainables)
+        near = difflib.get_close_matches(name, [*_trainables, *ALGORITHMS]) or sorted(_trainables)
         hint = f"The names are {near}." if near else "No name is registered."
         raise TuneError(
             f"Unknown trainable {name!r}. {hint} Register it with "

@@ -28,7 +28,7 @@ class Tuner:
     ----------
     trainable : callable, subclass of Trainable, or str
         A function of the config; a class; a registered name.
-    param_space : dict, optional
+    param_space : dict or AlgorithmConfig, optional
         The search space.
     tune_config : TuneConfig, optional
         How it is searched.
@@ -62,7 +62,7 @@ class Tuner:
         self,
         trainable: Any = None,
         *,
-        param_space: dict[str, Any] | None = None,
+        param_space: Any = None,
         tune_config: TuneConfig | None = None,
         run_config: RunConfig | None = None,
     ) -> None:
@@ -72,7 +72,9 @@ class Tuner:
             )
         _check("tune_config", tune_config, TuneConfig)
         self._trainable = trainable
-        self._param_space = param_space or {}
+        # The config of an algorithm is one: PPOConfig().environment("CartPole-v1").
+        to_dict = getattr(param_space, "to_dict", None)
+        self._param_space = (to_dict() if callable(to_dict) else param_space) or {}
         self._tune_config = tune_config or TuneConfig()
         self._run_config = run_config or RunConfig()
         self._resume_config: ResumeConfig | None = None

@@ -1,12 +1,12 @@
-"""Of ``ray.rllib.utils`` there is `tf_utils`, which is imported when it is first used."""
+"""Of ``ray.rllib.utils`` there are `error` and `tf_utils`, which are imported when first used."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from raycompat.rllib.utils import tf_utils
+    from raycompat.rllib.utils import error, tf_utils
 
-__all__ = ["tf_utils"]
+__all__ = ["error", "tf_utils"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,11 @@
+"""DQN as a trainer, the form of 2018 to 2022."""
+
+from raycompat.rllib.agents.trainers import agent_class, defaults_of_trainers
+from raycompat.rllib.algorithms.dqn import DQN, DQNConfig
+
+#: The options, by the names of that time.
+DEFAULT_CONFIG = defaults_of_trainers(DQNConfig())
+DQNAgent = agent_class(DQN, "DQNAgent", __name__)
+DQNTrainer = agent_class(DQN, "DQNTrainer", __name__)
+
+__all__ = ["DEFAULT_CONFIG", "DQNAgent", "DQNTrainer"]

@@ -1,0 +1,84 @@
+"""Algorithms in the forms of 2017 to 2022: agents and trainers, with a dict of options.
+
+Their options have the names of their time; `old_keys` translates them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from raycompat.rllib.algorithms.algorithm import Algorithm
+from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
+
+#: What options of today were called by the trainers of 2018 to 2022.
+_NAMES_OF_TRAINERS = {
+    "custom_resources_per_env_runner": "custom_resources_per_worker",
+    "framework_str": "framework",
+    "lambda_": "lambda",
+    "minibatch_size": "sgd_minibatch_size",
+    "num_cpus_per_env_runner": "num_cpus_per_worker",
+    "num_env_runners": "num_workers",
+    "num_envs_per_env_runner": "num_envs_per_worker",
+    "num_epochs": "num_sgd_iter",
+    "num_gpus_per_env_runner": "num_gpus_per_worker",
+    "num_steps_sampled_before_learning_starts": "learning_starts",
+    "train_batch_size_per_learner": "train_batch_size",
+}
+
+
+def defaults_of_trainers(config: AlgorithmConfig) -> dict[str, Any]:
+    """Return the options of today by the names that trainers had, for ``DEFAULT_CONFIG``."""
+    options = {name: getattr(config, name) for name in config.names() if hasattr(config, name)}
+    return {_NAMES_OF_TRAINERS.get(name, name): value for name, value in options.items()}
+
+
+class Agent(Algorithm):
+    """The form of an algorithm from 2017 to 2022; `save` returns a path.
+
+    Parameters
+    ----------
+    config : dict, optional
+        Options by the names of their time or of today. In the first place may be the environment's
+        name, as in Ray 0.2.
+    env : str, class or callable, optional
+        In place of the config's.
+    logger_creator, registry : optional
+        Have no effect.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.agent.Agent``, 0.3.1.
+    """
+
+    def save(self, checkpoint_dir: str | None = None) -> Any:
+        """Save the state as a checkpoint.
+
+        Returns
+        -------
+        str
+            The folder; in a trial of Tune, Tune's record of it.
+        """
+        made = super().save(checkpoint_dir)
+        return made if self._place is not None or made.checkpoint is None else made.checkpoint.path
+
+
+def agent_class(
+    algorithm: type[Algorithm], name: str, module: str, defaults: Mapping[str, Any] | None = None
+) -> type[Any]:
+    """Return an algorithm in its old form.
+
+    Parameters
+    ----------
+    algorithm : subclass of Algorithm
+    name, module : str
+        Of the class.
+    defaults : mapping, optional
+        Options in place of those of today.
+    """
+    body = {
+        "__module__": module,
+        "__doc__": f"{algorithm.__name__} in the form of its time; see `Agent`.",
+        "default_options": dict(defaults or {}),
+    }
+    return type(name, (Agent, algorithm), body)

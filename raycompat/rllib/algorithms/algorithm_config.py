@@ -1,0 +1,482 @@
+"""`AlgorithmConfig`: the options of an algorithm, set group by group."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.algorithms.old_keys import RENAMED, with_new_names
+from raycompat.rllib.callbacks import HOOKS, RLlibCallback
+from raycompat.rllib.filters import FILTERS
+from raycompat.rllib.networks import ACTIVATIONS
+from raycompat.rllib.schedules import check_schedule
+
+if TYPE_CHECKING:
+    from raycompat.rllib.algorithms.algorithm import Algorithm
+
+#: The options that all algorithms have, by the method that sets them, with their defaults.
+GROUPS: dict[str, dict[str, Any]] = {
+    "environment": {
+        "env": None,
+        "env_config": {},
+        "horizon": None,
+        "clip_rewards": None,
+        "normalize_actions": True,
+        "clip_actions": False,
+    },
+    "env_runners": {
+        "num_env_runners": 0,
+        "num_envs_per_env_runner": 1,
+        "num_cpus_per_env_runner": 1,
+        "num_gpus_per_env_runner": 0,
+        "custom_resources_per_env_runner": {},
+        "rollout_fragment_length": "auto",
+        "sample_timeout_s": 60.0,
+        "observation_filter": "NoFilter",
+        "explore": True,
+    },
+    "training": {
+        "gamma": 0.99,
+        "lr": 0.001,
+        "grad_clip": None,
+        "train_batch_size_per_learner": 4000,
+        "model": {},
+    },
+    "evaluation": {
+        "evaluation_interval": None,
+        "evaluation_duration": 10,
+        "evaluation_duration_unit": "episodes",
+        "evaluation_num_env_runners": 0,
+        "evaluation_config": None,
+    },
+    "reporting": {
+        "metrics_num_episodes_for_smoothing": 100,
+        "min_time_s_per_iteration": None,
+        "min_sample_timesteps_per_iteration": 0,
+    },
+    "debugging": {"seed": None},
+    "fault_tolerance": {
+        "restart_failed_env_runners": True,
+        "ignore_env_runner_failures": False,
+        "max_num_env_runner_restarts": 1000,
+        "restart_failed_sub_environments": True,
+    },
+    "callbacks": {"callbacks_class": None},
+    # What Ray has beside; only the value that says what happens here is taken.
+    "learners": {"num_learners": 0, "num_gpus_per_learner": 0},
+    "resources": {"num_gpus": 0, "num_cpus_for_main_process": 1},
+    "framework": {"framework_str": "tf2"},
+}
+
+#: Options with one value here, and why.
+_FIXED: dict[str, tuple[tuple[Any, ...], str, str]] = {
+    "num_learners": ((0,), "The algorithm's own process learns", "leave it at 0"),
+    "num_gpus_per_learner": ((0, 1), "One process learns, with the GPU it sees", "use 0 or 1"),
+    "num_gpus": ((0, 1), "One process learns, with the GPU it sees", "use 0 or 1"),
+    "framework_str": (
+        ("tf2", "tf"),
+        "Algorithms learn in TensorFlow",
+        "leave .framework(...) out",
+    ),
+    "evaluation_duration_unit": (
+        ("episodes",),
+        "Evaluation plays whole episodes",
+        "give evaluation_duration in episodes",
+    ),
+}
+
+#: The options of a network, with their defaults, as in ``training(model=...)``.
+MODEL: dict[str, Any] = {
+    "fcnet_hiddens": [256, 256],
+    "fcnet_activation": "tanh",
+    "conv_filters": None,
+    "vf_share_layers": False,
+    "custom_model": None,
+    "custom_model_config": {},
+}
+
+#: Names of the form that dicts of options have.
+_IN_DICTS = {"lambda_": "lambda", "framework_str": "framework"}
+
+_POSITIVE_INTEGERS = (
+    "num_envs_per_env_runner",
+    "train_batch_size_per_learner",
+    "minibatch_size",
+    "num_epochs",
+    "evaluation_duration",
+    "metrics_num_episodes_for_smoothing",
+    "n_step",
+    "target_network_update_freq",
+    "episodes_per_batch",
+    "noise_size",
+    "min_updates_per_iteration",
+)
+_COUNTS = ("num_env_runners", "evaluation_num_env_runners", "max_num_env_runner_restarts")
+_FRACTIONS = ("gamma", "lambda_", "tau", "eval_prob")
+_SCHEDULES = ("lr", "entropy_coeff", "epsilon", "clip_param")
+
+
+class AlgorithmConfig:
+    """Options of an algorithm, in groups.
+
+    Each method sets options of one group and returns the config, so that calls follow one another.
+
+    Parameters
+    ----------
+    algo_class : subclass of Algorithm, optional
+        What `build_algo` makes.
+
+    Examples
+    --------
+    >>> from raycompat.rllib.algorithms.ppo import PPOConfig
+    >>> config = PPOConfig().environment("CartPole-v1").training(lr=0.0003, minibatch_size=64)
+    >>> config.lr, config["gamma"]
+    (0.0003, 0.99)
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.algorithms.algorithm_config.AlgorithmConfig``, 2.60.0. Differs from Ray: an
+    unknown option raises in the call that sets it; options that have no effect here are refused. Values
+    are checked by `validate`, which `build_algo` calls, so that they can be search spaces of Tune.
+    """
+
+    #: Options of one algorithm's ``training``, with their defaults; they go before those of all.
+    TRAINING: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
+        self.algo_class = algo_class
+        for options in (*GROUPS.values(), self.TRAINING):
+            for name, value in options.items():
+                setattr(self, name, copy.deepcopy(value))
+        self.model: dict[str, Any] = copy.deepcopy(MODEL)
+
+    if TYPE_CHECKING:
+        # Options are attributes.
+        def __getattr__(self, name: str) -> Any: ...
+
+    # The groups.
+
+    def environment(self, env: Any = None, **options: Any) -> Self:
+        """Set where the algorithm plays.
+
+        Parameters
+        ----------
+        env : str, class or callable, optional
+            A name that gymnasium knows or `tune.register_env` was given, the path of a class, a class,
+            or a function of the environment's config.
+        **options
+            ``env_config`` (dict): what the environment is made with. ``horizon`` (int): truncate
+            episodes after so many steps. ``clip_rewards`` (bool or float): learn from the signs of
+            rewards, or from rewards cut off at this size. ``normalize_actions`` (bool, default True):
+            stretch -1 to 1 to the limits of a box. ``clip_actions`` (bool): cut actions off at them.
+        """
+        if env is not None:
+            options["env"] = env
+        return self._set("environment", options)
+
+    def env_runners(self, **options: Any) -> Self:
+        """Set the processes that play.
+
+        Parameters
+        ----------
+        **options
+            ``num_env_runners`` (int): actors that play; 0 plays in the algorithm's process.
+            ``num_envs_per_env_runner`` (int, default 1). ``num_cpus_per_env_runner`` (float, default
+            1), ``num_gpus_per_env_runner``, ``custom_resources_per_env_runner`` (dict).
+            ``rollout_fragment_length`` (int or "auto"): steps of each environment in one sample.
+            ``sample_timeout_s`` (float, seconds, default 60; None is no limit): replace a runner that
+            does not answer. ``observation_filter`` ("NoFilter" or "MeanStdFilter").
+            ``explore`` (bool, default True): draw actions while training.
+        """
+        return self._set("env_runners", options)
+
+    #: The name until 2024.
+    rollouts = env_runners
+
+    def training(self, **options: Any) -> Self:
+        """Set how the algorithm learns; the class of each algorithm lists its own options.
+
+        Parameters
+        ----------
+        **options
+            ``gamma`` (float, 0 to 1, default 0.99): the discount of rewards. ``lr`` (float, or points
+            of a schedule). ``grad_clip`` (float): the largest norm of the gradients.
+            ``train_batch_size_per_learner`` (int, steps), or ``train_batch_size``. ``model`` (dict):
+            ``fcnet_hiddens`` (list of int, default [256, 256]), ``fcnet_activation`` (default "tanh"),
+            ``conv_filters`` (list of [filters, side, step]), ``vf_share_layers`` (bool),
+            ``custom_model``.
+        """
+        return self._set("training", options)
+
+    def evaluation(self, **options: Any) -> Self:
+        """Set how the policy is tried without exploring.
+
+        Parameters
+        ----------
+        **options
+            ``evaluation_interval`` (int): after how many iterations. ``evaluation_duration`` (int,
+            episodes, default 10). ``evaluation_num_env_runners`` (int): actors for it.
+            ``evaluation_config`` (dict): ``explore`` and ``env_config`` of evaluations.
+        """
+        return self._set("evaluation", options)
+
+    def reporting(self, **options: Any) -> Self:
+        """Set what an iteration is.
+
+        Parameters
+        ----------
+        **options
+            ``metrics_num_episodes_for_smoothing`` (int, default 100): of how many episodes means are.
+            ``min_time_s_per_iteration`` (float, seconds), ``min_sample_timesteps_per_iteration`` (int).
+        """
+        return self._set("reporting", options)
+
+    def debugging(self, **options: Any) -> Self:
+        """Set ``seed`` (int): the same seed gives the same numbers."""
+        return self._set("debugging", options)
+
+    def fault_tolerance(self, **options: Any) -> Self:
+        """Set what happens when processes and environments fail.
+
+        Parameters
+        ----------
+        **options
+            ``restart_failed_env_runners`` (bool, default True), ``max_num_env_runner_restarts`` (int,
+            default 1000). ``ignore_env_runner_failures`` (bool): go on without them.
+            ``restart_failed_sub_environments`` (bool, default True): drop the episode in which an
+            environment raised, and make the environment again.
+        """
+        return self._set("fault_tolerance", options)
+
+    def callbacks(
+        self, callbacks_class: Any = None, **hooks: Callable[..., Any] | list[Callable[..., Any]]
+    ) -> Self:
+        """Set what is called as training goes on.
+
+        Parameters
+        ----------
+        callbacks_class : subclass of RLlibCallback, or list of them, optional
+        **hooks
+            Functions, or lists of them, by the names of the methods of `RLlibCallback`.
+        """
+        unknown = [name for name in hooks if name not in HOOKS]
+        if unknown:
+            raise UnsupportedRayFeatureError(
+                f"callbacks({unknown[0]}=...)", alternative=f"Use one of {sorted(HOOKS)}"
+            )
+        if callbacks_class is not None:
+            self.callbacks_class = callbacks_class
+        for name, functions in hooks.items():
+            setattr(self, f"callbacks_{name}", functions)
+        return self
+
+    def rl_module(self, model_config: Any = None, **options: Any) -> Self:
+        """Set the network: ``model_config`` is what ``training(model=...)`` is.
+
+        Parameters
+        ----------
+        model_config : dict, optional
+        """
+        self._refuse_unknown("rl_module", options, ())
+        return self if model_config is None else self.training(model=_as_dict(model_config))
+
+    def learners(self, **options: Any) -> Self:
+        """Set ``num_learners`` (0: the algorithm's own process) and ``num_gpus_per_learner``."""
+        return self._set("learners", options)
+
+    def resources(self, **options: Any) -> Self:
+        """Set ``num_cpus_for_main_process`` (float, default 1), which Tune asks for."""
+        return self._set("resources", options)
+
+    def framework(self, framework: str | None = None) -> Self:
+        """Set what algorithms learn in: "tf2" is the only choice."""
+        return self if framework is None else self._set("framework", {"framework_str": framework})
+
+    def _set(self, group: str, options: dict[str, Any]) -> Self:
+        known = [*GROUPS[group], *(self.TRAINING if group == "training" else ())]
+        renamed = with_new_names(options)
+        self._refuse_unknown(group, renamed, known)
+        for name, value in renamed.items():
+            self._set_one(name, value)
+        return self
+
+    def _set_one(self, name: str, value: Any) -> None:
+        is_choice = isinstance(value, Mapping) and "grid_search" in value
+        if name in ("model", "replay_buffer_config") and not is_choice:
+            known = getattr(self, name)
+            given = dict(value)
+            self._refuse_unknown(name, given, known)
+            value = {**known, **given}
+        setattr(self, name, value)
+
+    @staticmethod
+    def _refuse_unknown(where: str, options: Mapping[str, Any], known: Any) -> None:
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            near = {
+                name: difflib.get_close_matches(name, [*known, *RENAMED], 3) for name in unknown
+            }
+            hints = ", ".join(f"{k!r} (closest: {v})" if v else repr(k) for k, v in near.items())
+            raise ValueError(
+                f"{where}: unknown options {hints}. The options are {', '.join(sorted(known))}."
+            )
+
+    # As a dict.
+
+    def update_from_dict(self, config: Mapping[str, Any]) -> Self:
+        """Set options by name, whatever their groups; old names are translated.
+
+        Raises
+        ------
+        ValueError
+            When a name is unknown; the message has the closest names.
+        """
+        renamed = with_new_names(config)
+        hooks = {name: renamed.pop(name) for name in list(renamed) if name == "callbacks"}
+        self._refuse_unknown("config", renamed, self.names())
+        for name, value in renamed.items():
+            self._set_one(name, value)
+        for value in hooks.values():
+            self.callbacks(value)
+        return self
+
+    @classmethod
+    def from_dict(cls, config_dict: Mapping[str, Any]) -> Self:
+        """Return a config with these options."""
+        return cls().update_from_dict(config_dict)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Return the names of all options."""
+        hooks = [f"callbacks_{name}" for name in HOOKS]
+        return [*(n for options in GROUPS.values() for n in options), *cls.TRAINING, *hooks]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all options by name, for Tune and for results."""
+        found = {name: getattr(self, name) for name in self.names() if hasattr(self, name)}
+        return {_IN_DICTS.get(name, name): copy.copy(value) for name, value in found.items()}
+
+    def copy(self) -> Self:
+        """Return a copy, which can be changed by itself."""
+        return copy.deepcopy(self)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return an option by its name, old or new."""
+        return getattr(self, RENAMED.get(key, key), default)
+
+    def __getitem__(self, key: str) -> Any:
+        name = RENAMED.get(key, key)
+        if name not in self.names():
+            raise KeyError(key)
+        return getattr(self, name)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.update_from_dict({key: value})
+
+    def __contains__(self, key: str) -> bool:
+        return RENAMED.get(key, key) in self.names()
+
+    @property
+    def train_batch_size(self) -> int:
+        """The same as ``train_batch_size_per_learner``: there is one learner."""
+        found: int = self.train_batch_size_per_learner
+        return found
+
+    # Use.
+
+    def validate(self) -> None:
+        """Refuse values that no algorithm can use.
+
+        Raises
+        ------
+        ValueError
+            Says what is wrong, and what was expected.
+        UnsupportedRayFeatureError
+            When a value means something that raycompat does not do.
+        """
+        for name, (values, reason, alternative) in _FIXED.items():
+            if getattr(self, name) not in values:
+                feature = f"{name}={getattr(self, name)!r}"
+                raise UnsupportedRayFeatureError(feature, reason, alternative)
+        self._check_numbers()
+        fragment = self.rollout_fragment_length
+        if fragment != "auto" and not _is_positive_integer(fragment):
+            raise ValueError(
+                f"rollout_fragment_length={fragment!r}: expected 'auto' or an integer of 1 or more."
+            )
+        if self.observation_filter not in FILTERS:
+            raise ValueError(
+                f"observation_filter={self.observation_filter!r}: expected one of {sorted(FILTERS)}."
+            )
+        if self.model["fcnet_activation"] not in ACTIVATIONS:
+            raise ValueError(
+                f"model: fcnet_activation={self.model['fcnet_activation']!r}: expected one of "
+                f"{sorted(ACTIVATIONS)}."
+            )
+
+    def _check_numbers(self) -> None:
+        for name in _SCHEDULES:
+            if hasattr(self, name):
+                check_schedule(name, getattr(self, name))
+        for names, is_valid, expected in _CHECKS:
+            for name in names:
+                value = getattr(self, name, None)
+                if value is not None and not is_valid(value):
+                    raise ValueError(f"{name}={value!r}: expected {expected}.")
+
+    def hooks(self) -> list[RLlibCallback]:
+        """Return the callbacks, one object for each class, and one for the functions."""
+        given = self.callbacks_class
+        classes = given if isinstance(given, list | tuple) else [given] if given else []
+        functions = {name: getattr(self, f"callbacks_{name}", None) or [] for name in HOOKS}
+        functions = {n: f if isinstance(f, list) else [f] for n, f in functions.items()}
+        return [*(cls() for cls in classes), RLlibCallback.of_functions(functions)]
+
+    def build_algo(self, env: Any = None, logger_creator: Any = None) -> Algorithm:
+        """Return the algorithm, ready to train.
+
+        Parameters
+        ----------
+        env : str, class or callable, optional
+            In place of the config's.
+
+        Raises
+        ------
+        ValueError
+            When an option is not valid.
+        EnvError, UnsupportedSpaceException
+            When the environment cannot be used.
+        """
+        if self.algo_class is None:
+            raise ValueError("AlgorithmConfig is of no algorithm: use PPOConfig(), for example.")
+        return self.algo_class(self.copy(), env)
+
+    #: The name until 2024.
+    build = build_algo
+
+
+def _as_dict(given: Any) -> dict[str, Any]:
+    return dict(given if isinstance(given, Mapping) else vars(given))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_positive_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+_CHECKS: list[tuple[tuple[str, ...], Callable[[Any], bool], str]] = [
+    (_POSITIVE_INTEGERS, _is_positive_integer, "an integer of 1 or more"),
+    (_COUNTS, lambda v: v == 0 or _is_positive_integer(v), "an integer of 0 or more"),
+    (_FRACTIONS, lambda v: _is_number(v) and 0 <= v <= 1, "a number from 0 to 1"),
+    (
+        ("grad_clip", "sample_timeout_s", "horizon", "noise_stdev", "stepsize"),
+        lambda v: _is_number(v) and v > 0,
+        "a number greater than 0",
+    ),
+]

@@ -1,0 +1,378 @@
+"""Deep Q-networks: values of actions, learned from a memory of steps.
+
+Mnih et al., "Playing Atari with deep reinforcement learning" (arXiv 1312.5602), with double Q-learning
+(van Hasselt et al., arXiv 1509.06461), duelling heads (Wang et al., arXiv 1511.06581), prioritized
+replay (Schaul et al., arXiv 1511.05952) and returns of several steps. In each training step:
+
+1. The env runners play, now and then by a random action (`DQN.exploration`), and the steps go into the
+   replay buffer (`_remember`).
+2. The network learns from the minibatches that are due (`q_targets`, `q_loss`), which are drawn
+   together; the steps' priorities follow their errors.
+3. From time to time the target network, which gives the values of next observations, becomes a copy of
+   the network (`_update_target`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.algorithms.algorithm import Algorithm
+from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
+from raycompat.rllib.env.env_runner import EnvRunnerSpec, Sample
+from raycompat.rllib.learner import Learner, check_finite
+from raycompat.rllib.networks import Head, KerasNetwork, NetworkSpec, Weights
+from raycompat.rllib.policies import EpsilonGreedyPolicy
+from raycompat.rllib.replay_buffer import PrioritizedReplayBuffer, ReplayBuffer
+from raycompat.rllib.returns import n_step_transitions
+from raycompat.rllib.schedules import scheduled
+from raycompat.rllib.utils.error import UnsupportedSpaceException
+
+#: The names of Ray's buffers, and whether they have priorities.
+BUFFERS = {
+    "EpisodeReplayBuffer": False,
+    "MultiAgentPrioritizedReplayBuffer": True,
+    "MultiAgentReplayBuffer": False,
+    "PrioritizedEpisodeReplayBuffer": True,
+}
+
+
+class DQNConfig(AlgorithmConfig):
+    """Options of DQN.
+
+    ``training`` takes, beside those of all algorithms: ``epsilon`` (float or schedule: the chance of a
+    random action, default from 1 to 0.05 within 10,000 steps), ``double_q``, ``dueling`` (bool, default
+    True), ``hiddens`` (list of int: layers of each head, default [256]), ``n_step`` (int, default 1),
+    ``target_network_update_freq`` (int, steps, default 500), ``tau`` (float, default 1.0: how far the
+    target network follows), ``training_intensity`` (float: steps learned for each step played; by
+    default each step is followed by one minibatch), ``num_steps_sampled_before_learning_starts`` (int,
+    default 1000), ``adam_epsilon``, ``td_error_loss_fn`` ("huber" or "mse"),
+    ``store_buffer_in_checkpoints`` (bool, default False), and ``replay_buffer_config`` (dict: ``type``,
+    ``capacity`` in steps, ``alpha``, ``beta``, ``epsilon``).
+
+    Parameters
+    ----------
+    algo_class : subclass of Algorithm, optional
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.algorithms.dqn.DQNConfig``, 2.60.0. Differs from Ray: distributional and
+    noisy networks (``num_atoms``, ``noisy``) are not options.
+    """
+
+    TRAINING: ClassVar = {
+        "lr": 5e-4,
+        "grad_clip": 40.0,
+        "train_batch_size_per_learner": 32,
+        "epsilon": [(0, 1.0), (10000, 0.05)],
+        "double_q": True,
+        "dueling": True,
+        "hiddens": [256],
+        "n_step": 1,
+        "target_network_update_freq": 500,
+        "tau": 1.0,
+        "training_intensity": None,
+        "num_steps_sampled_before_learning_starts": 1000,
+        "adam_epsilon": 1e-8,
+        "td_error_loss_fn": "huber",
+        "store_buffer_in_checkpoints": False,
+        "replay_buffer_config": {
+            "type": "PrioritizedEpisodeReplayBuffer",
+            "capacity": 50_000,
+            "alpha": 0.6,
+            "beta": 0.4,
+            "epsilon": 1e-6,
+        },
+    }
+
+    def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
+        super().__init__(algo_class or DQN)
+        self.min_sample_timesteps_per_iteration = 1000
+        self.model["fcnet_activation"] = "relu"
+
+    def validate(self) -> None:
+        """Refuse values that DQN cannot use."""
+        super().validate()
+        buffer = self.replay_buffer_config
+        if buffer["type"] not in BUFFERS:
+            raise UnsupportedRayFeatureError(
+                f"replay_buffer_config: type={buffer['type']!r}",
+                alternative=f"Use one of {sorted(BUFFERS)}",
+            )
+        if not isinstance(buffer["capacity"], int) or buffer["capacity"] < 1:
+            raise ValueError(
+                f"replay_buffer_config: capacity={buffer['capacity']!r}: expected a number of steps."
+            )
+        if self.td_error_loss_fn not in ("huber", "mse"):
+            raise ValueError(
+                f"td_error_loss_fn={self.td_error_loss_fn!r}: expected 'huber' or 'mse'."
+            )
+
+
+def q_values(outputs: dict[str, Any]) -> Any:
+    """Return the values of actions, of shape (rows, actions), of a network's outputs.
+
+    Notes
+    -----
+    arXiv 1511.06581, equation 9: where there is a head ``value``, advantages have mean 0.
+    """
+    import tensorflow as tf
+
+    advantages = outputs["advantage"]
+    if "value" not in outputs:
+        return advantages
+    return outputs["value"] + advantages - tf.reduce_mean(advantages, -1, keepdims=True)
+
+
+def q_targets(rewards: Any, discounts: Any, next_values: Any, choosing_values: Any) -> Any:
+    """Return what the values of the actions taken should be.
+
+    Parameters
+    ----------
+    rewards, discounts : tensors of shape (rows,)
+        See `n_step_transitions`.
+    next_values, choosing_values : tensors of shape (rows, actions)
+        The target network's values of the next observations, and those by which their best actions are
+        chosen: the network's for double Q-learning, otherwise the target network's.
+
+    Returns
+    -------
+    tensor of shape (rows,)
+
+    Notes
+    -----
+    arXiv 1509.06461, equation 4.
+    """
+    import tensorflow as tf
+
+    best = tf.argmax(choosing_values, -1, output_type=tf.int32)
+    return rewards + discounts * tf.gather(next_values, best, axis=1, batch_dims=1)
+
+
+def q_loss(errors: Any, weights: Any, kind: str) -> Any:
+    """Return the mean of the weighted losses of temporal difference errors.
+
+    Parameters
+    ----------
+    errors, weights : tensors of shape (rows,)
+    kind : str
+        "mse"; or "huber", which is linear where an error is larger than 1.
+    """
+    import tensorflow as tf
+
+    size = tf.abs(errors)
+    losses = 0.5 * errors**2
+    if kind == "huber":
+        losses = tf.where(size <= 1.0, losses, size - 0.5)
+    return tf.reduce_mean(weights * losses)
+
+
+class DQN(Algorithm):
+    """Deep Q-networks; see `Algorithm`.
+
+    Parameters
+    ----------
+    config : DQNConfig or dict, optional
+    env : str, class or callable, optional
+    logger_creator : optional
+        Has no effect.
+    """
+
+    config_class = DQNConfig
+    policy_class = EpsilonGreedyPolicy
+
+    def network_spec(self) -> NetworkSpec:
+        """Return a trunk with a head for advantages, and one for the value if they duel."""
+        if not self._decode.is_discrete:
+            raise UnsupportedSpaceException(
+                f"DQN cannot choose from {self.action_space!r}: expected a Discrete space. PPO, A2C, "
+                "A3C and ES take boxes."
+            )
+        settings = self.config
+        hiddens = tuple(settings.hiddens)
+        heads = [Head("advantage", self._decode.num_choices, hiddens, 0.1)]
+        if settings.dueling:
+            heads.append(Head("value", 1, hiddens))
+        trunk = tuple(settings.model["fcnet_hiddens"])
+        return NetworkSpec(heads=tuple(heads), trunk=trunk, **self.body_options())
+
+    def _runner_spec(self, num_runners: int, num_envs: int) -> EnvRunnerSpec:
+        return replace(super()._runner_spec(num_runners, num_envs), keeps_next_observations=True)
+
+    def setup_learner(self) -> None:
+        """Make the two networks, the buffer, and the function that learns from a minibatch."""
+        settings = self.config
+        self._learner = Learner(
+            self._network, self._seed, settings.grad_clip, settings.adam_epsilon
+        )
+        self._target = KerasNetwork(self._network, self._seed)
+        self._target.set_weights(self._learner.get_weights())
+        self._weights = self._learner.get_weights()
+        self._buffer = _make_buffer(settings.replay_buffer_config, [self._seed, 1])
+        self._steps_at_target_update = 0
+        self._num_target_updates = 0
+        #: Minibatches that are due for the steps played; fractions are carried over.
+        self._due = 0.0
+        self._update = _compiled_update(self._learner, self._target, settings)
+
+    def exploration(self) -> float:
+        """Return the chance of a random action now."""
+        return scheduled(self.config.epsilon, self.num_steps)
+
+    def training_step(self) -> dict[str, Any]:
+        """Play some steps, and learn from the minibatches that are due."""
+        settings = self.config
+        fragment = settings.rollout_fragment_length
+        per_env = max(4, settings.n_step) if fragment == "auto" else fragment
+        num_envs = len(self.env_runner_group) * settings.num_envs_per_env_runner
+        before = self.num_steps
+        for sample in self.sample(per_env * num_envs):
+            self._remember(sample)
+        statistics = {}
+        if self.num_steps >= settings.num_steps_sampled_before_learning_starts:
+            with self._timed("learner_update_timer"):
+                statistics = self._learn(self.num_steps - before)
+        return {
+            **statistics,
+            "exploration": self.exploration(),
+            "num_target_updates": self._num_target_updates,
+        }
+
+    def _remember(self, sample: Sample) -> None:
+        """Put the valid steps into the buffer, each joined with those that follow it."""
+        columns = sample.columns
+        settings = self.config
+        sums, last, discounts = n_step_transitions(
+            columns["rewards"],
+            columns["terminateds"],
+            columns["truncateds"],
+            settings.gamma,
+            settings.n_step,
+        )
+        places = np.arange(sums.shape[1])
+        named = {
+            "observations": columns["observations"],
+            "actions": columns["actions"].astype(np.int32),
+            "rewards": sums,
+            "discounts": discounts,
+            "next_observations": columns["next_observations"][last, places],
+        }
+        self._buffer.add({name: each[columns["valid"]] for name, each in named.items()})
+
+    def _learn(self, num_played: int) -> dict[str, Any]:
+        settings = self.config
+        size = settings.train_batch_size_per_learner
+        self._due += num_played * (settings.training_intensity or size) / size
+        count = int(self._due)
+        if not count:
+            return {}
+        self._due -= count
+        self._learner.set_learning_rate(scheduled(settings.lr, self.num_steps))
+        batch = self._buffer.sample(count * size)
+        indices = batch.pop("indices")
+        # Rows were drawn from equal parts of the sum: every count-th makes a spread minibatch.
+        minibatches = {
+            name: column.reshape(size, count, *column.shape[1:]).swapaxes(0, 1)
+            for name, column in batch.items()
+        }
+        losses, errors, mean_q = (each.numpy() for each in self._update(minibatches))
+        if isinstance(self._buffer, PrioritizedReplayBuffer):
+            self._buffer.update_priorities(indices, errors.T.ravel())
+        statistics = {
+            "qf_loss": float(losses.mean()),
+            "qf_mean": float(mean_q),
+            "td_error_mean": float(np.abs(errors).mean()),
+        }
+        check_finite(statistics, f"DQN, after {self.num_steps} steps")
+        if self.num_steps - self._steps_at_target_update >= settings.target_network_update_freq:
+            self._update_target(settings.tau)
+        self._weights = self._learner.get_weights()
+        return statistics
+
+    def _update_target(self, tau: float) -> None:
+        self._steps_at_target_update = self.num_steps
+        self._num_target_updates += 1
+        pairs = zip(self._learner.get_weights(), self._target.get_weights(), strict=True)
+        self._target.set_weights([tau * new + (1 - tau) * old for new, old in pairs])
+
+    def get_learner_state(self) -> dict[str, Any]:
+        """Return both networks and the optimizer, and if the config says so the buffer."""
+        state = {
+            **self._learner.get_state(),
+            "target": self._target.get_weights(),
+            "num_target_updates": self._num_target_updates,
+            "steps_at_target_update": self._steps_at_target_update,
+        }
+        if self.config.store_buffer_in_checkpoints:
+            state["buffer"] = self._buffer.get_state()
+        return state
+
+    def set_learner_state(self, state: dict[str, Any]) -> None:
+        """Take what `get_learner_state` returned."""
+        self._learner.set_state(state)
+        self._target.set_weights(state["target"])
+        self._num_target_updates = state["num_target_updates"]
+        self._steps_at_target_update = state["steps_at_target_update"]
+        self._weights = self._learner.get_weights()
+        if "buffer" in state:
+            self._buffer.set_state(state["buffer"])
+
+    def current_weights(self) -> Weights:
+        """Return the weights of the network."""
+        return self._weights
+
+    def set_current_weights(self, weights: Weights) -> None:
+        """Replace the weights of the network."""
+        self._learner.network.set_weights(weights)
+        self._weights = self._learner.get_weights()
+
+    def get_module(self, module_id: str = "default_policy") -> Any:
+        """Return the network as a Keras model."""
+        return self._learner.network.model
+
+
+def _make_buffer(config: dict[str, Any], seed: list[int]) -> ReplayBuffer:
+    rng = np.random.default_rng(seed)
+    if not BUFFERS[config["type"]]:
+        return ReplayBuffer(config["capacity"], rng)
+    return PrioritizedReplayBuffer(
+        config["capacity"], rng, config["alpha"], config["beta"], config["epsilon"]
+    )
+
+
+def _compiled_update(learner: Learner, target: KerasNetwork, settings: Any) -> Any:
+    """Return the function that learns from several minibatches in one call of TensorFlow."""
+    import tensorflow as tf
+
+    is_double, kind = settings.double_q, settings.td_error_loss_fn
+
+    def learn_once(batch: dict[str, Any]) -> Any:
+        nexts = batch["next_observations"]
+        next_values = q_values(target(nexts))
+        choosing = q_values(learner.network(nexts)) if is_double else next_values
+        targets = q_targets(batch["rewards"], batch["discounts"], next_values, choosing)
+        with tf.GradientTape() as tape:
+            values = q_values(learner.network(batch["observations"]))
+            taken = tf.gather(values, batch["actions"], axis=1, batch_dims=1)
+            errors = taken - targets
+            loss = q_loss(errors, batch["weights"], kind)
+        learner.apply(tape.gradient(loss, learner.network.variables))
+        return loss, errors, tf.reduce_mean(taken)
+
+    @tf.function(reduce_retracing=True)
+    def update(minibatches: dict[str, NDArray[Any]]) -> Any:
+        count = tf.shape(minibatches["actions"])[0]
+        losses = tf.TensorArray(tf.float32, count)
+        errors = tf.TensorArray(tf.float32, count)
+        mean_q = 0.0
+        for index in tf.range(count):
+            loss, error, mean_q = learn_once({k: rows[index] for k, rows in minibatches.items()})
+            losses = losses.write(index, loss)
+            errors = errors.write(index, error)
+        return losses.stack(), errors.stack(), mean_q
+
+    return update

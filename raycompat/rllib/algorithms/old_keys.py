@@ -1,0 +1,150 @@
+"""Names that options had from 2017 to 2024, and what they are called today."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+logger = logging.getLogger(__name__)
+
+#: Names with the same meaning, for all algorithms.
+RENAMED = {
+    "batch_size": "rollout_fragment_length",
+    "buffer_size": "replay_buffer_config.capacity",
+    "custom_resources_per_worker": "custom_resources_per_env_runner",
+    "evaluation_num_episodes": "evaluation_duration",
+    "evaluation_num_workers": "evaluation_num_env_runners",
+    "framework": "framework_str",
+    "grad_norm_clipping": "grad_clip",
+    "ignore_worker_failures": "ignore_env_runner_failures",
+    "lambda": "lambda_",
+    "learning_starts": "num_steps_sampled_before_learning_starts",
+    "metrics_smoothing_episodes": "metrics_num_episodes_for_smoothing",
+    "min_iter_time_s": "min_time_s_per_iteration",
+    "min_time_s_per_reporting": "min_time_s_per_iteration",
+    "num_cpus_per_worker": "num_cpus_per_env_runner",
+    "num_envs": "num_envs_per_env_runner",
+    "num_envs_per_worker": "num_envs_per_env_runner",
+    "num_gpus_per_worker": "num_gpus_per_env_runner",
+    "num_rollout_workers": "num_env_runners",
+    "num_sgd_iter": "num_epochs",
+    "num_workers": "num_env_runners",
+    "prioritized_replay_alpha": "replay_buffer_config.alpha",
+    "prioritized_replay_beta": "replay_buffer_config.beta",
+    "prioritized_replay_beta0": "replay_buffer_config.beta",
+    "prioritized_replay_eps": "replay_buffer_config.epsilon",
+    "recreate_failed_workers": "restart_failed_env_runners",
+    "sample_batch_size": "rollout_fragment_length",
+    "sgd_batchsize": "minibatch_size",
+    "sgd_minibatch_size": "minibatch_size",
+    "sgd_stepsize": "lr",
+    "timesteps_per_batch": "train_batch_size_per_learner",
+    "timesteps_per_iteration": "min_sample_timesteps_per_iteration",
+    "train_batch_size": "train_batch_size_per_learner",
+}
+
+#: Old options whose values need more than another name.
+_EXPLORATION = ("schedule_max_timesteps", "exploration_fraction", "exploration_final_eps")
+_SAID: set[str] = set()
+
+
+def with_new_names(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options by the names of today; each old name is logged once.
+
+    Parameters
+    ----------
+    given : mapping
+        Old names, new ones, or both. Of one option under both names, the old name counts: programs
+        that change a copy of a default config write it there.
+
+    Returns
+    -------
+    dict
+        ``replay_buffer_config`` is a dict with what the old names say of it.
+    """
+    found = {name: value for name, value in given.items() if not _is_old(name)}
+    for name, value in given.items():
+        if name in RENAMED:
+            _put(found, RENAMED[name], value)
+            _say(name, RENAMED[name])
+    for name, convert in _CONVERTED.items():
+        if name in given:
+            _say(name, convert(found, given[name], given))
+    entropy = found.get("entropy_coeff")
+    if isinstance(entropy, int | float) and entropy < 0:
+        found["entropy_coeff"] = -entropy
+        _say("entropy_coeff < 0", "entropy_coeff > 0")
+    if any(name in given for name in _EXPLORATION):
+        steps = given.get("schedule_max_timesteps", 100_000) * given.get(
+            "exploration_fraction", 0.1
+        )
+        found["epsilon"] = [(0, 1.0), (int(steps), given.get("exploration_final_eps", 0.02))]
+        for name in _EXPLORATION:
+            if name in given:
+                _say(name, "epsilon")
+    return found
+
+
+def _is_old(name: str) -> bool:
+    return name in RENAMED or name in _CONVERTED or name in _EXPLORATION
+
+
+def _put(found: dict[str, Any], name: str, value: Any) -> None:
+    group, _, option = name.rpartition(".")
+    if group:
+        found[group] = {**found.get(group, {}), option: value}
+    else:
+        found[name] = value
+
+
+#: Names of dicts and of today's Ray that are no mistake.
+_STILL_IN_USE = ("framework", "lambda", "train_batch_size")
+
+
+def _say(old: str, new: str) -> None:
+    if old not in _SAID and old not in _STILL_IN_USE:
+        _SAID.add(old)
+        logger.warning("The option %r is called %r today.", old, new)
+
+
+Converter = Callable[[dict[str, Any], Any, Mapping[str, Any]], str]
+
+
+def _prioritized(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+    kind = "PrioritizedEpisodeReplayBuffer" if value else "EpisodeReplayBuffer"
+    _put(found, "replay_buffer_config.type", kind)
+    return "replay_buffer_config"
+
+
+def _optimizer(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+    if "grads_per_step" in value:
+        found["min_updates_per_iteration"] = value["grads_per_step"]
+    found.update({name: each for name, each in value.items() if name != "grads_per_step"})
+    return "min_updates_per_iteration"
+
+
+def _exploration_config(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+    names = ("initial_epsilon", "epsilon_timesteps", "final_epsilon")
+    if any(name in value for name in names):
+        begin, steps, end = (
+            value.get(n, d) for n, d in zip(names, (1.0, 10000, 0.02), strict=True)
+        )
+        found["epsilon"] = [(0, begin), (steps, end)]
+    return "epsilon"
+
+
+def _use_lstm(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+    if value:
+        raise UnsupportedRayFeatureError("use_lstm=True", alternative="stack observations instead")
+    return "model"
+
+
+_CONVERTED: dict[str, Converter] = {
+    "exploration_config": _exploration_config,
+    "optimizer": _optimizer,
+    "prioritized_replay": _prioritized,
+    "use_lstm": _use_lstm,
+}

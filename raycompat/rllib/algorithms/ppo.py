@@ -1,0 +1,315 @@
+"""Proximal policy optimization.
+
+Schulman et al., "Proximal policy optimization algorithms" (arXiv 1707.06347). In each iteration:
+
+1. The env runners play by the policy (`Algorithm.sample`).
+2. Advantages are estimated from rewards and the critic's values (`_batch`).
+3. The network learns from the steps several times, in minibatches; the clipped objective keeps the new
+   policy near the one that played (`ppo_loss`).
+4. The coefficient of the divergence from the old policy is adapted (`adapted_kl_coeff`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raycompat.rllib.algorithms.algorithm import Algorithm
+from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
+from raycompat.rllib.distributions import tf_entropy, tf_kl_divergence, tf_log_probability
+from raycompat.rllib.env.env_runner import Sample
+from raycompat.rllib.learner import Learner, check_finite
+from raycompat.rllib.networks import NetworkSpec, Weights
+from raycompat.rllib.returns import generalized_advantages
+from raycompat.rllib.schedules import scheduled
+
+
+class PPOConfig(AlgorithmConfig):
+    """Options of PPO.
+
+    ``training`` takes, beside those of all algorithms: ``use_gae`` (bool, default True), ``use_critic``
+    (bool, default True), ``lambda_`` (float, default 1.0), ``clip_param`` (float or schedule,
+    default 0.3), ``vf_clip_param`` (float, default 10.0: cuts off squared errors of the critic),
+    ``vf_loss_coeff`` (float, default 1.0), ``entropy_coeff`` (float or schedule, default 0.0),
+    ``use_kl_loss`` (bool, default True), ``kl_coeff`` (float, default 0.2), ``kl_target`` (float,
+    default 0.01), ``num_epochs`` (int, default 30), ``minibatch_size`` (int, steps, default 128).
+
+    Parameters
+    ----------
+    algo_class : subclass of Algorithm, optional
+
+    Examples
+    --------
+    >>> from raycompat.rllib.algorithms.ppo import PPOConfig
+    >>> config = PPOConfig().environment("CartPole-v1").training(clip_param=0.2)
+
+    Then ``config.build_algo().train()`` makes an iteration.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.algorithms.ppo.PPOConfig``, 2.60.0. Differs from Ray: ``clip_param`` may be
+    a schedule.
+    """
+
+    TRAINING: ClassVar = {
+        "lr": 5e-5,
+        "use_critic": True,
+        "use_gae": True,
+        "lambda_": 1.0,
+        "use_kl_loss": True,
+        "kl_coeff": 0.2,
+        "kl_target": 0.01,
+        "num_epochs": 30,
+        "minibatch_size": 128,
+        "vf_loss_coeff": 1.0,
+        "entropy_coeff": 0.0,
+        "clip_param": 0.3,
+        "vf_clip_param": 10.0,
+    }
+
+    def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
+        super().__init__(algo_class or PPO)
+        self.num_env_runners = 2
+
+    def validate(self) -> None:
+        """Refuse values that PPO cannot use."""
+        super().validate()
+        if self.minibatch_size > self.train_batch_size_per_learner:
+            raise ValueError(
+                f"minibatch_size={self.minibatch_size}: expected at most "
+                f"train_batch_size_per_learner={self.train_batch_size_per_learner}."
+            )
+
+
+def ppo_loss(
+    outputs: dict[str, Any],
+    batch: dict[str, Any],
+    coefficients: dict[str, Any],
+    options: dict[str, Any],
+) -> tuple[Any, dict[str, Any]]:
+    """Return the loss of a minibatch, and its parts.
+
+    Parameters
+    ----------
+    outputs : dict of tensors
+        The heads ``policy``, of shape (rows, parameters), and ``value``, of shape (rows, 1).
+    batch : dict of tensors, of shape (rows, ...)
+        ``actions``; ``log_probabilities`` and ``parameters`` of the policy that played; ``advantages``
+        and ``targets`` of the critic.
+    coefficients : dict of scalars
+        ``clip``, ``entropy``, ``kl``.
+    options : dict
+        ``is_discrete``, ``vf_clip_param``, ``vf_loss_coeff``.
+
+    Returns
+    -------
+    loss : scalar tensor
+    parts : dict of scalar tensors
+        ``policy_loss``, ``vf_loss``, ``entropy``, ``mean_kl_loss``, ``total_loss``.
+
+    Notes
+    -----
+    arXiv 1707.06347, equations 7 to 9.
+    """
+    import tensorflow as tf
+
+    is_discrete = options["is_discrete"]
+    parameters = outputs["policy"]
+    logs = tf_log_probability(is_discrete, parameters, batch["actions"])
+    ratio = tf.exp(logs - batch["log_probabilities"])
+    advantages, clip = batch["advantages"], coefficients["clip"]
+    clipped = tf.clip_by_value(ratio, 1 - clip, 1 + clip)
+    policy_loss = -tf.reduce_mean(tf.minimum(ratio * advantages, clipped * advantages))
+    kl = tf.reduce_mean(tf_kl_divergence(is_discrete, batch["parameters"], parameters))
+    entropy = tf.reduce_mean(tf_entropy(is_discrete, parameters))
+    squared = (outputs["value"][:, 0] - batch["targets"]) ** 2
+    vf_loss = tf.reduce_mean(tf.minimum(squared, options["vf_clip_param"]))
+    total = (
+        policy_loss
+        + options["vf_loss_coeff"] * vf_loss
+        - coefficients["entropy"] * entropy
+        + coefficients["kl"] * kl
+    )
+    return total, {
+        "policy_loss": policy_loss,
+        "vf_loss": vf_loss,
+        "entropy": entropy,
+        "mean_kl_loss": kl,
+        "total_loss": total,
+    }
+
+
+def adapted_kl_coeff(coefficient: float, divergence: float, target: float) -> float:
+    """Return the next coefficient of the divergence: larger where the policy moved too far.
+
+    Notes
+    -----
+    arXiv 1707.06347, section 4, with Ray's bounds: 2 and 0.5 times the target.
+    """
+    if divergence > 2.0 * target:
+        return coefficient * 1.5
+    return coefficient * 0.5 if divergence < 0.5 * target else coefficient
+
+
+class PPO(Algorithm):
+    """Proximal policy optimization; see `Algorithm`.
+
+    Parameters
+    ----------
+    config : PPOConfig or dict, optional
+    env : str, class or callable, optional
+    logger_creator : optional
+        Has no effect.
+    """
+
+    config_class = PPOConfig
+
+    def network_spec(self) -> NetworkSpec:
+        """Return a policy and a critic."""
+        return self.actor_critic_spec()
+
+    def setup_learner(self) -> None:
+        """Make the network, and the function that learns from one batch."""
+        settings = self.config
+        self._learner = Learner(self._network, self._seed, settings.grad_clip)
+        self._kl_coeff = settings.kl_coeff if settings.use_kl_loss else 0.0
+        self._update = _compiled_update(
+            self._learner,
+            {
+                "is_discrete": self._decode.is_discrete,
+                "vf_clip_param": float(settings.vf_clip_param or np.inf),
+                "vf_loss_coeff": float(settings.vf_loss_coeff) * bool(settings.use_critic),
+            },
+        )
+
+    def training_step(self) -> dict[str, Any]:
+        """Play a batch, and learn from it."""
+        settings = self.config
+        samples = self.sample(settings.train_batch_size_per_learner)
+        coefficients = {
+            "clip": scheduled(settings.clip_param, self.num_steps),
+            "entropy": scheduled(settings.entropy_coeff, self.num_steps),
+            "kl": self._kl_coeff,
+        }
+        rate = scheduled(settings.lr, self.num_steps)
+        with self._timed("learner_update_timer"):
+            batch = self._batch(samples)
+            order = minibatches(
+                len(batch["actions"]), settings.minibatch_size, settings.num_epochs, self._rng
+            )
+            self._learner.set_learning_rate(rate)
+            found = self._update(batch, order, {k: np.float32(v) for k, v in coefficients.items()})
+            statistics = {name: float(value) for name, value in found.items()}
+        check_finite(statistics, f"PPO, after {self.num_steps} steps")
+        if settings.use_kl_loss:
+            divergence = statistics["mean_kl_loss"]
+            self._kl_coeff = adapted_kl_coeff(self._kl_coeff, divergence, settings.kl_target)
+        return {
+            **statistics,
+            "curr_kl_coeff": coefficients["kl"],
+            "curr_entropy_coeff": coefficients["entropy"],
+            "default_optimizer_learning_rate": rate,
+            "kl_divergence": statistics["mean_kl_loss"],
+            "kl_coefficient": coefficients["kl"],
+        }
+
+    def _batch(self, samples: list[Sample]) -> dict[str, NDArray[Any]]:
+        """Return the valid steps of all samples in one, with advantages of mean 0 and deviation 1."""
+        settings = self.config
+        parts = []
+        for sample in samples:
+            columns = sample.columns
+            gamma, lambda_ = settings.gamma, settings.lambda_ if settings.use_gae else 1.0
+            values = columns["values"] if settings.use_critic else np.zeros_like(columns["values"])
+            nexts = columns["next_values"] * bool(settings.use_critic)
+            ends = columns["terminateds"], columns["truncateds"]
+            advantages = generalized_advantages(
+                columns["rewards"], values, nexts, *ends, gamma, lambda_
+            )
+            named = {**columns, "advantages": advantages, "targets": advantages + values}
+            parts.append({name: named[name][columns["valid"]] for name in _LEARNED})
+        batch = {name: np.concatenate([part[name] for part in parts]) for name in _LEARNED}
+        advantages = batch["advantages"]
+        deviation = max(1e-4, float(advantages.std()))
+        batch["advantages"] = (advantages - advantages.mean()) / deviation
+        return batch
+
+    def get_learner_state(self) -> dict[str, Any]:
+        """Return the weights, the optimizer and the divergence's coefficient."""
+        return {**self._learner.get_state(), "kl_coeff": self._kl_coeff}
+
+    def set_learner_state(self, state: dict[str, Any]) -> None:
+        """Take what `get_learner_state` returned."""
+        self._learner.set_state(state)
+        self._kl_coeff = state["kl_coeff"]
+
+    def current_weights(self) -> Weights:
+        """Return the weights of policy and critic."""
+        return self._learner.get_weights()
+
+    def set_current_weights(self, weights: Weights) -> None:
+        """Replace the weights of policy and critic."""
+        self._learner.network.set_weights(weights)
+
+    def get_module(self, module_id: str = "default_policy") -> Any:
+        """Return the network as a Keras model."""
+        return self._learner.network.model
+
+
+#: What the network learns from.
+_LEARNED = (
+    "observations",
+    "actions",
+    "log_probabilities",
+    "parameters",
+    "advantages",
+    "targets",
+)
+
+
+def minibatches(
+    num_rows: int, size: int, num_epochs: int, rng: np.random.Generator
+) -> NDArray[np.int32]:
+    """Return the rows of all minibatches: each epoch has every row once, in a new order.
+
+    Rows that do not fill a last minibatch are left out in this epoch.
+
+    Parameters
+    ----------
+    num_rows : int, at least 1
+    size : int, at least 1
+    num_epochs : int, at least 1
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    array of int32, shape (minibatches, size)
+    """
+    size = min(size, num_rows)
+    per_epoch = num_rows // size
+    orders = [rng.permutation(num_rows)[: per_epoch * size] for _ in range(num_epochs)]
+    return np.concatenate(orders).reshape(-1, size).astype(np.int32)
+
+
+def _compiled_update(learner: Learner, options: dict[str, Any]) -> Any:
+    """Return the function that learns from all minibatches in one call of TensorFlow."""
+    import tensorflow as tf
+
+    def learn_once(rows: Any, batch: dict[str, Any], coefficients: dict[str, Any]) -> Any:
+        minibatch = {name: tf.gather(column, rows) for name, column in batch.items()}
+        with tf.GradientTape() as tape:
+            outputs = learner.network(minibatch["observations"])
+            loss, parts = ppo_loss(outputs, minibatch, coefficients, options)
+        norm = learner.apply(tape.gradient(loss, learner.network.variables))
+        return {**parts, "gradients_norm": norm}
+
+    @tf.function(reduce_retracing=True)
+    def update(batch: dict[str, Any], order: Any, coefficients: dict[str, Any]) -> Any:
+        parts = learn_once(order[0], batch, coefficients)
+        for index in tf.range(1, tf.shape(order)[0]):
+            parts = learn_once(order[index], batch, coefficients)
+        return parts
+
+    return update

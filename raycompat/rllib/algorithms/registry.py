@@ -1,0 +1,42 @@
+"""Algorithms by their names, as in experiments of Tune: ``{"run": "PPO"}``."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from raycompat.rllib.algorithms.algorithm import Algorithm
+
+#: The modules of `raycompat.rllib.algorithms` by the names of the algorithms.
+ALGORITHMS = {"A2C": "a3c", "A3C": "a3c", "DQN": "dqn", "ES": "es", "PPO": "ppo"}
+
+
+def get_algorithm_class(name: str) -> type[Algorithm]:
+    """Return the class of an algorithm.
+
+    Parameters
+    ----------
+    name : str
+        "A2C", "A3C", "DQN", "ES" or "PPO".
+
+    Raises
+    ------
+    ValueError
+        When there is none of that name.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.algorithms.registry.get_algorithm_class``, 2.60.0, and
+    ``get_agent_class`` of 2017 to 2020. Differs from Ray in the algorithms that there are.
+    """
+    if name not in ALGORITHMS:
+        near = difflib.get_close_matches(str(name).upper(), ALGORITHMS)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(
+            f"There is no algorithm {name!r}: expected one of {list(ALGORITHMS)}.{hint}"
+        )
+    module = importlib.import_module(f"raycompat.rllib.algorithms.{ALGORITHMS[name]}")
+    found: Any = getattr(module, name)
+    return found  # type: ignore[no-any-return]

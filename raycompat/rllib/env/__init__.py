@@ -1,0 +1,1 @@
+"""Environments, and the processes that play in them."""

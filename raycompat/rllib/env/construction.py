@@ -1,0 +1,164 @@
+"""Environments from names, classes and functions, checked before they are used."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+
+from raycompat.rllib.env.env_context import EnvContext
+from raycompat.rllib.utils.error import EnvError
+from raycompat.tune.registry import get_env_creator
+
+EnvCreator = Callable[[EnvContext], Any]
+
+
+def env_creator(env: Any) -> EnvCreator:
+    """Return what makes environments.
+
+    Parameters
+    ----------
+    env : str, class or callable
+        A name given to `tune.register_env`, one of gymnasium's, or a dotted path to a class; or what
+        takes the environment's config and returns the environment.
+
+    Raises
+    ------
+    EnvError
+        When the name is unknown, or it is something else.
+    """
+    if env is None:
+        raise EnvError(
+            "The config names no environment: expected, for example, "
+            '.environment("CartPole-v1") or {"env": "CartPole-v1"}.'
+        )
+    if isinstance(env, str):
+        registered = get_env_creator(env)
+        return registered or _creator_of_name(env)
+    if callable(env):
+        return env  # type: ignore[no-any-return]
+    raise EnvError(
+        f"env={env!r}: expected a name of gymnasium's, a name given to tune.register_env, a class, or "
+        "a function of the environment's config."
+    )
+
+
+def _creator_of_name(name: str) -> EnvCreator:
+    try:
+        gymnasium.spec(name)
+    except gymnasium.error.UnregisteredEnv as error:
+        found = _class_of_path(name)
+        if found is None:
+            raise EnvError(_unknown(name)) from error
+        return found
+    except (gymnasium.error.Error, ImportError) as error:
+        raise EnvError(f"gymnasium cannot make the environment {name!r}: {error}") from error
+
+    def make(context: EnvContext) -> Any:
+        with warnings.catch_warnings():
+            # The program chose this version of the environment.
+            warnings.filterwarnings("ignore", ".*out of date.*")
+            # `checked` looks at the first reset; the checker would look at every step.
+            return gymnasium.make(name, **{"disable_env_checker": True, **context})
+
+    return make
+
+
+def _class_of_path(path: str) -> EnvCreator | None:
+    module, _, name = path.rpartition(".")
+    if not module.replace(".", "_").isidentifier():
+        return None
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return None
+    return found if callable(found) else None
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, gymnasium.registry)
+    hint = f" The closest names are {near}." if near else ""
+    return (
+        f"The environment {name!r} is neither registered with tune.register_env nor known to "
+        f"gymnasium.{hint} Register it: tune.register_env({name!r}, lambda config: MyEnv(config))."
+    )
+
+
+def checked(env: Any, described: Any) -> Any:
+    """Return the environment if it has the form of gymnasium.
+
+    Parameters
+    ----------
+    env : object
+    described : object
+        What the program called it, for errors.
+
+    Raises
+    ------
+    EnvError
+        When it is not an environment, or one of the old gym.
+    """
+    missing = [
+        name
+        for name in ("reset", "step", "observation_space", "action_space")
+        if getattr(env, name, None) is None
+    ]
+    if missing:
+        raise EnvError(
+            f"The environment {described!r} is {env!r}, without {', '.join(missing)}: expected a "
+            "gymnasium.Env, whose __init__ sets observation_space and action_space."
+        )
+    if not isinstance(env.observation_space, gymnasium.Space):
+        raise EnvError(
+            f"The environment {described!r} has the observation space {env.observation_space!r}: "
+            f"expected one of gymnasium.spaces.{_OLD_GYM}"
+        )
+    if not isinstance(env, gymnasium.Env) and "seed" not in inspect.signature(env.reset).parameters:
+        raise EnvError(
+            f"The environment {described!r} has a reset() without the parameter seed.{_OLD_GYM}"
+        )
+    return env
+
+
+_OLD_GYM = (
+    " Environments of the old gym, whose reset() returns an observation alone and whose step() "
+    "returns four values, can be wrapped: pip install shimmy, and "
+    "shimmy.GymV21CompatibilityV0(env=env)."
+)
+
+
+def check_reset(found: Any, described: Any) -> Any:
+    """Return the observation that a reset returned.
+
+    Raises
+    ------
+    EnvError
+        When the reset returned something else than an observation and a dict.
+    """
+    if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
+        raise EnvError(
+            f"reset() of the environment {described!r} returned {type(found).__name__}: expected a "
+            f"tuple of an observation and a dict.{_OLD_GYM}"
+        )
+    return found[0]
+
+
+def check_step(found: Any, described: Any) -> None:
+    """Look at what a step returned.
+
+    Raises
+    ------
+    EnvError
+        When it is not a tuple of five.
+    """
+    if not (isinstance(found, tuple) and len(found) == 5):
+        size = f"{len(found)} values" if isinstance(found, tuple) else type(found).__name__
+        raise EnvError(
+            f"step() of the environment {described!r} returned {size}: expected observation, reward, "
+            f"terminated, truncated and a dict.{_OLD_GYM}"
+        )

@@ -1,0 +1,207 @@
+"""`RunnerGroup`: runners in this process or in actors, replaced when they die."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import raycompat as ray
+from raycompat.exceptions import GetTimeoutError, RayActorError, WorkerCrashedError
+
+logger = logging.getLogger(__name__)
+
+#: A runner that dies so often, without one answer in between, will not recover.
+MOST_DEATHS_IN_A_ROW = 3
+
+
+@dataclass(frozen=True)
+class GroupOptions:
+    """How the runners of a group are placed, and what happens when one dies.
+
+    Parameters
+    ----------
+    num_cpus, num_gpus : float
+        Of each.
+    resources : dict
+        Other resources of each.
+    restarts : bool
+        Whether a dead runner is replaced.
+    ignores_failures : bool
+        Whether the group goes on without dead runners; `restarts` goes first.
+    max_restarts : int
+        Of all runners together.
+    timeout_s : float, optional
+        After so long without an answer a runner counts as dead. None waits for ever.
+    """
+
+    num_cpus: float = 1
+    num_gpus: float = 0
+    resources: dict[str, float] = field(default_factory=dict)
+    restarts: bool = True
+    ignores_failures: bool = False
+    max_restarts: int = 1000
+    timeout_s: float | None = None
+
+
+class RunnerGroup:
+    """Runners in actors, or a single one in this process.
+
+    Parameters
+    ----------
+    make : callable
+        Returns a runner for its number, from 1 (0 in this process), and whether it is a replacement.
+    num_runners : int
+        0 makes one in this process.
+    options : GroupOptions, optional
+
+    Attributes
+    ----------
+    num_restarts : int
+        How many runners were replaced.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int, bool], Any],
+        num_runners: int,
+        options: GroupOptions | None = None,
+    ) -> None:
+        self._make = make
+        self._options = options or GroupOptions()
+        self.local: Any = None if num_runners else make(0, False)
+        self.num_restarts = 0
+        self._deaths_in_a_row: dict[int, int] = {}
+        self._actors: dict[int, Any] = {
+            index: self._start(index, False) for index in range(1, num_runners + 1)
+        }
+
+    def __len__(self) -> int:
+        """Return the number of runners."""
+        return len(self._actors) or 1
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the runners are actors."""
+        return self.local is None
+
+    def _start(self, index: int, is_replacement: bool) -> Any:
+        options = self._options
+        actor = ray.remote(_RunnerActor).options(
+            num_cpus=options.num_cpus, num_gpus=options.num_gpus, resources=dict(options.resources)
+        )
+        return actor.remote(self._make, index, is_replacement)
+
+    def call_all(self, method: str, *args: Any) -> list[Any]:
+        """Call a method of each runner, and return the answers in their order.
+
+        A runner that dies meanwhile gives no answer, and is replaced.
+
+        Raises
+        ------
+        RayActorError
+            When no runner is left, or a replacement dies again and again.
+        """
+        if self.local is not None:
+            return [getattr(self.local, method)(*args)]
+        calls = {index: actor.call.remote(method, *args) for index, actor in self._actors.items()}
+        answers = []
+        for index, ref in calls.items():
+            with self._replacing(index):
+                answers.append(ray.get(ref, timeout=self._options.timeout_s))
+                self._deaths_in_a_row.pop(index, None)
+        return answers or self.call_all(method, *args)
+
+    def call_as_they_come(
+        self, method: str, args: Callable[[], tuple[Any, ...]]
+    ) -> Generator[Any, None, None]:
+        """Call a method of each runner again whenever it has answered, and yield the answers.
+
+        Parameters
+        ----------
+        method : str
+        args : callable
+            Returns the arguments of the next call; asked when the caller takes the next answer.
+
+        Notes
+        -----
+        The caller ends it by closing the iterator; calls that still run are forgotten.
+        """
+        if self.local is not None:
+            while True:
+                yield getattr(self.local, method)(*args())
+        calls: dict[Any, int] = {}
+        idle = list(self._actors)
+        while True:
+            for index in idle:
+                calls[self._actors[index].call.remote(method, *args())] = index
+            ready, _ = ray.wait(list(calls), num_returns=1, timeout=self._options.timeout_s)
+            idle = []
+            if not ready:
+                for index in sorted(calls.values()):
+                    with self._replacing(index):
+                        raise GetTimeoutError(f"runner {index}")
+                calls, idle = {}, list(self._actors)
+                continue
+            index = calls.pop(ready[0])
+            answers = []
+            with self._replacing(index):
+                answers = [ray.get(ready[0])]
+                self._deaths_in_a_row.pop(index, None)
+            yield from answers
+            if index in self._actors:
+                idle = [index]
+
+    @contextlib.contextmanager
+    def _replacing(self, index: int) -> Iterator[None]:
+        """Replace the runner where its process ends or does not answer."""
+        try:
+            yield
+        except (RayActorError, WorkerCrashedError, GetTimeoutError) as error:
+            self._after_death(index, error)
+
+    def _after_death(self, index: int, error: Exception) -> None:
+        options = self._options
+        ray.kill(self._actors[index])
+        what = (
+            f"did not answer within {options.timeout_s:g} s"
+            if isinstance(error, GetTimeoutError)
+            else "has died"
+        )
+        deaths = self._deaths_in_a_row[index] = self._deaths_in_a_row.get(index, 0) + 1
+        if options.restarts and self.num_restarts < options.max_restarts:
+            if deaths > MOST_DEATHS_IN_A_ROW:
+                raise error
+            logger.warning("Env runner %d %s; another takes its place. %s", index, what, error)
+            self.num_restarts += 1
+            self._actors[index] = self._start(index, True)
+            return
+        del self._actors[index]
+        if not options.ignores_failures or not self._actors:
+            raise error
+        logger.warning("Env runner %d %s; %d are left. %s", index, what, len(self._actors), error)
+
+    def stop(self) -> None:
+        """Close the environments, and end the actors."""
+        if self.local is not None:
+            self.local.close()
+        for actor in self._actors.values():
+            ray.kill(actor)
+        self._actors = {}
+
+
+class _RunnerActor:
+    """Holds a runner; made in the first call, so that its errors arrive as the user's own."""
+
+    def __init__(self, make: Callable[[int, bool], Any], index: int, is_replacement: bool) -> None:
+        self._make = make
+        self._place = index, is_replacement
+        self._runner: Any = None
+
+    def call(self, method: str, *args: Any) -> Any:
+        """Call a method of the runner."""
+        if self._runner is None:
+            self._runner = self._make(*self._place)
+        return getattr(self._runner, method)(*args)

@@ -1,0 +1,128 @@
+"""Observation filters: observations relative to their running mean and standard deviation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class RunningStatistics:
+    """Count, mean and variance of vectors, without keeping them.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The shape of one vector.
+
+    Notes
+    -----
+    Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances"
+    (1979): two sets are merged exactly, in any order.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.count = 0
+        self.mean = np.zeros(shape, np.float64)
+        self._squares = np.zeros(shape, np.float64)
+
+    def add(self, batch: NDArray[Any]) -> None:
+        """Count vectors, an array of shape (vectors, ...)."""
+        batch = np.asarray(batch, np.float64)
+        if not len(batch):
+            return
+        mean = batch.mean(axis=0)
+        self._merge(len(batch), mean, ((batch - mean) ** 2).sum(axis=0))
+
+    def merge(self, other: RunningStatistics) -> None:
+        """Count what another has counted."""
+        self._merge(other.count, other.mean, other._squares)
+
+    def _merge(self, count: int, mean: NDArray[Any], squares: NDArray[Any]) -> None:
+        total = self.count + count
+        if not count:
+            return
+        delta = mean - self.mean
+        self.mean = self.mean + delta * (count / total)
+        self._squares = self._squares + squares + delta**2 * (self.count * count / total)
+        self.count = total
+
+    @property
+    def std(self) -> NDArray[Any]:
+        """The standard deviation of the sample; 1 where fewer than two vectors were counted."""
+        if self.count < 2:
+            return np.ones_like(self.mean)
+        deviation: NDArray[Any] = np.sqrt(self._squares / (self.count - 1))
+        return deviation
+
+
+class MeanStdFilter:
+    """Subtract the running mean, and divide by the running standard deviation.
+
+    What was counted since the last `take_news` is kept apart, so that filters of several runners can be
+    merged without counting anything twice.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The shape of one observation.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.statistics = RunningStatistics(shape)
+        self._news = RunningStatistics(shape)
+
+    def __call__(self, batch: NDArray[Any], update: bool = True) -> NDArray[Any]:
+        """Return observations relative to what was counted, those of this call included.
+
+        Parameters
+        ----------
+        batch : array of float, shape (observations, ...)
+        update : bool, default True
+            Whether they are counted.
+
+        Returns
+        -------
+        array of float32, of the same shape
+        """
+        if update:
+            self.statistics.add(batch)
+            self._news.add(batch)
+        scaled = (batch - self.statistics.mean) / (self.statistics.std + 1e-8)
+        return scaled.astype(np.float32)
+
+    def take_news(self) -> RunningStatistics:
+        """Return what was counted since the last time, and begin again."""
+        news, self._news = self._news, RunningStatistics(self.statistics.mean.shape)
+        return news
+
+
+class NoFilter:
+    """Leave observations as they are."""
+
+    statistics = None
+
+    def __call__(self, batch: NDArray[Any], update: bool = True) -> NDArray[Any]:
+        """Return the observations as float32."""
+        return np.asarray(batch, np.float32)
+
+    def take_news(self) -> None:
+        """Return nothing: nothing was counted."""
+
+
+#: The names that the option ``observation_filter`` takes.
+FILTERS = {"NoFilter": NoFilter, "MeanStdFilter": MeanStdFilter}
+
+
+def make_filter(name: str, shape: tuple[int, ...]) -> MeanStdFilter | NoFilter:
+    """Return a new filter.
+
+    Raises
+    ------
+    ValueError
+        When there is none of that name.
+    """
+    if name not in FILTERS:
+        raise ValueError(f"observation_filter={name!r}: expected one of {sorted(FILTERS)}.")
+    return MeanStdFilter(shape) if name == "MeanStdFilter" else NoFilter()

@@ -1,0 +1,87 @@
+"""`Learner`: a network with its optimizer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from raycompat.rllib.networks import KerasNetwork, NetworkSpec, Weights, import_keras
+
+
+class Learner:
+    """A network, and Adam, which changes it.
+
+    Parameters
+    ----------
+    network : NetworkSpec
+    seed : int
+        What the initial weights are drawn from.
+    grad_clip : float, optional
+        The largest norm of all gradients together; larger ones are scaled down.
+    epsilon : float
+        Adam's.
+
+    Notes
+    -----
+    Kingma and Ba, "Adam: a method for stochastic optimization" (arXiv 1412.6980).
+    """
+
+    def __init__(
+        self,
+        network: NetworkSpec,
+        seed: int,
+        grad_clip: float | None = None,
+        epsilon: float = 1e-7,
+    ) -> None:
+        self.network = KerasNetwork(network, seed)
+        self._grad_clip = grad_clip
+        self._optimizer = import_keras().optimizers.Adam(1.0, epsilon=epsilon)
+        self._optimizer.build(self.network.variables)
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Set the length of the next steps."""
+        self._optimizer.learning_rate.assign(rate)
+
+    def apply(self, gradients: Any) -> Any:
+        """Change the network by gradients, in a `tf.function`; return their norm before clipping."""
+        import tensorflow as tf
+
+        norm = tf.linalg.global_norm(gradients)
+        if self._grad_clip is not None:
+            gradients, _ = tf.clip_by_global_norm(gradients, self._grad_clip, norm)
+        self._optimizer.apply(gradients, self.network.variables)
+        return norm
+
+    def get_weights(self) -> Weights:
+        """Return copies of the network's weights."""
+        return self.network.get_weights()
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the weights, and what the optimizer remembers."""
+        optimizer = [np.array(variable) for variable in self._optimizer.variables]
+        return {"weights": self.get_weights(), "optimizer": optimizer}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take what `get_state` returned from a learner of the same network."""
+        self.network.set_weights(state["weights"])
+        for variable, value in zip(self._optimizer.variables, state["optimizer"], strict=True):
+            variable.assign(value)
+
+
+def check_finite(statistics: dict[str, Any], what: str) -> None:
+    """Refuse losses that are not finite.
+
+    Raises
+    ------
+    FloatingPointError
+        Names them.
+    """
+    broken = sorted(name for name, value in statistics.items() if not np.isfinite(value).all())
+    if broken:
+        raise FloatingPointError(
+            f"{what}: {', '.join(broken)} became NaN or infinite, and so may the weights. Go on from "
+            "the last checkpoint with a smaller lr or with grad_clip, and see that no observation "
+            "or reward of the environment is NaN or very large "
+            "(observation_filter='MeanStdFilter' scales observations)."
+        )

@@ -1,0 +1,79 @@
+"""`ModelCatalog`: networks of users, by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+_models: dict[str, Callable[..., Any]] = {}
+
+
+class ModelCatalog:
+    """Registers networks for the option ``model={"custom_model": name}``.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.models.ModelCatalog``, 2.60.0. Differs from Ray: a model is a function that
+    returns a Keras model. Preprocessors are environments' wrappers: gymnasium.ObservationWrapper.
+    """
+
+    @staticmethod
+    def register_custom_model(model_name: str, model_class: Callable[..., Any]) -> None:
+        """Give a network a name.
+
+        Parameters
+        ----------
+        model_name : str
+        model_class : callable
+            Takes the shape of an observation (tuple of int) and the option ``custom_model_config``
+            (dict). Returns a Keras model from observations, float32 with one row each, to
+            features of shape (rows, features). The algorithm puts its heads on top.
+
+        Raises
+        ------
+        TypeError
+            When it cannot be called.
+
+        Examples
+        --------
+        >>> import raycompat.rllib.models as models
+        >>> def wide(shape, options):
+        ...     import keras
+        ...     layers = [keras.Input(shape), keras.layers.Dense(options["width"], "relu")]
+        ...     return keras.Sequential(layers)
+        >>> models.ModelCatalog.register_custom_model("wide", wide)
+        >>> options = {"custom_model": "wide", "custom_model_config": {"width": 512}}
+        """
+        if not callable(model_class):
+            raise TypeError(
+                f"model_class={model_class!r}: expected a function of shape and options that returns a "
+                "Keras model."
+            )
+        _models[model_name] = model_class
+
+
+def custom_trunk(
+    model: str | Callable[..., Any], options: Mapping[str, Any]
+) -> Callable[[tuple[int, ...]], Any]:
+    """Return what makes a user's network for the shape of an observation.
+
+    Raises
+    ------
+    ValueError
+        When the name was not registered.
+    """
+    if isinstance(model, str):
+        if model not in _models:
+            near = difflib.get_close_matches(model, _models) or sorted(_models)
+            raise ValueError(
+                f"custom_model={model!r}: no model has this name. The names are {near}. Register it "
+                "with ModelCatalog.register_custom_model(name, function)."
+            )
+        model = _models[model]
+    return partial(_made, model, dict(options))
+
+
+def _made(model: Callable[..., Any], options: dict[str, Any], shape: tuple[int, ...]) -> Any:
+    return model(shape, options)

@@ -1,0 +1,323 @@
+"""Networks: a plain description, its Keras layers for learning, and a quick way to act by it.
+
+A network is a trunk, which all heads share, and heads, each with layers of its own. Networks of dense
+layers act in numpy, which for one observation is many times quicker than a call into TensorFlow; others
+act in a `tf.function`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Weights = list[NDArray[Any]]
+
+#: What the option ``fcnet_activation`` can be, in numpy; Keras has the same names.
+ACTIVATIONS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "tanh": np.tanh,
+    "relu": lambda x: np.maximum(x, 0),
+    "linear": lambda x: x,
+    "swish": lambda x: x / (1 + np.exp(-x)),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+}
+
+
+@dataclass(frozen=True)
+class Head:
+    """One output of a network.
+
+    Parameters
+    ----------
+    name : str
+    num_outputs : int
+    hiddens : tuple of int
+        The widths of its own layers.
+    scale : float
+        The gain of the last layer's initial weights. Small: all outputs begin nearly equal.
+    """
+
+    name: str
+    num_outputs: int
+    hiddens: tuple[int, ...] = ()
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """What a network is made of.
+
+    Parameters
+    ----------
+    observation_shape : tuple of int
+        One axis, or the three of an image.
+    heads : tuple of Head
+    trunk : tuple of int
+        The widths of the dense layers that all heads share.
+    activation : str
+        A key of `ACTIVATIONS`.
+    conv_filters : tuple of (int, int, int)
+        Before the trunk: the numbers of filters, the sides of their windows, and their steps.
+    custom_trunk : callable, optional
+        In place of filters and trunk: returns a Keras model for the observation's shape.
+    """
+
+    observation_shape: tuple[int, ...]
+    heads: tuple[Head, ...]
+    trunk: tuple[int, ...] = ()
+    activation: str = "tanh"
+    conv_filters: tuple[tuple[int, int, int], ...] = ()
+    custom_trunk: Callable[[tuple[int, ...]], Any] | None = None
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether all layers are dense."""
+        return not self.conv_filters and self.custom_trunk is None
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers a dense network has."""
+        assert self.is_dense, "only dense networks are counted without being made"
+        return sum(
+            (before + 1) * width
+            for layers in self.dense_layers()
+            for before, width in pairwise(layers)
+        )
+
+    def dense_layers(self) -> list[list[int]]:
+        """Return the widths along the trunk and along each head, the inputs' first."""
+        inputs = int(np.prod(self.observation_shape))
+        trunk = [inputs, *self.trunk]
+        return [trunk, *([trunk[-1], *head.hiddens, head.num_outputs] for head in self.heads)]
+
+
+def default_filters(shape: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+    """Return the filters for images of a shape (height, width, channels); none for vectors."""
+    if len(shape) != 3:
+        return ()
+    if min(shape[:2]) >= 64:
+        return (16, 8, 4), (32, 4, 2), (64, 3, 2)
+    return (16, 3, 2), (32, 3, 2)
+
+
+def initial_weights(spec: NetworkSpec, seed: int) -> Weights:
+    """Return the weights that a dense network begins with, without TensorFlow.
+
+    Parameters
+    ----------
+    spec : NetworkSpec
+    seed : int
+
+    Returns
+    -------
+    list of array of float32
+        A kernel of shape (inputs, outputs) and a bias for each layer, in the order of
+        `NetworkSpec.dense_layers`.
+
+    Notes
+    -----
+    Orthogonal kernels (Saxe et al., arXiv 1312.6120), biases of 0.
+    """
+    rng = np.random.default_rng(seed)
+    weights: Weights = []
+    gain = 1.0 if spec.activation == "linear" else float(np.sqrt(2))
+    trunk, *heads = spec.dense_layers()
+    scales = [gain, *(head.scale for head in spec.heads)]
+    for layers, last_scale in zip([trunk, *heads], scales, strict=True):
+        for index in range(len(layers) - 1):
+            scale = last_scale if index == len(layers) - 2 else gain
+            weights.append(scale * _orthogonal(rng, layers[index], layers[index + 1]))
+            weights.append(np.zeros(layers[index + 1], np.float32))
+    return weights
+
+
+def _orthogonal(rng: np.random.Generator, rows: int, columns: int) -> NDArray[Any]:
+    normal = rng.standard_normal((max(rows, columns), min(rows, columns)))
+    q, r = np.linalg.qr(normal)
+    q *= np.sign(np.diag(r))
+    return (q if rows >= columns else q.T).astype(np.float32)
+
+
+class Forward(Protocol):
+    """A network that acts."""
+
+    def __call__(self, observations: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return the outputs of each head, of shape (rows, num_outputs)."""
+
+    def set_weights(self, weights: Weights) -> None:
+        """Replace all weights."""
+
+
+def make_forward(spec: NetworkSpec) -> Forward:
+    """Return what acts by networks of this kind; it has no weights yet."""
+    return NumpyForward(spec) if spec.is_dense else KerasForward(spec)
+
+
+class NumpyForward:
+    """A dense network in numpy.
+
+    Parameters
+    ----------
+    spec : NetworkSpec
+    """
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        self._spec = spec
+        self._activate = ACTIVATIONS[spec.activation]
+        self._weights: Weights = []
+
+    def set_weights(self, weights: Weights) -> None:
+        """Replace all weights."""
+        self._weights = weights
+
+    def __call__(self, observations: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return the outputs of each head, of shape (rows, num_outputs)."""
+        weights = iter(self._weights)
+        trunk = observations
+        for _ in self._spec.trunk:
+            trunk = self._activate(trunk @ next(weights) + next(weights))
+        outputs = {}
+        for head in self._spec.heads:
+            x = trunk
+            for _ in head.hiddens:
+                x = self._activate(x @ next(weights) + next(weights))
+            outputs[head.name] = x @ next(weights) + next(weights)
+        return outputs
+
+
+class KerasNetwork:
+    """A network of Keras layers, which learns.
+
+    Parameters
+    ----------
+    spec : NetworkSpec
+    seed : int
+        What its initial weights are drawn from.
+
+    Attributes
+    ----------
+    model : keras.Model
+        From observations to a dict with the outputs of each head.
+    """
+
+    def __init__(self, spec: NetworkSpec, seed: int) -> None:
+        self._keras = import_keras()
+        self._seed = seed
+        #: Keras orders weights by the depth of layers; these travel in the order of making.
+        self._layers: list[Any] = []
+        inputs = self._keras.Input(spec.observation_shape)
+        trunk = self._trunk(spec, inputs)
+        outputs = {}
+        for head in spec.heads:
+            x = trunk
+            for width in head.hiddens:
+                x = self._dense(x, width, spec.activation)
+            outputs[head.name] = self._dense(x, head.num_outputs, None, head.scale)
+        self.model = self._keras.Model(inputs, outputs)
+        if spec.is_dense:
+            self.set_weights(initial_weights(spec, seed))
+
+    def _trunk(self, spec: NetworkSpec, inputs: Any) -> Any:
+        layers = self._keras.layers
+        if spec.custom_trunk is not None:
+            return self._added(spec.custom_trunk(spec.observation_shape))(inputs)
+        x = inputs
+        for filters, side, step in spec.conv_filters:
+            initializer = self._keras.initializers.HeNormal(self._next_seed())
+            layer = layers.Conv2D(
+                filters, side, step, "same", activation="relu", kernel_initializer=initializer
+            )
+            x = self._added(layer)(x)
+        if spec.conv_filters:
+            x = layers.Flatten()(x)
+        for width in spec.trunk:
+            x = self._dense(x, width, spec.activation)
+        return x
+
+    def _dense(
+        self, x: Any, width: int, activation: str | None, scale: float = float(np.sqrt(2))
+    ) -> Any:
+        initializer = self._keras.initializers.Orthogonal(scale, seed=self._next_seed())
+        layer = self._keras.layers.Dense(
+            width, activation=activation, kernel_initializer=initializer
+        )
+        return self._added(layer)(x)
+
+    def _added(self, layer: Any) -> Any:
+        self._layers.append(layer)
+        return layer
+
+    def _next_seed(self) -> int:
+        return self._seed + len(self._layers)
+
+    def __call__(self, observations: Any) -> Any:
+        """Return the outputs of each head as tensors of shape (rows, num_outputs)."""
+        return self.model(observations, training=False)
+
+    @property
+    def variables(self) -> list[Any]:
+        """The variables that learn."""
+        found: list[Any] = self.model.trainable_variables
+        return found
+
+    def get_weights(self) -> Weights:
+        """Return copies of all weights."""
+        return [np.array(weight) for layer in self._layers for weight in layer.get_weights()]
+
+    def set_weights(self, weights: Weights) -> None:
+        """Replace all weights."""
+        left = list(weights)
+        for layer in self._layers:
+            count = len(layer.weights)
+            layer.set_weights(left[:count])
+            left = left[count:]
+
+
+class KerasForward:
+    """A network of any layers, which acts in a `tf.function`.
+
+    Parameters
+    ----------
+    spec : NetworkSpec
+    """
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        import tensorflow as tf
+
+        self._network = KerasNetwork(spec, seed=0)
+        self._forward = tf.function(self._network.__call__, reduce_retracing=True)
+
+    def set_weights(self, weights: Weights) -> None:
+        """Replace all weights."""
+        self._network.set_weights(weights)
+
+    def __call__(self, observations: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return the outputs of each head, of shape (rows, num_outputs)."""
+        return {name: output.numpy() for name, output in self._forward(observations).items()}
+
+
+def import_keras() -> Any:
+    """Return Keras 3 on TensorFlow.
+
+    Raises
+    ------
+    ImportError
+        When it is not installed, or computes with something else.
+    """
+    try:
+        import keras
+    except ImportError as error:
+        raise ImportError(
+            f"Algorithms learn with Keras and TensorFlow, which cannot be imported ({error}): "
+            "pip install 'raycompat[rl]'."
+        ) from error
+    if keras.config.backend() != "tensorflow":
+        raise ImportError(
+            f"Keras computes with {keras.config.backend()!r}, and algorithms need TensorFlow: set "
+            "KERAS_BACKEND=tensorflow in the environment before the program starts."
+        )
+    return keras

@@ -1,0 +1,118 @@
+"""Policies: how the outputs of a network become actions."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raycompat.rllib.distributions import distribution_class
+from raycompat.rllib.networks import NetworkSpec, Weights, make_forward
+
+#: What a policy wants to remember of each step, by name; arrays of shape (rows, ...).
+Extras = dict[str, NDArray[Any]]
+
+
+class Policy(Protocol):
+    """What an env runner acts by."""
+
+    def act(
+        self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
+    ) -> tuple[NDArray[Any], Extras]:
+        """Return actions, of shape (rows,) or (rows, numbers), and what to remember of them."""
+
+    def values(self, observations: NDArray[Any]) -> NDArray[Any] | None:
+        """Return the critic's values, of shape (rows,); None without a critic."""
+
+    def set_weights(self, weights: Weights) -> None:
+        """Replace all weights."""
+
+    def set_exploration(self, epsilon: float) -> None:
+        """Set the chance of a random action."""
+
+
+class StochasticPolicy:
+    """Draw actions from the distribution that the head ``policy`` gives; ``value`` is the critic.
+
+    Parameters
+    ----------
+    network : NetworkSpec
+    is_discrete : bool
+        Whether actions are choices, not numbers.
+    """
+
+    def __init__(self, network: NetworkSpec, is_discrete: bool) -> None:
+        self._forward = make_forward(network)
+        self._distribution = distribution_class(is_discrete)
+        self._has_critic = any(head.name == "value" for head in network.heads)
+
+    def act(
+        self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
+    ) -> tuple[NDArray[Any], Extras]:
+        """Return actions; remember the parameters of their distributions, and the values."""
+        outputs = self._forward(observations)
+        parameters = outputs["policy"]
+        distribution = self._distribution(parameters)
+        actions = distribution.sample(rng) if explore else distribution.mode()
+        extras = {
+            "parameters": parameters,
+            "log_probabilities": distribution.log_probability(actions),
+        }
+        if self._has_critic:
+            extras["values"] = outputs["value"][:, 0]
+        return actions, extras
+
+    def values(self, observations: NDArray[Any]) -> NDArray[Any] | None:
+        """Return the critic's values, of shape (rows,); None without a critic."""
+        return self._forward(observations)["value"][:, 0] if self._has_critic else None
+
+    def set_weights(self, weights: Weights) -> None:
+        """Replace all weights."""
+        self._forward.set_weights(weights)
+
+    def set_exploration(self, epsilon: float) -> None:
+        """Do nothing: the distribution itself explores."""
+
+
+class EpsilonGreedyPolicy:
+    """Take the action with the largest value, or now and then any.
+
+    Parameters
+    ----------
+    network : NetworkSpec
+        With the head ``advantage``, and ``value`` where the network duels.
+    is_discrete : bool
+        Must be True.
+    """
+
+    def __init__(self, network: NetworkSpec, is_discrete: bool) -> None:
+        assert is_discrete, "values are known of choices only"
+        self._forward = make_forward(network)
+        self._epsilon = 0.0
+
+    def act(
+        self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
+    ) -> tuple[NDArray[Any], Extras]:
+        """Return actions, of shape (rows,); nothing needs to be remembered."""
+        # The value of the state is the same for all actions.
+        advantages = self._forward(observations)["advantage"]
+        actions = advantages.argmax(axis=-1)
+        if explore and self._epsilon > 0:
+            is_random = rng.random(len(actions)) < self._epsilon
+            actions = np.where(
+                is_random, rng.integers(advantages.shape[1], size=len(actions)), actions
+            )
+        return actions, {}
+
+    def values(self, observations: NDArray[Any]) -> NDArray[Any] | None:
+        """Return None: there is no critic beside the values of actions."""
+        return None
+
+    def set_weights(self, weights: Weights) -> None:
+        """Replace all weights."""
+        self._forward.set_weights(weights)
+
+    def set_exploration(self, epsilon: float) -> None:
+        """Set the chance of a random action."""
+        self._epsilon = epsilon

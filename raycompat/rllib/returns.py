@@ -1,0 +1,130 @@
+"""Returns and advantages: what a step was worth, from the rewards that followed it.
+
+Arrays have the shape (steps, environments). An episode that *terminated* has no value after its last
+step; one that was *truncated*, by a time limit or by the end of the sample, has the value of the
+observation that would have come next.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def generalized_advantages(
+    rewards: NDArray[Any],
+    values: NDArray[Any],
+    next_values: NDArray[Any],
+    terminateds: NDArray[Any],
+    truncateds: NDArray[Any],
+    gamma: float,
+    lambda_: float,
+) -> NDArray[Any]:
+    r"""Return advantages by generalized advantage estimation.
+
+    Parameters
+    ----------
+    rewards, values : array of float, shape (steps, environments)
+        The rewards, and the critic's values of the observations before the steps.
+    next_values : array of float, shape (steps, environments)
+        The critic's values of the observations after the steps; where an episode was truncated, of its
+        last observation, not of the next episode's first.
+    terminateds, truncateds : array of bool, shape (steps, environments)
+        How the episode ended with this step.
+    gamma : float, 0 to 1
+        The discount of rewards, for each step.
+    lambda_ : float, 0 to 1
+        0 trusts the critic after one step, 1 the rewards alone.
+
+    Returns
+    -------
+    array of float32, shape (steps, environments)
+        Their sum with `values` is what the critic should learn.
+
+    Notes
+    -----
+    Schulman et al., "High-dimensional continuous control using generalized advantage estimation"
+    (arXiv 1506.02438), equation 16: :math:`A_t = \delta_t + \gamma\lambda A_{t+1}` with
+    :math:`\delta_t = r_t + \gamma V(s_{t+1}) - V(s_t)`.
+    """
+    goes_on = 1.0 - np.asarray(terminateds, np.float32)
+    same_episode = goes_on * (1.0 - np.asarray(truncateds, np.float32))
+    deltas = rewards + gamma * next_values * goes_on - values
+    advantages = np.empty_like(deltas, dtype=np.float32)
+    following = np.zeros(deltas.shape[1:], np.float32)
+    for step in range(len(deltas) - 1, -1, -1):
+        following = deltas[step] + gamma * lambda_ * same_episode[step] * following
+        advantages[step] = following
+    return advantages
+
+
+def discounted_sums(rewards: NDArray[Any], gamma: float) -> NDArray[Any]:
+    """Return the discounted sum of the rewards from each step to the end of one episode.
+
+    Parameters
+    ----------
+    rewards : array of float, shape (steps,)
+    gamma : float, 0 to 1
+
+    Returns
+    -------
+    array of float64, shape (steps,)
+    """
+    sums = np.zeros(len(rewards), np.float64)
+    following = 0.0
+    for step in range(len(rewards) - 1, -1, -1):
+        following = float(rewards[step]) + gamma * following
+        sums[step] = following
+    return sums
+
+
+def n_step_transitions(
+    rewards: NDArray[Any],
+    terminateds: NDArray[Any],
+    truncateds: NDArray[Any],
+    gamma: float,
+    n_step: int,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Join each step with the up to ``n_step - 1`` that follow it in the same episode.
+
+    Parameters
+    ----------
+    rewards : array of float, shape (steps, environments)
+    terminateds, truncateds : array of bool, shape (steps, environments)
+    gamma : float, 0 to 1
+    n_step : int, at least 1
+
+    Returns
+    -------
+    sums : array of float32, shape (steps, environments)
+        The discounted sum of the joined rewards.
+    last : array of int64, shape (steps, environments)
+        The index of the last joined step: the observation after it is bootstrapped from.
+    discounts : array of float32, shape (steps, environments)
+        What the value of that observation is multiplied by; 0 where the episode terminated.
+
+    Notes
+    -----
+    Sutton and Barto, "Reinforcement learning: an introduction", 2nd edition, 7.1; for Q-learning
+    Hessel et al., "Rainbow" (arXiv 1710.02298). Steps near the end of the sample join fewer steps.
+    """
+    num_steps = len(rewards)
+    ended = np.asarray(terminateds, bool) | np.asarray(truncateds, bool)
+    sums = np.asarray(rewards, np.float32).copy()
+    last = np.broadcast_to(np.arange(num_steps)[:, None], rewards.shape).copy()
+    is_open = ~ended
+    columns = np.arange(rewards.shape[1])
+    for distance in range(1, n_step):
+        joins = is_open & (np.arange(num_steps)[:, None] + distance < num_steps)
+        if not joins.any():
+            break
+        ahead = np.minimum(last + 1, num_steps - 1)
+        sums += np.where(joins, gamma**distance * np.asarray(rewards)[ahead, columns], 0)
+        last = np.where(joins, ahead, last)
+        is_open = joins & ~ended[last, columns]
+    lengths = last - np.arange(num_steps)[:, None] + 1
+    goes_on = ~np.asarray(terminateds, bool)[last, columns]
+    discounts = (gamma**lengths * goes_on).astype(np.float32)
+    return sums.astype(np.float32), last, discounts

@@ -1,0 +1,71 @@
+"""`Rollout`: a trained policy plays, and its steps are remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from raycompat.rllib.env.construction import check_reset, check_step, checked
+from raycompat.rllib.env.env_context import EnvContext
+
+
+class Rollout:
+    """Episodes of an algorithm's policy, which does not explore.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+    render : bool, default False
+        Show the environment, if it can.
+
+    Attributes
+    ----------
+    steps : list of list of tuple
+        For each episode, its (observation, action, next observation, reward, end).
+    """
+
+    def __init__(self, algorithm: Any, render: bool = False) -> None:
+        self._algorithm = algorithm
+        self._render = render
+        self.steps: list[list[tuple[Any, ...]]] = []
+
+    def episodes(self, num_steps: int, num_episodes: int | None = None) -> Iterator[float]:
+        """Play, and yield the return of each episode that ends.
+
+        Parameters
+        ----------
+        num_steps : int
+            Stop after so many steps, within an episode if need be.
+        num_episodes : int, optional
+            Stop after so many episodes.
+        """
+        config = dict(self._algorithm.config.env_config)
+        if self._render:
+            config["render_mode"] = "human"
+        name = self._algorithm.config.env
+        env = checked(self._algorithm.create_env(EnvContext(config, 0)), name)
+        try:
+            left = num_steps
+            while left > 0 and (num_episodes is None or len(self.steps) < num_episodes):
+                steps, has_ended = self._play(env, name, left)
+                self.steps.append(steps)
+                left -= len(steps)
+                if has_ended:
+                    yield float(sum(step[3] for step in steps))
+        finally:
+            env.close()
+
+    def _play(self, env: Any, name: Any, most: int) -> tuple[list[tuple[Any, ...]], bool]:
+        observation = check_reset(env.reset(), name)
+        steps: list[tuple[Any, ...]] = []
+        while len(steps) < most:
+            action = self._algorithm.compute_single_action(observation, explore=False)
+            found = env.step(action)
+            check_step(found, name)
+            following, reward, terminated, truncated, _ = found
+            has_ended = bool(terminated or truncated)
+            steps.append((observation, action, following, float(reward), has_ended))
+            if has_ended:
+                return steps, True
+            observation = following
+        return steps, False

@@ -1,0 +1,53 @@
+"""Schedules: values that change with the number of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+def scheduled(value: Any, num_steps: int) -> float:
+    """Return a value after some steps.
+
+    Parameters
+    ----------
+    value : float, or sequence of (int, float)
+        A constant; or values at numbers of steps, between which they change linearly.
+    num_steps : int, at least 0
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> scheduled([(0, 1.0), (100, 0.0)], 25)
+    0.75
+    """
+    if not isinstance(value, Sequence):
+        return float(value)
+    steps, values = zip(*value, strict=True)
+    return float(np.interp(num_steps, steps, values))
+
+
+def check_schedule(name: str, value: Any) -> None:
+    """Refuse what `scheduled` cannot use.
+
+    Raises
+    ------
+    ValueError
+        Says what is wrong with the option.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return
+    is_list = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
+    if is_list and all(isinstance(p, Sequence) and len(p) == 2 for p in value):
+        steps = [point[0] for point in value]
+        if steps[0] == 0 and steps == sorted(set(steps)):
+            return
+    raise ValueError(
+        f"{name}={value!r}: expected a number, or points such as [(0, 1e-3), (100000, 1e-4)] whose "
+        "numbers of steps begin with 0 and grow."
+    )

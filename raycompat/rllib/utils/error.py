@@ -1,0 +1,21 @@
+"""What goes wrong with environments and spaces."""
+
+from __future__ import annotations
+
+
+class EnvError(Exception):
+    """An environment is not what algorithms can use, or keeps failing.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.utils.error.EnvError``, 2.60.0. No known difference.
+    """
+
+
+class UnsupportedSpaceException(Exception):
+    """No algorithm, or not this one, can handle a space of the environment.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.utils.error.UnsupportedSpaceException``, 2.60.0. No known difference.
+    """

@@ -1,0 +1,127 @@
+"""Losses in TensorFlow, by hand-worked values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from raycompat.rllib.algorithms.a3c import actor_critic_loss
+from raycompat.rllib.algorithms.dqn import q_loss, q_targets, q_values
+from raycompat.rllib.algorithms.ppo import ppo_loss
+from raycompat.rllib.distributions import (
+    Categorical,
+    DiagonalGaussian,
+    tf_entropy,
+    tf_kl_divergence,
+    tf_log_probability,
+)
+from raycompat.rllib.learner import check_finite
+from raycompat.rllib.networks import (
+    Head,
+    KerasForward,
+    KerasNetwork,
+    NetworkSpec,
+    NumpyForward,
+    default_filters,
+)
+
+HALF = np.log(np.array([[0.5, 0.5]], np.float32))
+OPTIONS = {"is_discrete": True, "vf_clip_param": 10.0, "vf_loss_coeff": 0.5}
+
+
+def constants(**values):
+    return {name: tf.constant(value) for name, value in values.items()}
+
+
+def test_the_clipped_objective_by_hand():
+    # Both chances are 0.5 now; they were 0.25 and 0.8: the ratios are 2 and 0.625.
+    batch = constants(
+        actions=np.array([0, 1]),
+        log_probabilities=np.log(np.array([0.25, 0.8], np.float32)),
+        parameters=np.repeat(HALF, 2, 0),
+        advantages=np.array([1.0, -1.0], np.float32),
+        targets=np.array([1.0, 9.0], np.float32),
+    )
+    outputs = constants(policy=np.repeat(HALF, 2, 0), value=np.array([[3.0], [0.0]], np.float32))
+    coefficients = constants(clip=0.2, entropy=0.1, kl=1.0)
+    total, parts = ppo_loss(outputs, batch, coefficients, OPTIONS)
+    # min(2, 1.2) and min(-0.625, -0.8): the mean is 0.2; the critic's squares are 4, and 81 cut off at 10.
+    assert float(parts["policy_loss"]) == pytest.approx(-0.2)
+    assert float(parts["vf_loss"]) == pytest.approx(7.0)
+    assert float(parts["entropy"]) == pytest.approx(np.log(2))
+    assert float(parts["mean_kl_loss"]) == pytest.approx(0.0, abs=1e-6)
+    assert float(total) == pytest.approx(-0.2 + 3.5 - 0.1 * np.log(2))
+
+
+def test_the_actor_critic_loss_by_hand():
+    batch = constants(
+        actions=np.array([1]),
+        advantages=np.array([2.0], np.float32),
+        targets=np.array([5.0], np.float32),
+    )
+    outputs = constants(policy=HALF, value=np.array([[2.0]], np.float32))
+    total, _ = actor_critic_loss(outputs, batch, True, 0.5, 0.1)
+    assert float(total) == pytest.approx(2 * np.log(2) + 0.5 * 4.5 - 0.1 * np.log(2))
+
+
+def test_values_targets_and_losses_of_q_learning_by_hand():
+    found = q_values(
+        constants(
+            advantage=np.array([[1.0, 3.0]], np.float32), value=np.array([[10.0]], np.float32)
+        )
+    )
+    assert found.numpy().tolist() == [[9.0, 11.0]]
+    nexts, choosing = tf.constant([[1.0, 5.0], [1.0, 5.0]]), tf.constant([[2.0, 1.0], [2.0, 1.0]])
+    targets = q_targets(tf.constant([1.0, 1.0]), tf.constant([0.5, 0.0]), nexts, choosing)
+    assert targets.numpy().tolist() == [1.5, 1.0]
+    errors, weights = tf.constant([0.5, -3.0]), tf.constant([1.0, 0.5])
+    assert float(q_loss(errors, weights, "huber")) == pytest.approx((0.125 + 0.5 * 2.5) / 2)
+    assert float(q_loss(errors, weights, "mse")) == pytest.approx((0.125 + 0.5 * 4.5) / 2)
+
+
+@pytest.mark.parametrize("cls", [Categorical, DiagonalGaussian])
+def test_tensorflow_and_numpy_agree(cls):
+    rng = np.random.default_rng(0)
+    is_discrete = cls is Categorical
+    parameters, others = rng.standard_normal((2, 2000, 4)).astype(np.float32) * 0.5
+    distribution, other = cls(parameters), cls(others)
+    actions = distribution.sample(rng)
+    logs = distribution.log_probability(actions)
+    assert tf_log_probability(is_discrete, parameters, actions).numpy() == pytest.approx(
+        logs, abs=1e-4
+    )
+    # Means over samples: of -log p the entropy, of log p - log q the divergence.
+    assert tf_entropy(is_discrete, parameters).numpy().mean() == pytest.approx(
+        -logs.mean(), abs=0.1
+    )
+    divergence = (logs - other.log_probability(actions)).mean()
+    assert tf_kl_divergence(is_discrete, parameters, others).numpy().mean() == pytest.approx(
+        divergence, abs=0.15
+    )
+
+
+def test_a_network_acts_in_numpy_as_in_keras():
+    spec = NetworkSpec((3,), (Head("policy", 2, (5,)), Head("value", 1)), trunk=(4,))
+    network, acts = KerasNetwork(spec, seed=1), NumpyForward(spec)
+    acts.set_weights(network.get_weights())
+    observations = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
+    expected = network(observations)
+    for name, found in acts(observations).items():
+        assert found == pytest.approx(expected[name].numpy(), abs=1e-5)
+
+
+def test_a_network_for_images_takes_the_weights_of_another():
+    shape = (16, 16, 3)
+    spec = NetworkSpec(shape, (Head("policy", 2),), trunk=(8,), conv_filters=default_filters(shape))
+    network, acts = KerasNetwork(spec, seed=1), KerasForward(spec)
+    observations = np.random.default_rng(0).random((2, *shape), np.float32)
+    acts.set_weights(network.get_weights())
+    assert acts(observations)["policy"] == pytest.approx(
+        network(observations)["policy"].numpy(), abs=1e-5
+    )
+
+
+def test_a_loss_that_is_not_a_number_is_named():
+    with pytest.raises(FloatingPointError, match=r"PPO, after 7 steps: vf_loss became NaN"):
+        check_finite({"vf_loss": float("nan"), "entropy": 1.0}, "PPO, after 7 steps")
