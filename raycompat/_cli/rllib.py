@@ -50,7 +50,9 @@ def rllib() -> None:
 @click.option("--checkpoint-at-end", is_flag=True, help="Make a checkpoint at the end.")
 @click.option("--restore", metavar="DIR", help="A checkpoint to begin from.")
 @click.option("--scheduler", metavar="NAME", help="FIFO, AsyncHyperBand, HyperBand ...")
-@click.option("--scheduler-config", callback=_json, default="{}", metavar="JSON", help="Its options.")
+@click.option(
+    "--scheduler-config", callback=_json, default="{}", metavar="JSON", help="Its options."
+)
 @click.option("--experiment-name", metavar="NAME", default="default", show_default=True)
 @click.option("--address", "--ray-address", "--redis-address", metavar="HOST:PORT")
 @click.option("--num-cpus", type=float, help="CPUs of the cluster that this command starts.")

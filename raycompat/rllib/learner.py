@@ -59,7 +59,7 @@ class Learner:
 
     def get_state(self) -> dict[str, Any]:
         """Return the weights, and what the optimizer remembers."""
-        optimizer = [np.array(variable) for variable in self._optimizer.variables]
+        optimizer = [variable.numpy() for variable in self._optimizer.variables]
         return {"weights": self.get_weights(), "optimizer": optimizer}
 
     def set_state(self, state: dict[str, Any]) -> None:

@@ -186,7 +186,7 @@ class Algorithm(Trainable):
         model, shape = self.config.model, self._encode.shape
         trunk = None
         if model["custom_model"] is not None:
-            from raycompat.rllib.models import custom_trunk
+            from raycompat.rllib.models.catalog import custom_trunk
 
             trunk = custom_trunk(model["custom_model"], model["custom_model_config"])
         given = model["conv_filters"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms.old_keys import RENAMED, with_new_names
-from raycompat.rllib.callbacks import HOOKS, RLlibCallback
+from raycompat.rllib.callbacks.callbacks import HOOKS, RLlibCallback
 from raycompat.rllib.filters import FILTERS
 from raycompat.rllib.networks import ACTIVATIONS
 from raycompat.rllib.schedules import check_schedule

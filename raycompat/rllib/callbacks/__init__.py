@@ -1,5 +1,5 @@
 """What is called as an algorithm trains."""
 
-from raycompat.rllib.callbacks.callbacks import HOOKS, RLlibCallback
+from raycompat.rllib.callbacks.callbacks import RLlibCallback
 
-__all__ = ["HOOKS", "RLlibCallback"]
+__all__ = ["RLlibCallback"]

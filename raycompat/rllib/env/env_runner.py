@@ -97,20 +97,17 @@ class Sample:
     ----------
     columns : dict of arrays, each of shape (steps, environments, ...)
         ``observations``, ``actions``, ``rewards``, ``terminateds``, ``truncateds``; ``valid``, False
-        for steps of episodes that an environment broke off by an error; ``next_values`` where there is
+        for steps in which an environment failed; ``next_values`` where there is
         a critic; ``next_observations`` if asked for; and what the policy remembers.
     episodes : list of (float, int)
         Return and length of each episode that ended.
     news : RunningStatistics or None
         What the filter has counted.
-    num_failures : int
-        How often an environment failed.
     """
 
     columns: dict[str, NDArray[Any]]
     episodes: list[tuple[float, int]]
     news: RunningStatistics | None
-    num_failures: int = 0
 
     @property
     def num_steps(self) -> int:
@@ -228,13 +225,17 @@ class EnvRunner:
         stacked["rewards"] = self._clipped(np.stack([row.rewards for row in rows]))
         stacked["terminateds"] = np.stack([row.terminateds for row in rows])
         stacked["truncateds"] = np.stack([row.truncateds for row in rows])
-        stacked["valid"] = _valid(rows, stacked["terminateds"] | stacked["truncateds"])
+        broken = [(step, place) for step, row in enumerate(rows) for place in row.broken]
+        stacked["valid"] = _cut_before(broken, stacked)
+        if not stacked["valid"].any():
+            raise EnvError(
+                f"The environment {self.spec.described!r} failed in all {num_steps} steps of a sample."
+            )
         if "values" in stacked:
-            stacked["next_values"] = self._next_values(stacked, rows, nexts)
+            stacked["next_values"] = self._next_values(stacked, nexts)
         if self.spec.keeps_next_observations:
             stacked["next_observations"] = np.stack(nexts)
-        num_failures = sum(len(row.broken) for row in rows)
-        return Sample(stacked, episodes, self._filter.take_news(), num_failures)
+        return Sample(stacked, episodes, self._filter.take_news())
 
     def play_episodes(
         self, num_episodes: int, state: RunnerState | None = None, explore: bool = False
@@ -370,21 +371,15 @@ class EnvRunner:
         return nexts
 
     def _next_values(
-        self, columns: dict[str, NDArray[Any]], rows: list[_Row], nexts: list[NDArray[Any]]
+        self, columns: dict[str, NDArray[Any]], nexts: list[NDArray[Any]]
     ) -> NDArray[Any]:
         """Return the critic's values of the observations after the steps."""
         values = np.empty_like(columns["values"])
         values[:-1] = columns["values"][1:]
-        wanted = [
-            (step, int(place))
-            for step, row in enumerate(rows)
-            for place in np.flatnonzero(row.truncateds)
-        ]
-        last = len(rows) - 1
-        wanted += [(last, place) for place in range(values.shape[1])]
-        found = self._policy.values(np.stack([nexts[step][place] for step, place in wanted]))
-        steps, places = np.array(wanted).T
-        values[steps, places] = found
+        # These are not the values of the steps that follow.
+        wanted = columns["truncateds"].copy()
+        wanted[-1] = True
+        values[wanted] = self._policy.values(np.stack(nexts)[wanted])
         return values
 
     def _clipped(self, rewards: NDArray[Any]) -> NDArray[Any]:
@@ -409,14 +404,13 @@ class EnvRunner:
                 close()
 
 
-def _valid(rows: list[_Row], ended: NDArray[Any]) -> NDArray[Any]:
-    """Return which steps belong to episodes that no error broke off."""
-    valid = np.ones(ended.shape, bool)
-    for step, row in enumerate(rows):
-        for place in row.broken:
-            ends = np.flatnonzero(ended[:step, place])
-            begin = ends[-1] + 1 if len(ends) else 0
-            valid[begin : step + 1, place] = False
+def _cut_before(broken: list[tuple[int, int]], columns: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    """Truncate the episodes that an error broke off before the broken steps; return the valid steps."""
+    valid = np.ones(columns["rewards"].shape, bool)
+    for step, place in broken:
+        valid[step, place] = False
+        if step:
+            columns["truncateds"][step - 1, place] = True
     return valid
 
 

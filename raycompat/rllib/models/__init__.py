@@ -1,5 +1,5 @@
 """Networks of users: `ModelCatalog`."""
 
-from raycompat.rllib.models.catalog import ModelCatalog, custom_trunk
+from raycompat.rllib.models.catalog import ModelCatalog
 
-__all__ = ["ModelCatalog", "custom_trunk"]
+__all__ = ["ModelCatalog"]

@@ -1,0 +1,416 @@
+"""Algorithms of reinforcement learning: in one process and with runners, in good and bad weather."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+
+from raycompat import tune
+from raycompat.rllib import ppo
+from raycompat.rllib.algorithms import (
+    A2CConfig,
+    A3CConfig,
+    Algorithm,
+    DQNConfig,
+    ESConfig,
+    PPOConfig,
+)
+from raycompat.rllib.callbacks import RLlibCallback
+from raycompat.rllib.models import ModelCatalog
+from raycompat.rllib.utils.error import EnvError, UnsupportedSpaceException
+
+SMALL = {"fcnet_hiddens": [16]}
+
+
+def small_configs():
+    """Return a config of each algorithm, with iterations of a moment."""
+    return {
+        "PPO": PPOConfig().training(
+            train_batch_size=128, minibatch_size=64, num_epochs=2, model=SMALL
+        ),
+        "DQN": DQNConfig()
+        .training(
+            num_steps_sampled_before_learning_starts=64,
+            train_batch_size=16,
+            hiddens=[8],
+            model=SMALL,
+        )
+        .reporting(min_sample_timesteps_per_iteration=128),
+        "A2C": A2CConfig().training(train_batch_size=32, min_updates_per_iteration=4, model=SMALL),
+        "A3C": A3CConfig().training(min_updates_per_iteration=12, model=SMALL),
+        "ES": ESConfig().training(episodes_per_batch=8, train_batch_size=16, model=SMALL),
+    }
+
+
+class Counting(gymnasium.Env):
+    """Counts to ten. What happens at which step is in the config."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, config):
+        self.config = config
+        self.count = 0
+        self.num_steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.count += 1
+        self.num_steps += 1
+        if self.num_steps in self.config.get("raises_at", ()):
+            raise OSError("the game has crashed")
+        if self.config.get("always_raises"):
+            raise OSError("the game never starts")
+        if self.config.get("hangs") and not self.config.recreated_worker and self.num_steps == 3:
+            time.sleep(3600)
+        value = np.nan if self.config.get("nan") else self.count
+        return np.full(1, value, np.float32), 1.0, self.count == 10, False, {}
+
+
+def ppo_on(env, **env_config):
+    return (
+        PPOConfig()
+        .environment(env, env_config=env_config)
+        .env_runners(num_env_runners=0)
+        .training(train_batch_size=64, minibatch_size=32, num_epochs=1, model=SMALL)
+        .debugging(seed=1)
+    )
+
+
+@pytest.mark.parametrize("name", ["PPO", "DQN", "A2C", "A3C", "ES"])
+def test_an_algorithm_trains_saves_and_goes_on(name, tmp_path):
+    config = small_configs()[name].environment("CartPole-v1").debugging(seed=3)
+    config.env_runners(num_env_runners=0, observation_filter="MeanStdFilter")
+    algorithm, twin = config.build_algo(), config.build_algo()
+    first = algorithm.train()
+    assert first.training_iteration == 1
+    assert first["env_runners"]["num_env_steps_sampled_lifetime"] == first.timesteps_total > 0
+    assert first["env_runners"]["episode_return_mean"] == first.episode_reward_mean > 5
+    assert first["learners"]["default_policy"].items() <= first.info.items()
+    # The same seed gives the same numbers.
+    assert twin.train().episode_reward_mean == first.episode_reward_mean
+    for ours, theirs in zip(
+        *(a.get_weights()["default_policy"] for a in (algorithm, twin)), strict=True
+    ):
+        assert np.array_equal(ours, theirs)
+    twin.stop()
+    path = algorithm.save_to_path(tmp_path / "saved")
+    observations = np.random.default_rng(0).standard_normal((20, 4)).astype(np.float32)
+    actions = [algorithm.compute_single_action(each, explore=False) for each in observations]
+    evaluation = algorithm.evaluate()["env_runners"]
+    assert evaluation["num_episodes"] == 10
+    bytes_of_it = algorithm.save_to_object()
+    algorithm.stop()
+
+    restored = Algorithm.from_checkpoint(path)
+    assert type(restored) is config.algo_class
+    assert [restored.compute_single_action(each, explore=False) for each in observations] == actions
+    assert restored.evaluate()["env_runners"] == evaluation
+    second = restored.train()
+    assert second.training_iteration == 2
+    assert second.timesteps_total > first.timesteps_total
+    restored.restore_from_object(bytes_of_it)
+    assert restored.iteration == 1
+    assert [restored.compute_single_action(each, explore=False) for each in observations] == actions
+    restored.stop()
+
+
+def test_ppo_learns_to_balance():
+    config = (
+        PPOConfig()
+        .environment("CartPole-v1")
+        .env_runners(num_env_runners=0, num_envs_per_env_runner=8)
+        .training(
+            lr=1e-3,
+            gamma=0.98,
+            lambda_=0.8,
+            train_batch_size=1024,
+            minibatch_size=256,
+            num_epochs=10,
+            clip_param=0.2,
+            vf_clip_param=1e9,
+            vf_loss_coeff=0.5,
+            use_kl_loss=False,
+            model={"fcnet_hiddens": [64, 64]},
+        )
+        .evaluation(evaluation_interval=15, evaluation_duration=5)
+        .debugging(seed=0)
+    )
+    algorithm = config.build_algo()
+    results = [algorithm.train() for _ in range(15)]
+    algorithm.stop()
+    assert results[0].episode_reward_mean < 40
+    assert results[-1].evaluation["env_runners"]["episode_return_mean"] > 150
+
+
+@pytest.mark.parametrize("name", ["PPO", "A2C", "A3C", "ES"])
+def test_numbers_as_actions_and_dicts_as_observations(name):
+    class Reach(gymnasium.Env):
+        observation_space = gymnasium.spaces.Dict(
+            place=gymnasium.spaces.Box(-1, 1, (2,)), side=gymnasium.spaces.Discrete(2)
+        )
+        action_space = gymnasium.spaces.Box(-3, 3, (2,))
+
+        def __init__(self, config):
+            self.count = 0
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.count = 0
+            return self.observation_space.sample(), {}
+
+        def step(self, action):
+            assert self.action_space.contains(action)
+            self.count += 1
+            return (
+                self.observation_space.sample(),
+                -float(abs(action).sum()),
+                False,
+                self.count == 5,
+                {},
+            )
+
+    algorithm = small_configs()[name].environment(Reach).env_runners(num_env_runners=0).build_algo()
+    assert algorithm.train().episode_len_mean == 5
+    action = algorithm.compute_single_action(Reach({}).reset()[0])
+    assert action.shape == (2,)
+    algorithm.stop()
+
+
+def test_images_and_networks_of_users():
+    class Picture(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(0, 255, (16, 16, 3), np.uint8)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def __init__(self, config):
+            self.count = 0
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.count = 0
+            return self.observation_space.sample(), {}
+
+        def step(self, action):
+            self.count += 1
+            return self.observation_space.sample(), float(action), self.count == 4, False, {}
+
+    def mean_of_colours(shape, options):
+        import keras
+
+        layers = [keras.Input(shape), keras.layers.GlobalAveragePooling2D()]
+        return keras.Sequential([*layers, keras.layers.Dense(options["width"], "relu")])
+
+    ModelCatalog.register_custom_model("mean of colours", mean_of_colours)
+    own = {"custom_model": "mean of colours", "custom_model_config": {"width": 4}}
+    for model in (SMALL, own):
+        algorithm = ppo_on(Picture).training(model=model).build_algo()
+        assert algorithm.train().episode_len_mean == 4
+        assert algorithm.get_module().input_shape == (None, 16, 16, 3)
+        algorithm.stop()
+
+
+def test_callbacks_are_called():
+    seen = []
+
+    class Mine(RLlibCallback):
+        def on_train_result(self, *, algorithm, result, **kwargs):
+            result["mine"] = algorithm.iteration
+
+    config = ppo_on(Counting).callbacks(
+        Mine, on_algorithm_init=lambda algorithm, **kwargs: seen.append(algorithm)
+    )
+    algorithm = config.build_algo()
+    assert seen == [algorithm]
+    assert algorithm.train().mine == 1
+    algorithm.stop()
+
+
+def test_an_environment_that_raises_loses_its_episode(caplog):
+    algorithm = ppo_on(Counting, raises_at=[25]).build_algo()
+    result = algorithm.train()
+    assert result.episode_len_mean == 10
+    assert "the game has crashed" in caplog.text
+    assert "Its episode is dropped after 4 steps" in caplog.text
+    algorithm.stop()
+
+
+def test_an_environment_that_always_raises_is_an_error():
+    algorithm = ppo_on(Counting, always_raises=True).build_algo()
+    with pytest.raises(EnvError, match="6 times, .*the game never starts"):
+        algorithm.train()
+    algorithm.stop()
+    strict = ppo_on(Counting, always_raises=True)
+    algorithm = strict.fault_tolerance(restart_failed_sub_environments=False).build_algo()
+    with pytest.raises(EnvError, match="restart_failed_sub_environments=True"):
+        algorithm.train()
+    algorithm.stop()
+
+
+def test_losses_that_are_not_numbers_are_an_error():
+    algorithm = ppo_on(Counting, nan=True).build_algo()
+    with pytest.raises(FloatingPointError, match="last checkpoint"):
+        algorithm.train()
+    algorithm.stop()
+
+
+def test_what_cannot_be_restored(tmp_path):
+    algorithm = ppo_on("CartPole-v1").build_algo()
+    with pytest.raises(ValueError, match="is not a checkpoint"):
+        algorithm.restore_from_path(tmp_path)
+    path = algorithm.save_to_path(tmp_path / "saved")
+    other = ppo_on("CartPole-v1").training(model={"fcnet_hiddens": [5]}).build_algo()
+    with pytest.raises(ValueError, match="from_checkpoint"):
+        other.restore_from_path(path)
+    with pytest.raises(ValueError, match="of PPO, not DQN"):
+        DQNConfig().algo_class.from_checkpoint(path)
+    state = tmp_path / "saved" / "algorithm_state.pkl"
+    state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(ValueError, match="damaged"):
+        algorithm.restore_from_path(path)
+    with pytest.raises(UnsupportedSpaceException, match="PPO, A2C"):
+        DQNConfig().environment("Pendulum-v1").build_algo()
+    for each in (algorithm, other):
+        each.stop()
+
+
+@pytest.mark.parametrize("name", ["PPO", "A3C", "ES"])
+def test_runners_are_actors(name, cluster):
+    config = small_configs()[name].environment("CartPole-v1").env_runners(num_env_runners=2)
+    algorithm = config.env_runners(observation_filter="MeanStdFilter").build_algo()
+    result = algorithm.train()
+    assert result["num_healthy_workers"] == 2
+    assert result.timesteps_total > 0
+    # What the runners' filters have counted comes together in one.
+    assert algorithm._filter.statistics.count >= result.timesteps_total
+    algorithm.stop()
+
+
+def test_training_goes_on_when_a_runner_is_killed(cluster, caplog):
+    class Pid(Counting):
+        def reset(self, **kwargs):
+            with open(self.config["pids"], "a") as file:
+                file.write(f"{os.getpid()}\n")
+            return super().reset(**kwargs)
+
+    pids = os.path.join(os.environ["TMPDIR"], "pids-of-runners")
+    algorithm = ppo_on(Pid, pids=pids).env_runners(num_env_runners=2).build_algo()
+    assert algorithm.train().num_env_runner_restarts == 0
+    with open(pids) as file:
+        victim = int(file.readline())
+    os.kill(victim, signal.SIGKILL)
+    results = [algorithm.train() for _ in range(2)]
+    assert results[-1].num_env_runner_restarts == 1
+    assert results[-1].num_healthy_workers == 2
+    assert results[-1].env_runners["num_env_steps_sampled"] == 64
+    assert "another takes its place" in caplog.text
+    algorithm.stop()
+
+
+def test_a_runner_whose_environment_hangs_is_replaced(cluster, caplog):
+    config = ppo_on(Counting, hangs=True).env_runners(num_env_runners=1, sample_timeout_s=2)
+    algorithm = config.build_algo()
+    # The answer of the new runner takes longer the first time: its process starts.
+    algorithm.env_runner_group._options = dataclasses.replace(
+        algorithm.env_runner_group._options, timeout_s=5
+    )
+    assert algorithm.train().num_env_runner_restarts == 1
+    assert "did not answer within" in caplog.text
+    algorithm.stop()
+
+
+def test_more_runners_than_cpus_are_scaled_and_told(cluster, caplog):
+    agent = ppo.PPOAgent(
+        config={"timesteps_per_batch": 64, "sgd_batchsize": 32, "num_sgd_iter": 1, "model": SMALL},
+        env="CartPole-v0",
+    )
+    assert len(agent.env_runner_group) == 2
+    assert "2 run instead of 5" in caplog.text
+    result = agent.train()
+    assert result.info["kl_coefficient"] == 0.2
+    path = agent.save()
+    assert isinstance(path, str)
+    observation = np.zeros(4, np.float32)
+    assert agent.compute_action(observation) in (0, 1)
+    agent.restore(path)
+    agent.stop()
+
+
+def test_tune_runs_algorithms_by_name(cluster, tmp_path):
+    tune.register_env("counting", lambda config: Counting(config))
+    trials = tune.run_experiments(
+        {
+            "old": {
+                "run": "PPO",
+                "env": "counting",
+                "stop": {"training_iteration": 2},
+                "config": {
+                    "num_workers": 1,
+                    "timesteps_per_batch": 64,
+                    "sgd_batchsize": tune.grid_search([16, 32]),
+                    "num_sgd_iter": 1,
+                    "model": SMALL,
+                },
+                "local_dir": str(tmp_path),
+                "checkpoint_at_end": True,
+            }
+        },
+        verbose=0,
+    )
+    assert [trial.last_result["timesteps_total"] for trial in trials] == [128, 128]
+    restored = Algorithm.from_checkpoint(trials[0].checkpoint)
+    assert restored.config.minibatch_size == 16
+    restored.stop()
+    grid = tune.Tuner(
+        "PPO",
+        param_space=ppo_on(Counting).training(lr=tune.grid_search([0.1, 0.2])),
+        run_config=tune.RunConfig(
+            stop={"training_iteration": 1}, storage_path=str(tmp_path), verbose=0
+        ),
+    ).fit()
+    assert sorted(result.config["lr"] for result in grid) == [0.1, 0.2]
+    assert all(result.metrics["env_runners"]["episode_len_mean"] == 10 for result in grid)
+
+
+def test_the_command_line_trains_and_plays(tmp_path, no_cluster):
+    def raycompat(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "raycompat", "rllib", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=110,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+
+    config = {"num_env_runners": 0, "train_batch_size": 64, "minibatch_size": 32, "num_epochs": 1}
+    done = raycompat(
+        "train", "--run=PPO", "--env=CartPole-v1", "--num-cpus=1", "--checkpoint-at-end",
+        f"--config={json.dumps(config)}", '--stop={"training_iteration": 1}', f"--local-dir={tmp_path}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    [checkpoint] = tmp_path.glob("default/*/checkpoint_*")
+    out = tmp_path / "steps.pkl"
+    done = raycompat("rollout", str(checkpoint), "--run=PPO", "--episodes=2", f"--out={out}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Episode reward:") == 2
+    assert out.exists()
+    for arguments, message in (
+        (["train", "--run=PPO"], "Give --run and --env"),
+        (["train", "--run=PPO", "--env=A", "--config={"], "is not JSON"),
+        (["evaluate", str(tmp_path)], "is not a checkpoint"),
+    ):
+        done = raycompat(*arguments)
+        assert done.returncode != 0
+        assert message in done.stderr

@@ -1,0 +1,244 @@
+"""Options of algorithms: names of both eras, and what is refused."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib import a3c, dqn, es, ppo
+from raycompat.rllib.agents import ppo as ppo_trainers
+from raycompat.rllib.algorithms import A3CConfig, DQNConfig, ESConfig, PPOConfig
+from raycompat.rllib.algorithms.registry import ALGORITHMS, get_algorithm_class
+from raycompat.rllib.callbacks import RLlibCallback
+from raycompat.rllib.env.construction import check_reset, check_step, checked, env_creator
+from raycompat.rllib.env.env_context import EnvContext
+from raycompat.rllib.models.catalog import custom_trunk
+from raycompat.rllib.utils.error import EnvError
+from raycompat.tune import register_env
+from raycompat.tune.registry import get_trainable_cls
+
+
+def test_groups_set_options_and_follow_one_another():
+    config = (
+        PPOConfig()
+        .environment("CartPole-v1", env_config={"a": 1})
+        .env_runners(num_env_runners=3)
+        .training(lr=0.1, model={"fcnet_hiddens": [8]})
+    )
+    assert (config.env, config.num_env_runners, config["lr"]) == ("CartPole-v1", 3, 0.1)
+    assert config.model["fcnet_hiddens"] == [8]
+    assert config.model["fcnet_activation"] == "tanh"
+    assert PPOConfig().model["fcnet_hiddens"] == [256, 256]
+
+
+def test_options_of_a_copy_are_its_own():
+    config = PPOConfig()
+    other = config.copy().training(lr=1.0, model={"fcnet_hiddens": [1]})
+    other.env_config["a"] = 1
+    assert (config.lr, config.env_config) == (5e-5, {})
+
+
+def test_an_unknown_option_is_told_the_closest_names():
+    with pytest.raises(ValueError, match=r"'minibatch_sise' \(closest: \['minibatch_size'"):
+        PPOConfig().training(minibatch_sise=3)
+    with pytest.raises(ValueError, match="'num_worker' .*num_workers"):
+        PPOConfig().update_from_dict({"num_worker": 1})
+    with pytest.raises(ValueError, match=r"model: .*'fcnet_hidden'"):
+        PPOConfig().training(model={"fcnet_hidden": [1]})
+    with pytest.raises(ValueError, match="env_runners: unknown options 'lr'"):
+        PPOConfig().env_runners(lr=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lr": "fast"}, "lr='fast'"),
+        ({"gamma": 1.5}, "gamma=1.5: expected a number from 0 to 1"),
+        (
+            {"train_batch_size": 0},
+            "train_batch_size_per_learner=0: expected an integer of 1 or more",
+        ),
+        ({"minibatch_size": 5000}, "minibatch_size=5000: expected at most"),
+        ({"num_workers": -1}, "num_env_runners=-1"),
+        ({"observation_filter": "Mean"}, "observation_filter='Mean'"),
+        ({"rollout_fragment_length": "all"}, "rollout_fragment_length='all'"),
+        ({"model": {"fcnet_activation": "sine"}}, "fcnet_activation='sine'"),
+        ({"grad_clip": 0}, "grad_clip=0"),
+    ],
+)
+def test_values_that_no_algorithm_can_use(options, message):
+    with pytest.raises(ValueError, match=message):
+        PPOConfig().update_from_dict(options).validate()
+
+
+def test_what_does_not_happen_here_is_refused():
+    for change in (
+        lambda c: c.framework("torch"),
+        lambda c: c.learners(num_learners=2),
+        lambda c: c.evaluation(evaluation_duration_unit="timesteps"),
+    ):
+        with pytest.raises(UnsupportedRayFeatureError):
+            change(PPOConfig()).validate()
+    with pytest.raises(UnsupportedRayFeatureError, match="use_lstm"):
+        A3CConfig().update_from_dict({"use_lstm": True})
+    with pytest.raises(UnsupportedRayFeatureError, match="on_episode_end"):
+        PPOConfig().callbacks(on_episode_end=print)
+    with pytest.raises(UnsupportedRayFeatureError, match="on_episode_step"):
+        type("Mine", (RLlibCallback,), {"on_episode_step": print})
+
+
+def test_old_names_are_translated():
+    config = PPOConfig().update_from_dict(
+        {
+            "sgd_stepsize": 0.1,
+            "sgd_batchsize": 7,
+            "num_sgd_iter": 3,
+            "lambda": 0.5,
+            "num_workers": 4,
+        }
+    )
+    assert (config.lr, config.minibatch_size, config.num_epochs) == (0.1, 7, 3)
+    assert (config.lambda_, config.num_env_runners) == (0.5, 4)
+    assert config["num_workers"] == 4
+    q = DQNConfig().update_from_dict(
+        {
+            "buffer_size": 9,
+            "prioritized_replay": False,
+            "schedule_max_timesteps": 1000,
+            "exploration_fraction": 0.5,
+            "exploration_final_eps": 0.25,
+        }
+    )
+    assert (q.replay_buffer_config["capacity"], q.replay_buffer_config["type"]) == (
+        9,
+        "EpisodeReplayBuffer",
+    )
+    assert q.epsilon == [(0, 1.0), (500, 0.25)]
+    assert q.replay_buffer_config["alpha"] == 0.6
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "expected"),
+    [
+        (
+            ppo,
+            "PPOAgent",
+            {"gamma": 0.995, "num_env_runners": 5, "horizon": 2000, "minibatch_size": 128},
+        ),
+        (
+            dqn,
+            "DQNAgent",
+            {"num_env_runners": 1, "epsilon": [(0, 1.0), (10000, 0.02)], "grad_clip": 10},
+        ),
+        (es, "ESAgent", {"num_env_runners": 10, "noise_size": 250_000_000, "noise_stdev": 0.02}),
+        (
+            a3c,
+            "A3CAgent",
+            {
+                "entropy_coeff": 0.01,
+                "rollout_fragment_length": 10,
+                "min_updates_per_iteration": 100,
+            },
+        ),
+    ],
+)
+def test_agents_of_2017_have_the_options_of_their_time(module, name, expected):
+    config = getattr(module, name).get_default_config()
+    config.validate()
+    assert {option: getattr(config, option) for option in expected} == expected
+    assert set(module.__all__) == {"DEFAULT_CONFIG", name}
+
+
+def test_a_changed_copy_of_a_trainers_defaults_counts():
+    config = ppo_trainers.DEFAULT_CONFIG.copy()
+    config.update(num_workers=1, sgd_minibatch_size=32, train_batch_size=64)
+    found = ppo_trainers.PPOTrainer._config_of(config)
+    assert (found.num_env_runners, found.minibatch_size) == (1, 32)
+    assert found.train_batch_size == found.train_batch_size_per_learner == 64
+
+
+def test_a_config_goes_through_a_dict():
+    config = DQNConfig().environment("CartPole-v1").training(n_step=3)
+    assert DQNConfig.from_dict(config.to_dict()).to_dict() == config.to_dict()
+
+
+def test_algorithms_have_names():
+    for name in ALGORITHMS:
+        assert get_algorithm_class(name).__name__ == name
+        assert get_trainable_cls(name) is get_algorithm_class(name)
+    with pytest.raises(ValueError, match="Did you mean 'PPO'"):
+        get_algorithm_class("ppo")
+    assert ESConfig().algo_class is get_algorithm_class("ES")
+
+
+def test_environments_by_name_class_and_function():
+    class Mine(gymnasium.Env):
+        observation_space = gymnasium.spaces.Discrete(2)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def __init__(self, config):
+            self.config = config
+
+    register_env("mine-of-a-unit-test", Mine)
+    for given in ("mine-of-a-unit-test", Mine, lambda config: Mine(config)):
+        env = env_creator(given)(EnvContext({"a": 1}, worker_index=2))
+        assert (env.config["a"], env.config.worker_index) == (1, 2)
+    assert env_creator("CartPole-v0")(EnvContext({}, 0)).spec.id == "CartPole-v0"
+    path = "gymnasium.envs.classic_control.cartpole.CartPoleEnv"
+    assert env_creator(path).__name__ == "CartPoleEnv"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("CartPole-v9", "CartPole-v9"),
+        ("CartPool-v1", r"closest names are \['CartPole-v1'"),
+        ("my.own.Env", "register_env"),
+        (None, "names no environment"),
+        (3, "env=3"),
+    ],
+)
+def test_what_is_not_an_environment(given, message):
+    with pytest.raises(EnvError, match=message):
+        env_creator(given)
+
+
+def test_environments_of_the_old_gym_are_told_what_to_do():
+    class Old:
+        observation_space = gymnasium.spaces.Discrete(2)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self):
+            return 0
+
+        def step(self, action):
+            return 0, 0.0, False, {}
+
+    with pytest.raises(EnvError, match="shimmy"):
+        checked(Old(), "Old")
+    with pytest.raises(EnvError, match=r"reset\(\).*returned int.*shimmy"):
+        check_reset(Old().reset(), "Old")
+    with pytest.raises(EnvError, match=r"step\(\).*returned 4 values.*shimmy"):
+        check_step(Old().step(0), "Old")
+    with pytest.raises(EnvError, match="without reset, step"):
+        checked(object(), "Old")
+
+
+def test_an_unknown_model_is_told_what_to_do():
+    with pytest.raises(ValueError, match="register_custom_model"):
+        custom_trunk("nobody", {})
+    assert custom_trunk(lambda shape, options: (shape, options), {"a": 1})((3,)) == ((3,), {"a": 1})
+
+
+def test_the_config_of_an_environment_keeps_its_place_when_pickled():
+    import pickle
+
+    found = pickle.loads(pickle.dumps(EnvContext({"a": np.int64(1)}, 2, 3, num_workers=4)))
+    assert (dict(found), found.worker_index, found.vector_index, found.num_workers) == (
+        {"a": 1},
+        2,
+        3,
+        4,
+    )
