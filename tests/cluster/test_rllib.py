@@ -414,3 +414,31 @@ def test_the_command_line_trains_and_plays(tmp_path, no_cluster):
         done = raycompat(*arguments)
         assert done.returncode != 0
         assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("n_step", "kind"), [(1, "EpisodeReplayBuffer"), (3, "PrioritizedEpisodeReplayBuffer")]
+)
+def test_dqn_learns_the_values_of_a_known_process(n_step, kind):
+    config = DQNConfig().environment(Counting).env_runners(rollout_fragment_length=32)
+    config.training(
+        lr=2e-3,
+        gamma=0.9,
+        n_step=n_step,
+        target_network_update_freq=100,
+        training_intensity=32,
+        num_steps_sampled_before_learning_starts=500,
+        replay_buffer_config={"type": kind},
+        model={"fcnet_hiddens": [32]},
+        hiddens=[32],
+    )
+    algorithm = config.debugging(seed=0).build_algo()
+    for _ in range(4):
+        algorithm.train()
+    outputs = algorithm.get_module()(np.arange(10, dtype=np.float32)[:, None])
+    advantages = outputs["advantage"].numpy()
+    values = outputs["value"].numpy() + advantages - advantages.mean(axis=1, keepdims=True)
+    # Each of the steps that are left gives 1: a geometric sum, whatever the action.
+    expected = [(1 - 0.9 ** (10 - count)) / 0.1 for count in range(10)]
+    assert values == pytest.approx(np.repeat(np.array(expected)[:, None], 2, axis=1), abs=0.5)
+    algorithm.stop()
