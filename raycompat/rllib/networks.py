@@ -49,7 +49,7 @@ class Head:
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """What a network is made of.
+    """Layers and heads of a network.
 
     Parameters
     ----------

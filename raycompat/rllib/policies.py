@@ -106,7 +106,7 @@ class EpsilonGreedyPolicy:
         return actions, {}
 
     def values(self, observations: NDArray[Any]) -> NDArray[Any] | None:
-        """Return None: there is no critic beside the values of actions."""
+        """Return None: this policy does not have a critic."""
         return None
 
     def set_weights(self, weights: Weights) -> None:

@@ -33,7 +33,7 @@ class EpisodeStatistics:
     Parameters
     ----------
     window : int
-        Of how many episodes means, minima and maxima are, if an iteration has not more.
+        Of how many episodes means, minima and maxima are; of more if an iteration has more.
     """
 
     def __init__(self, window: int) -> None:

@@ -143,7 +143,7 @@ def learned_batch(samples: list[Sample], gamma: float, lambda_: float) -> dict[s
 
 @dataclass(frozen=True)
 class GradientOptions:
-    """What a runner needs to compute gradients.
+    """Coefficients of a gradient.
 
     Parameters
     ----------

@@ -255,7 +255,7 @@ class Algorithm(Trainable):
         return self._episodes.num_steps
 
     def runner_state(self) -> RunnerState:
-        """Return what runners are told before they play."""
+        """Return weights, statistics and the chance of random actions, which runners play by."""
         statistics = self._filter.statistics
         return RunnerState(self.current_weights(), statistics, self.exploration())
 

@@ -71,7 +71,7 @@ class ESConfig(AlgorithmConfig):
 
 @dataclass
 class Trials:
-    """What a runner has tried.
+    """Results of the pairs that a runner has tried.
 
     Parameters
     ----------

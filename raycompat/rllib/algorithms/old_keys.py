@@ -100,7 +100,7 @@ def _put(found: dict[str, Any], name: str, value: Any) -> None:
         found[name] = value
 
 
-#: Names of dicts and of today's Ray that are no mistake.
+#: Old names that Ray still uses; they are not logged.
 _STILL_IN_USE = ("framework", "lambda", "train_batch_size")
 
 

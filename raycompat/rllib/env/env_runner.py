@@ -26,7 +26,7 @@ MOST_FAILURES_IN_A_ROW = 5
 
 @dataclass(frozen=True)
 class EnvRunnerSpec:
-    """What a runner is made of.
+    """Environments, policy and options of a runner.
 
     Parameters
     ----------
@@ -38,11 +38,11 @@ class EnvRunnerSpec:
     num_envs : int
         How many environments play at once.
     num_runners : int
-        How many runners there are; each environment is told.
+        How many runners there are, for the environments' contexts.
     policy_class : type of Policy
     network : NetworkSpec
     seed : int
-        Runners and environments have seeds of their own, made from it.
+        The seeds of runners and environments are made from it.
     observation_filter : str
         A key of `filters.FILTERS`.
     normalize_actions, clip_actions : bool
@@ -73,7 +73,7 @@ class EnvRunnerSpec:
 
 @dataclass
 class RunnerState:
-    """What a runner is told before it plays.
+    """Weights and settings that a runner plays by.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class _Row:
 
 
 class EnvRunner:
-    """Plays in some environments at once, by a policy of its own.
+    """Plays in some environments at once, by its own copy of the policy.
 
     Parameters
     ----------
