@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raycompat.rllib.algorithms import A2CConfig, AlgorithmConfig, ESConfig, PPOConfig
+from raycompat.rllib.algorithms import A2CConfig, AlgorithmConfig, DQNConfig, ESConfig, PPOConfig
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,20 @@ def tasks() -> dict[str, Task]:
         vf_loss_coeff=0.5,
         model=network,
     )
+    dqn = DQNConfig().training(
+        lr=[(0, 0.0005), (100_000, 0.0001)],
+        train_batch_size=128,
+        training_intensity=96,
+        n_step=3,
+        dueling=False,
+        hiddens=[],
+        epsilon=[(0, 1.0), (10_000, 0.01)],
+        target_network_update_freq=600,
+        grad_clip=10,
+        adam_epsilon=1e-5,
+        model={"fcnet_hiddens": [128, 128]},
+        replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 100_000},
+    )
     a2c = A2CConfig().training(
         lr=[(0, 0.001), (300_000, 0.0)],
         lambda_=0.95,
@@ -60,10 +74,12 @@ def tasks() -> dict[str, Task]:
     for config in (ppo, a2c):
         config.env_runners(num_envs_per_env_runner=8)
     a2c.env_runners(rollout_fragment_length=16)
-    for config in (ppo, a2c, es):
+    dqn.env_runners(rollout_fragment_length=64)
+    for config in (ppo, dqn, a2c, es):
         config.environment("CartPole-v1").env_runners(num_env_runners=0)
     return {
         "PPO": Task(ppo, 100_000, 475),
+        "DQN": Task(dqn, 100_000, 475),
         "A2C": Task(a2c, 300_000, 475),
         "ES": Task(es, 500_000, 475),
     }

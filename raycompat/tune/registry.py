@@ -108,6 +108,43 @@ def register_env(name: str, env_creator: Callable[..., Any]) -> None:
     _environments[name] = env_creator
 
 
+class RegisteredEnv(str):
+    """The name of an environment, with the function that makes it.
+
+    Trials run in processes in which the program has not called `register_env`; the name brings the
+    function along.
+
+    Parameters
+    ----------
+    name : str
+    create : callable
+    """
+
+    create: Callable[..., Any]
+
+    def __new__(cls, name: str, create: Callable[..., Any]) -> RegisteredEnv:
+        found = super().__new__(cls, name)
+        found.create = create
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the function, too."""
+        return RegisteredEnv, (str(self), self.create)
+
+
+def with_registered_env(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a config whose ``env``, or each ``env`` of a grid, brings its function along."""
+    env = config.get("env")
+    if isinstance(env, dict) and isinstance(env.get("grid_search"), list):
+        return {**config, "env": {"grid_search": [_bringing(each) for each in env["grid_search"]]}}
+    return config if env is None else {**config, "env": _bringing(env)}
+
+
+def _bringing(env: Any) -> Any:
+    create = get_env_creator(env) if isinstance(env, str) else None
+    return env if create is None else RegisteredEnv(env, create)
+
+
 def get_env_creator(name: str) -> Callable[..., Any] | None:
     """Return what makes the environment of a name; None when there is none."""
-    return _environments.get(name)
+    return name.create if isinstance(name, RegisteredEnv) else _environments.get(name)

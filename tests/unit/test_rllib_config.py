@@ -17,7 +17,7 @@ from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.models.catalog import custom_trunk
 from raycompat.rllib.utils.error import EnvError
 from raycompat.tune import register_env
-from raycompat.tune.registry import get_trainable_cls
+from raycompat.tune.registry import get_trainable_cls, with_registered_env
 
 
 def test_groups_set_options_and_follow_one_another():
@@ -242,3 +242,20 @@ def test_the_config_of_an_environment_keeps_its_place_when_pickled():
         3,
         4,
     )
+
+
+def test_registered_environments_go_along_with_the_config():
+    import copy
+
+    import cloudpickle
+
+    register_env("mine-of-a-grid", lambda config: "made")
+    config = with_registered_env(
+        {"env": {"grid_search": ["mine-of-a-grid", "CartPole-v1"]}, "lr": 1}
+    )
+    mine, known = config["env"]["grid_search"]
+    assert (mine, known, type(known)) == ("mine-of-a-grid", "CartPole-v1", str)
+    for found in (cloudpickle.loads(cloudpickle.dumps(mine)), copy.deepcopy(mine)):
+        assert found == "mine-of-a-grid"
+        assert env_creator(found)({}) == "made"
+    assert with_registered_env({"lr": 1}) == {"lr": 1}

@@ -143,8 +143,10 @@ class Algorithm(Trainable):
         if not wanted:
             return 0
         cpus = self.config.num_cpus_per_env_runner
-        if self.trial_resources is not None:
-            return min(wanted, len(self.trial_resources.bundles) - 1)
+        request = self.trial_resources
+        if request is not None:
+            others = request.bundles if request.head_bundle_is_empty else request.bundles[1:]
+            return _scaled(wanted, sum(each.get("CPU", 0) for each in others), cpus, least=0)
         if not ray.is_initialized():
             ray.init()
         return _scaled(wanted, ray.cluster_resources().get("CPU", 0), cpus)
@@ -557,12 +559,11 @@ class Algorithm(Trainable):
         return PlacementGroupFactory([{"CPU": main}, *([runner] * wanted)])
 
 
-def _scaled(wanted: int, num_cpus: float, cpus_each: float) -> int:
-    most = wanted if not cpus_each else max(1, int(num_cpus // cpus_each))
+def _scaled(wanted: int, num_cpus: float, cpus_each: float, least: int = 1) -> int:
+    most = max(least, int(num_cpus // cpus_each)) if cpus_each else wanted
     if wanted > most:
         logger.warning(
-            "The cluster has %g CPUs for env runners of %g each: %d run instead of %d "
-            "(num_env_runners).",
+            "There are %g CPUs for env runners of %g each: %d run instead of %d (num_env_runners).",
             num_cpus,
             cpus_each,
             most,

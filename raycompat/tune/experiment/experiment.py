@@ -18,7 +18,11 @@ from raycompat.tune.execution.placement_groups import (
     resource_dict_to_pg_factory,
 )
 from raycompat.tune.experiment.trial import Trial
-from raycompat.tune.registry import get_trainable_cls, register_trainable
+from raycompat.tune.registry import (
+    get_trainable_cls,
+    register_trainable,
+    with_registered_env,
+)
 from raycompat.tune.search.variant_generator import generate_variants, parse_spec_vars
 from raycompat.tune.stopper import CombinedStopper, TimeoutStopper
 from raycompat.tune.stopper.stopper import stopper_of
@@ -134,7 +138,7 @@ class Experiment:
         _check_num_samples(num_samples)
         self.spec: dict[str, Any] = {
             "run": self.run_identifier,
-            "config": config or {},
+            "config": with_registered_env(config or {}),
             "num_samples": num_samples if num_samples > 0 else 2**62,
             "resources_per_trial": resources_per_trial,
             "stop": stop,
