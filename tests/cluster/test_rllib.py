@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -320,14 +319,10 @@ def test_training_goes_on_when_a_runner_is_killed(cluster, caplog):
 
 
 def test_a_runner_whose_environment_hangs_is_replaced(cluster, caplog):
-    config = ppo_on(Counting, hangs=True).env_runners(num_env_runners=1, sample_timeout_s=2)
+    config = ppo_on(Counting, hangs=True).env_runners(num_env_runners=1, sample_timeout_s=4)
     algorithm = config.build_algo()
-    # The answer of the new runner takes longer the first time: its process starts.
-    algorithm.env_runner_group._options = dataclasses.replace(
-        algorithm.env_runner_group._options, timeout_s=5
-    )
     assert algorithm.train().num_env_runner_restarts == 1
-    assert "did not answer within" in caplog.text
+    assert "did not answer in time" in caplog.text
     algorithm.stop()
 
 

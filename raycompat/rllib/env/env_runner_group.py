@@ -13,6 +13,8 @@ from raycompat.exceptions import GetTimeoutError, RayActorError, WorkerCrashedEr
 
 logger = logging.getLogger(__name__)
 
+#: Seconds that a runner has to make its environments, before its first answer.
+START_TIMEOUT_S = 300.0
 #: A runner that dies so often, without one answer in between, will not recover.
 MOST_DEATHS_IN_A_ROW = 3
 
@@ -74,6 +76,8 @@ class RunnerGroup:
         self.local: Any = None if num_runners else make(0, False)
         self.num_restarts = 0
         self._deaths_in_a_row: dict[int, int] = {}
+        #: Answers of new runners, which come when their environments are made.
+        self._starting: dict[int, Any] = {}
         self._actors: dict[int, Any] = {
             index: self._start(index, False) for index in range(1, num_runners + 1)
         }
@@ -92,7 +96,14 @@ class RunnerGroup:
         actor = ray.remote(_RunnerActor).options(
             num_cpus=options.num_cpus, num_gpus=options.num_gpus, resources=dict(options.resources)
         )
-        return actor.remote(self._make, index, is_replacement)
+        started: Any = actor.remote(self._make, index, is_replacement)
+        self._starting[index] = started.call.remote("ping")
+        return started
+
+    def _wait_until_started(self, index: int) -> None:
+        ref = self._starting.pop(index, None)
+        if ref is not None:
+            ray.get(ref, timeout=START_TIMEOUT_S)
 
     def call_all(self, method: str, *args: Any) -> list[Any]:
         """Call a method of each runner, and return the answers in their order.
@@ -110,6 +121,7 @@ class RunnerGroup:
         answers = []
         for index, ref in calls.items():
             with self._replacing(index):
+                self._wait_until_started(index)
                 answers.append(ray.get(ref, timeout=self._options.timeout_s))
                 self._deaths_in_a_row.pop(index, None)
         return answers or self.call_all(method, *args)
@@ -135,7 +147,10 @@ class RunnerGroup:
         calls: dict[Any, int] = {}
         idle = list(self._actors)
         while True:
-            for index in idle:
+            for index in [each for each in idle if each in self._starting]:
+                with self._replacing(index):
+                    self._wait_until_started(index)
+            for index in [each for each in idle if each in self._actors]:
                 calls[self._actors[index].call.remote(method, *args())] = index
             ready, _ = ray.wait(list(calls), num_returns=1, timeout=self._options.timeout_s)
             idle = []
@@ -165,11 +180,7 @@ class RunnerGroup:
     def _after_death(self, index: int, error: Exception) -> None:
         options = self._options
         ray.kill(self._actors[index])
-        what = (
-            f"did not answer within {options.timeout_s:g} s"
-            if isinstance(error, GetTimeoutError)
-            else "has died"
-        )
+        what = "did not answer in time" if isinstance(error, GetTimeoutError) else "has died"
         deaths = self._deaths_in_a_row[index] = self._deaths_in_a_row.get(index, 0) + 1
         if options.restarts and self.num_restarts < options.max_restarts:
             if deaths > MOST_DEATHS_IN_A_ROW:
@@ -179,6 +190,7 @@ class RunnerGroup:
             self._actors[index] = self._start(index, True)
             return
         del self._actors[index]
+        self._starting.pop(index, None)
         if not options.ignores_failures or not self._actors:
             raise error
         logger.warning("Env runner %d %s; %d are left. %s", index, what, len(self._actors), error)
