@@ -57,8 +57,6 @@ class Algorithm(Trainable):
     ----------
     config : AlgorithmConfig
         A copy of the options.
-    create_env : callable
-        Returns an environment for an `EnvContext`.
 
     Raises
     ------
@@ -118,6 +116,7 @@ class Algorithm(Trainable):
         settings = self.config
         self._seed = int.from_bytes(os.urandom(3)) if settings.seed is None else int(settings.seed)
         self._rng = np.random.default_rng([self._seed, 0])
+        #: Returns an environment for an `EnvContext`.
         self.create_env = _with_horizon(env_creator(settings.env), settings.horizon)
         probe = self.create_env(EnvContext(settings.env_config, 0))
         self.observation_space, self.action_space = _spaces(probe, settings.env)
