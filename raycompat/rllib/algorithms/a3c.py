@@ -160,7 +160,10 @@ class GradientOptions:
 class GradientRunner(EnvRunner):
     """An env runner that computes the gradient of what it has played."""
 
-    _network: KerasNetwork | None = None
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._network = KerasNetwork(self.spec.network, self.spec.seed)
+        self._gradients = compiled_gradients(self._network, self._decode.is_discrete)
 
     def compute_gradients(
         self, num_steps: int, state: RunnerState, options: GradientOptions
@@ -168,9 +171,6 @@ class GradientRunner(EnvRunner):
         """Play, and return the gradient, the parts of the loss, and a sample of counts alone."""
         sample = self.sample(num_steps, state)
         batch = learned_batch([sample], options.gamma, options.lambda_)
-        if self._network is None:
-            self._network = KerasNetwork(self.spec.network, self.spec.seed)
-            self._gradients = compiled_gradients(self._network, self._decode.is_discrete)
         self._network.set_weights(state.weights)
         coefficients = np.float32(options.vf_loss_coeff), np.float32(options.entropy_coeff)
         gradients, parts = self._gradients(batch, *coefficients)
