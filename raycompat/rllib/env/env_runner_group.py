@@ -185,7 +185,7 @@ class RunnerGroup:
         if options.restarts and self.num_restarts < options.max_restarts:
             if deaths > MOST_DEATHS_IN_A_ROW:
                 raise error
-            logger.warning("Env runner %d %s; another takes its place. %s", index, what, error)
+            logger.warning("Env runner %d %s; another takes its place. %s", index, what, str(error))
             self.num_restarts += 1
             self._actors[index] = self._start(index, True)
             return
@@ -193,7 +193,8 @@ class RunnerGroup:
         self._starting.pop(index, None)
         if not options.ignores_failures or not self._actors:
             raise error
-        logger.warning("Env runner %d %s; %d are left. %s", index, what, len(self._actors), error)
+        left = len(self._actors)
+        logger.warning("Env runner %d %s; %d are left. %s", index, what, left, str(error))
 
     def stop(self) -> None:
         """Close the environments, and end the actors."""
