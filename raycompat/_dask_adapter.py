@@ -522,6 +522,9 @@ def tls_context(security: Any) -> ssl.SSLContext | None:
 async def identify(address: str, security: Any, timeout_s: float) -> dict[str, Any]:
     """Return what the scheduler (or worker) at `address` says of itself.
 
+    Run it in an event loop of its own: Dask may leave the socket of a connection open that is refused,
+    so all sockets of the loop are closed in the end.
+
     Raises
     ------
     Exception
@@ -539,6 +542,16 @@ async def identify(address: str, security: Any, timeout_s: float) -> dict[str, A
                 comm.abort()
     except TimeoutError:
         raise OSError(f"what listens there has not answered within {2 * timeout_s:.0f} s") from None
+    finally:
+        _close_sockets()
+
+
+def _close_sockets() -> None:
+    """Close the sockets of all streams of the running event loop."""
+    loop = IOLoop.current()
+    for file, _ in list(loop.handlers.values()):  # type: ignore[attr-defined]
+        loop.remove_handler(file)
+        loop.close_fd(file)
 
 
 def asks_for_workers(cluster: Any) -> bool:
@@ -556,8 +569,10 @@ def prepare_client(
 
     A handler for one of Dask's own operations is called before Dask's. When the stream breaks,
     `when_lost` is called, and the client is good for nothing but `close`; Dask would try to connect
-    anew for 30 s.
+    anew for 30 s. The client does not ask for news of the cluster until `poll_scheduler`: each of the
+    many clients would ask every two seconds, and one that closes meanwhile leaves a socket open.
     """
+    client._periodic_callbacks["scheduler-info"].stop()
 
     async def give_up() -> None:
         client.scheduler_comm = None
@@ -568,6 +583,13 @@ def prepare_client(
     for operation, handler in guarded(handlers).items():
         own[operation] = _both(handler, own[operation]) if operation in own else handler
     _send_at_once(client.scheduler_comm)
+
+
+def poll_scheduler(client: Client) -> None:
+    """Have a client ask for news of the cluster every two seconds, as Dask's do: for what it shows."""
+    polling = client._periodic_callbacks["scheduler-info"]
+    if not polling.is_running():
+        client.loop.add_callback(polling.start)
 
 
 def _both(first: Callable[..., None], then: Callable[..., None]) -> Callable[..., None]:

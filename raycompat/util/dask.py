@@ -37,7 +37,11 @@ def client() -> Client:
     -----
     Differs from Ray: Ray has no such thing, it has a scheduler of its own for Dask's graphs.
     """
-    return _driver.connected_session("client").client
+    from raycompat import _dask_adapter
+
+    found = _driver.connected_session("client").client
+    _dask_adapter.poll_scheduler(found)
+    return found
 
 
 def ray_dask_get(dsk: Any, keys: Any, **options: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -212,19 +213,25 @@ def test_files_are_rotated(no_cluster, monkeypatch, wait_until):
     def speak():
         for _ in range(1000):
             print("x" * 99)
+        print("the end")
         return os.getpid()
 
     pid = ray.get(speak.remote())
     folder = Path(context.address_info["session_dir"])
 
-    def sizes():
-        files = sorted(folder.rglob(f"worker-*-{pid}.out*"))
-        return {path.suffix: path.stat().st_size for path in files}
+    def files():
+        return {path.suffix: path for path in folder.rglob(f"worker-*-{pid}.out*")}
 
-    # 1,000 lines and the name of the task: the last file has just been begun.
-    wait_until(lambda: sizes().get(".out", 10_000) < 1000 and len(sizes()) == 3)
-    assert sizes().keys() == {".out", ".1", ".2"}
-    assert sizes()[".1"] == sizes()[".2"] == 10_000
+    def has_ended():
+        with contextlib.suppress(KeyError, FileNotFoundError):  # it is being rotated
+            return "the end" in files()[".out"].read_text()
+
+    wait_until(has_ended)
+    sizes = {suffix: path.stat().st_size for suffix, path in files().items()}
+    # 1,000 lines, the name of the task and the end: the last file has just been begun.
+    assert sizes.keys() == {".out", ".1", ".2"}
+    assert sizes[".out"] < 1000
+    assert sizes[".1"] == sizes[".2"] == 10_000
 
 
 def test_a_process_that_outlives_its_executor_keeps_nobody(no_cluster, capsys):
