@@ -39,7 +39,7 @@ $(STAMP): pyproject.toml
 	@set -ex; \
 	if command -v uv >/dev/null && { test -x .venv/bin/python || uv venv --python $(PYTHON) .venv; } \
 		&& uv pip install --python .venv/bin/python --compile-bytecode --editable . --group dev \
-		&& uv pip install --python .venv/bin/python --no-deps --group legacy-keras; \
+		&& uv pip install --python .venv/bin/python --compile-bytecode --no-deps --group legacy-keras; \
 	then exit 0; fi; \
 	$(RUN) pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv; \
 	$(RUN) pip install --disable-pip-version-check --quiet --upgrade "pip>=25.1"; \

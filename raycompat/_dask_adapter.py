@@ -522,8 +522,8 @@ def tls_context(security: Any) -> ssl.SSLContext | None:
 async def identify(address: str, security: Any, timeout_s: float) -> dict[str, Any]:
     """Return what the scheduler (or worker) at `address` says of itself.
 
-    Run it in an event loop of its own: Dask may leave the socket of a connection open that is refused,
-    so all sockets of the loop are closed in the end.
+    Call it with `asyncio.run`: it closes all sockets of the event loop, because Dask may leave the
+    socket of a refused connection open.
 
     Raises
     ------
@@ -586,7 +586,7 @@ def prepare_client(
 
 
 def poll_scheduler(client: Client) -> None:
-    """Have a client ask for news of the cluster every two seconds, as Dask's do: for what it shows."""
+    """Make a client ask for the cluster's state every two seconds, as Dask's clients do, to show it."""
     polling = client._periodic_callbacks["scheduler-info"]
     if not polling.is_running():
         client.loop.add_callback(polling.start)

@@ -283,7 +283,7 @@ class ObjectTable:
                 if own_segment:
                     self._own_segment(entry)
             elif own_segment and isinstance(value, SegmentLink) and not _is_at(entry, value):
-                self._remove_segment(value)  # it has failed meanwhile, or was made anew elsewhere
+                self._remove_segment(value)  # the call has failed meanwhile, or has run again
             callbacks = entry.callbacks
             if released:
                 self._release(released)

@@ -87,9 +87,10 @@ def keep_bundles(session: Session, group: str, bundles: list[ResourceSet]) -> No
 
 
 def create(session: Session, spec: GroupSpec, undo: Callable[[], object]) -> bool:
-    """Ask for a group; False when there is one of its name. Nobody waits for one without a name.
+    """Ask for a group; return False when its name is taken.
 
-    `undo` is called when an interrupt comes while this waits, once the group is there.
+    Only a group with a name needs an answer of the scheduler. When an interrupt comes while this waits
+    for the answer, `undo` is called after the answer.
     """
     client = session.client.id
     if spec["name"]:
@@ -109,7 +110,7 @@ def remove(session: Session, group: str) -> None:
 
 
 def when_ready(session: Session, group: str, value: Any) -> ObjectRef[Any]:
-    """Return an object whose value is `value`, once all bundles of the group are reserved."""
+    """Return a reference to `value`, which is ready when all bundles of the group are reserved."""
     key = ids.call_key("placement_group_ready", ids.new_task_id())
     block, _ = serialize(value)
     with session.table.lock:
@@ -120,7 +121,7 @@ def when_ready(session: Session, group: str, value: Any) -> ObjectRef[Any]:
             waiting = session.awaited_groups[group] = {}
             session.send("raycompat-await-group", group=group)
         for gone in [each for each in waiting if session.table.get(each) is None]:
-            del waiting[gone]  # who polls leaves one behind each time
+            del waiting[gone]  # each `wait` that timed out has left one
         waiting[key] = InlineValue(block.to_bytes())
     return ref
 

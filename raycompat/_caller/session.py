@@ -274,7 +274,9 @@ class Session:
         return self._loop is not None and asyncio._get_running_loop() is self._loop
 
     def rpc(self, operation: str, /, **arguments: Any) -> Any:
-        """Ask the scheduler plugin something and wait for the answer, after what we have said of it.
+        """Ask the scheduler plugin something and wait for the answer.
+
+        The scheduler has handled all earlier messages about references and placement groups by then.
 
         Raises
         ------
@@ -300,7 +302,8 @@ class Session:
         Interrupts may come while this waits, also within `interrupts.deferred`.
         """
         self.check_connection()
-        self.sharing.hand_over()
+        with interrupts.allowed():
+            self.sharing.hand_over()  # nothing is asked yet, so there is nothing to undo
         client = self.client
 
         async def ask() -> Any:

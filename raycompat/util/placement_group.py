@@ -107,7 +107,7 @@ class PlacementGroup(GroupHandle):
     def __reduce__(self) -> tuple[Any, ...]:
         session = current()
         if session is not None:
-            session.sharing.hand_over()  # the scheduler knows the group before anybody else does
+            session.sharing.hand_over()  # the scheduler must know the group before other processes
         return _Pickled(self).__reduce__()
 
     def __repr__(self) -> str:
@@ -115,7 +115,7 @@ class PlacementGroup(GroupHandle):
 
 
 class _Pickled:
-    """A group as it is pickled into what goes to the scheduler, behind the request for the group."""
+    """Pickles a group without waiting for the scheduler to know it: for values that stay here."""
 
     def __init__(self, group: PlacementGroup) -> None:
         self._group = group
@@ -275,7 +275,8 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
     """Give back what a group has reserved; the tasks and actors in it are killed.
 
     The tasks fail with `TaskPlacementGroupRemoved`, actors are dead (`ActorDiedError`), those that have
-    never lived with `ActorPlacementGroupRemoved`.
+    never lived with `ActorPlacementGroupRemoved`. This does not wait until they have ended: a call that
+    is sent to an actor of the group at once may still succeed.
 
     Parameters
     ----------
