@@ -22,7 +22,7 @@ from raycompat._caller.sender import LARGE_BYTES, LAST_WORDS_S, Sender, after_la
 from raycompat._protocol import failures
 from raycompat._protocol.connection import Notes
 from raycompat._protocol.ids import return_key
-from raycompat._protocol.values import Wire
+from raycompat._protocol.values import ErrorValue, Wire, to_wire
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
@@ -333,7 +333,7 @@ class Channel(Sender):
                 self._discard(message, self._connection)
                 self._fail(call, failures.cancelled(key))
             elif operation == "done":
-                self._succeed(call, rest[0], self._connection, self._settle)
+                self._take_results(call, rest[0])
             elif operation == "item":
                 self._add_item(call, *rest)
             elif operation == "failed":
@@ -345,6 +345,15 @@ class Channel(Sender):
         except Exception as error:
             logger.exception("raycompat could not take the answer to %s", call.name)
             self._fail(call, failures.internal(f"The answer could not be taken: {error!r}"))
+
+    def _take_results(self, call: DirectCall, wires: Sequence[Wire]) -> None:
+        taken = self._take_over(wires)
+        if taken is not None:
+            self._succeed(call, taken, self._connection, self._settle)
+        elif call.retries:
+            self._try_again(call)
+        else:
+            self._fail(call, failures.object_lost(call.key))
 
     def _try_again(self, call: DirectCall) -> None:
         with self._conclusions, self._lock:
@@ -364,7 +373,10 @@ class Channel(Sender):
             self._discard(("item", call.key, index, wire), self._connection)
             return
         entry = self._session.table.add(return_key(call.key, index))
-        self._settle(entry, wire)
+        taken = self._take_over([wire])
+        if taken is None:
+            taken = [to_wire(ErrorValue(failures.object_lost(entry.key)))]
+        self._settle(entry, taken[0])
         stream.add(entry)
         if wire[-1]:
             self._acknowledge(f"{call.key}:{index}", self._connection)

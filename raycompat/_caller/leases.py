@@ -510,18 +510,23 @@ class LeasePool(Sender):
             if operation == "done" and call.is_cancelled:  # its result is lost, as in Ray
                 self._discard(message, lease.road)
                 self._fail(call, failures.cancelled(key))
-            elif operation == "done":
-                self._succeed(call, self._made(lease, call, message[2]), lease.road, self._settle)
-            else:
+            elif operation != "done":
                 error, may_retry = message[2:4]
-                if may_retry and call.retries and not call.is_cancelled:
-                    call.retries -= call.retries > 0
-                    self._leave_to_scheduler(call)
-                else:
-                    self._fail(call, error)
+                self._fail_or_retry(call, error, may_retry and not call.is_cancelled)
+            elif (wires := self._take_over(message[2])) is None:
+                self._fail_or_retry(call, failures.object_lost(key), may_retry=True)
+            else:
+                self._succeed(call, self._made(lease, call, wires), lease.road, self._settle)
         except Exception as error:
             logger.exception("raycompat could not take the answer to %s", call.name)
             self._fail(call, failures.internal(f"The answer could not be taken: {error!r}"))
+
+    def _fail_or_retry(self, call: DirectCall, error: bytes, may_retry: bool) -> None:
+        if may_retry and call.retries:
+            call.retries -= call.retries > 0
+            self._leave_to_scheduler(call)
+        else:
+            self._fail(call, error)
 
     def _made(self, lease: Lease, call: DirectCall, wires: Sequence[Wire]) -> Sequence[Wire]:
         """Ask Dask to keep a value that a node of another host holds."""

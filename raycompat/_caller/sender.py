@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat._caller.calls import DirectCall
-from raycompat._caller.object_table import Entry, State
-from raycompat._protocol import failures, segment
+from raycompat._caller.object_table import Entry
+from raycompat._protocol import segment
 from raycompat._protocol.values import InlineValue, SegmentLink, Wire, from_wire, to_wire
 
 if TYPE_CHECKING:
@@ -173,8 +173,32 @@ class Sender:
         if not self._session.sharing.when_synced(lambda: road.post(("held", key), now=True)):
             road.post(("held", key), now=True)
 
+    def _take_over(self, wires: Sequence[Wire]) -> Sequence[Wire] | None:
+        """Take the segments of an answer over from their writer; None if one is gone with its node.
+
+        From now on they are removed when this process ends, not when the writer does. Taking them
+        again changes nothing.
+        """
+        here, place = self._session.setup.host, self._session.home.place
+        taken = list(wires)
+        paths: list[str] = []
+        try:
+            for index, wire in enumerate(wires):
+                if wire[0] == "segment" and wire[3] == here:
+                    paths.append(segment.take(wire[1], place.store))
+                    taken[index] = (wire[0], paths[-1], *wire[2:])
+        except OSError as error:
+            logger.warning("a result is lost with the node that made it: %s", error.strerror)
+            for path in paths:
+                place.remove(path)
+            return None
+        return taken
+
     def _settle_here(self, entry: Entry, wire: Wire) -> bool:
-        """Enter a result that needs nobody else; False if it lies in the keeping of another host."""
+        """Enter a result that needs nobody else; False if it lies in the keeping of another host.
+
+        Its segment was taken over.
+        """
         session = self._session
         value = from_wire(wire)
         if isinstance(value, InlineValue):
@@ -182,26 +206,13 @@ class Sender:
         elif not isinstance(value, SegmentLink):
             session.table.fail(entry, value.error)
         elif value.host == session.setup.host:
-            self._take_segment(entry, value)
+            held = session.sharing.hold(value.refs)
+            session.table.settle(entry, value=value, holds=held, own_segment=True)
+            session.sharing.share_segments()
+            session.wake()
         else:
             return False
         return True
-
-    def _take_segment(self, entry: Entry, link: SegmentLink) -> None:
-        """Take a segment over from its writer: it is removed when this process ends, not that one."""
-        session = self._session
-        try:
-            path = segment.take(link.path, session.home.place.store)
-        except OSError as error:
-            logger.warning("a result of %d bytes is lost: %r", link.size, error)
-            if entry.state is State.PENDING:
-                session.table.settle(entry, error=failures.object_lost(entry.key))
-            return
-        mine = SegmentLink(path, link.size, link.host, link.refs)
-        held = session.sharing.hold(link.refs)
-        session.table.settle(entry, value=mine, holds=held, own_segment=True)
-        session.sharing.share_segments()
-        session.wake()
 
     # --- ends -----------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import pytest
 from distributed.comm import connect
 
 import raycompat as ray
+from raycompat._protocol import segment
 
 #: Values of an array: 8 MB, so that its memory is used again.
 MANY = 1 << 20
@@ -86,3 +87,56 @@ def test_no_segment_of_a_writer_stays_that_was_killed_when(cluster, wait_until, 
         ray.get(write_and_pass_on.remote(step, tmp_path), timeout=60)
     (pid,) = (int(path.name) for path in tmp_path.iterdir())
     wait_until(lambda: not segments_of(pid))
+
+
+@pytest.fixture
+def lose_segments(monkeypatch):
+    """Return a function that removes the next segments which come here, as when their node ends."""
+
+    def lose(number: int) -> None:
+        def take_gone(path: str, store: str) -> str:
+            if len(lost) < number:
+                lost.append(path)
+                os.unlink(path)
+            return take(path, store)
+
+        lost: list[str] = []
+        take = segment.take
+        monkeypatch.setattr(segment, "take", take_gone)
+
+    return lose
+
+
+@ray.remote
+class Maker:
+    def make(self, value):
+        return np.full(MANY, value)
+
+
+def test_a_result_that_is_lost_on_its_way_is_made_again(cluster, lose_segments):
+    ray.get(make.remote(0.0))  # so that there is a lease
+    maker = Maker.options(max_task_retries=1).remote()
+    ray.get(maker.make.remote(0.0))
+    for call in make.remote, maker.make.remote:
+        lose_segments(1)
+        assert ray.get(call(1.0), timeout=60)[0] == 1.0
+    lose_segments(1)
+    assert [array[0] for array in ray.get(make_two.remote(3.0), timeout=60)] == [3.0, 4.0]
+
+
+def test_a_result_that_is_lost_on_its_way_is_an_error_where_nothing_may_run_twice(
+    cluster, lose_segments
+):
+    ray.get(make.remote(0.0))
+    maker = Maker.remote()
+    ray.get(maker.make.remote(0.0))
+    lose_segments(2)
+    for ref in make.options(max_retries=0).remote(1.0), maker.make.remote(2.0):
+        with pytest.raises(ray.exceptions.ObjectLostError):
+            ray.get(ref, timeout=60)
+    assert ray.get(maker.make.remote(3.0))[0] == 3.0
+
+
+@ray.remote(num_returns=2)
+def make_two(value):
+    return np.full(MANY, value), np.full(MANY, value + 1)
