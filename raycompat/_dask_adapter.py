@@ -43,6 +43,8 @@ from raycompat._protocol.values import CallFailed
 if TYPE_CHECKING:
     from distributed import Client, Scheduler, Worker
 
+    from raycompat._protocol.spans import Span
+
 logger = logging.getLogger(__name__)
 
 #: What the handler of a connection returns that it has served itself.
@@ -217,16 +219,13 @@ def show_in_task_stream(
     scheduler: Scheduler,
     worker: str,
     thread: int,
-    spans: Iterable[tuple[str, str, int, float, float, bool]],
+    spans: Iterable[Span],
 ) -> None:
-    """Enter calls that are no tasks into the task stream.
-
-    Of each: name, key, number, start and end, and whether they failed.
-    """
+    """Enter calls that are no tasks into the task stream."""
     stream = scheduler.plugins.get(TaskStreamPlugin.name)
     if stream is None:
         return
-    for name, key, count, start, stop, failed in spans:
+    for name, key, count, start, stop, failure, _ in spans:
         digits = key.rpartition("-")[2]
         stream.buffer.append(
             {
@@ -234,7 +233,7 @@ def show_in_task_stream(
                 "startstops": [{"action": "compute", "start": start, "stop": stop}],
                 "worker": worker,
                 "thread": thread,
-                "status": "error" if failed else "OK",
+                "status": "error" if failure is not None else "OK",
                 "type": b"",
                 "nbytes": 0,
             }
@@ -303,6 +302,12 @@ def forget_prefix(scheduler: Scheduler, name: str) -> None:
         del scheduler.task_prefixes[name]
 
 
+def num_bytes(scheduler: Scheduler, key: str) -> int:
+    """Return the size of a value in bytes; -1 when it is not known."""
+    task = scheduler.tasks.get(key)
+    return task.nbytes if task is not None else -1
+
+
 def locate(scheduler: Scheduler, key: str) -> tuple[str, list[str]]:
     """Return the state of a task or value ("forgotten" if there is none), and which workers have it."""
     task = scheduler.tasks.get(key)
@@ -346,6 +351,17 @@ async def fetch_from(
     """
     answers = await scheduler.rpc(worker).raycompat_fetch(keys=keys, host=host)
     return cast("list[dict[str, Any]]", answers)
+
+
+async def ask_node(scheduler: Scheduler, worker: str, operation: str, **question: Any) -> Any:
+    """Ask a node something and return its answer.
+
+    Raises
+    ------
+    OSError
+        When it cannot be reached.
+    """
+    return await getattr(scheduler.rpc(worker), operation)(**question)
 
 
 def goes_on(scheduler: Scheduler, worker: str) -> bool:

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
-from raycompat._caller import interrupts, unhandled
+from raycompat._caller import interrupts, look, unhandled
 from raycompat._caller.calls import DirectCall, PendingCall
 from raycompat._caller.channel import Channel
 from raycompat._caller.home import Home
@@ -213,12 +213,16 @@ class Session:
             "raycompat-synced": self.sharing.on_synced,
             "raycompat-log": self._on_log,
             "raycompat-logs-flushed": self._on_log,
+            "raycompat-look": self._on_look,
         }
         client.sync(_call_soon, dask.prepare_client, client, handlers, self.lose_connection)
         # Only now: whoever wakes a loop that cannot send yet would wait for us.
         self._write = partial(dask.send, client)
         self._loop = dask.event_loop(client)
         self._loop.call_soon_threadsafe(self._tick)
+
+    def _on_look(self, token: int) -> None:
+        self.send("raycompat-caller-looked", token=token, found=look.describe(self))
 
     def _on_log(self, **message: Any) -> None:
         if self.logs is not None:

@@ -158,10 +158,15 @@ class Executor:
             self._begin_lease(*rest)
         elif operation in ("revoke", "abandon", "kill-if-running"):
             self._tell_lease(operation, *rest)
+        elif operation == "look":
+            self._tell_what_runs(*rest)
         elif operation == "exit":
-            if self.actor is not None:
-                self.actor.leave()
-            self._calls.put(None)
+            self._leave()
+
+    def _leave(self) -> None:
+        if self.actor is not None:
+            self.actor.leave()
+        self._calls.put(None)
 
     def _take_function(self, is_known: bool, function: str, answer: Any) -> None:
         if is_known:
@@ -182,6 +187,14 @@ class Executor:
             self.send("done", question, [])
         elif self.lease is not None and self.lease.key == lease:
             self.lease.revoke() if operation == "revoke" else self.lease.abandon()
+
+    def _tell_what_runs(self, token: int) -> None:
+        """Answer the node, which wants to know which calls of an actor or a lease run."""
+        serving = self.actor or self.lease
+        if serving is not None:
+            serving.tell_what_has_ended()
+        running = serving.running if serving is not None else {}
+        self.send("running", "", token, running)
 
     def note_cancelled(self, key: str) -> None:
         """Keep a call from starting, if it has not."""

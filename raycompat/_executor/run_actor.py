@@ -46,6 +46,8 @@ class Actor:
         self._is_leaving = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._flush_due = False
+        #: Calls that run: name and begin, in seconds since 1970, by key.
+        self._running: dict[str, tuple[str, float]] = {}
         self._timeline = Timeline(lambda spans: executor.send("spans", key, spans))
         self.mailbox = Mailbox(about["socket"], executor.session.pump, self._timeline.flush)
 
@@ -54,6 +56,15 @@ class Actor:
         """Whether it may run several calls at once."""
         about = self.about
         return bool(about["is_async"] or (about["max_concurrency"] or 1) > 1 or about["groups"])
+
+    def tell_what_has_ended(self) -> None:
+        """Report the calls that have ended and were not reported yet. For any thread."""
+        self._timeline.flush()
+
+    @property
+    def running(self) -> dict[str, tuple[str, float]]:
+        """The calls that run just now: name and begin, by key. For any thread."""
+        return self._running.copy()
 
     # --- its life -------------------------------------------------------------------------------
 
@@ -167,7 +178,7 @@ class Actor:
 
     def _run_here(self, caller: Caller, call: Call, attempt: int) -> None:
         answers = Answers(self.executor, caller, call.running.key, self.post)
-        start = time.time()
+        start = self._note_begin(call.running)
         if self.executor.is_cancelled(call.running.key):
             outcome = Outcome.cancelled(call.running.key, call.running.name)
         else:
@@ -180,7 +191,7 @@ class Actor:
     async def _run_async(self, caller: Caller, message: tuple[Any, ...]) -> None:
         call = self._begin(message)
         answers = Answers(self.executor, caller, call.running.key, self.post)
-        start = time.time()
+        start = self._note_begin(call.running)
         with context.in_this_thread(call.running):
             try:
                 if self.executor.is_cancelled(call.running.key):
@@ -194,6 +205,12 @@ class Actor:
                 outcome = Outcome.cancelled(call.running.key, call.running.name)
             self._conclude(answers, outcome, call.running, start, _attempt(message))
 
+    def _note_begin(self, running: context.RunningCall) -> float:
+        """Enter that a call runs from now on; return what time it is."""
+        start = time.time()
+        self._running[running.key] = (running.name, start)
+        return start
+
     def _conclude(
         self,
         answers: Answers,
@@ -204,8 +221,8 @@ class Actor:
     ) -> None:
         executor = self.executor
         executor.forget_cancelled(running.key)
-        failed = outcome.values is None
-        self._timeline.add(running.name, running.key, start, time.time(), failed=failed)
+        self._running.pop(running.key, None)
+        self._timeline.add(running.name, running.key, start, time.time(), outcome.failure)
         if executor.session.table.dropped:
             executor.session.table.collect_dropped()
         executor.flush_output()

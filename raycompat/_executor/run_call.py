@@ -18,6 +18,7 @@ from raycompat._caller import resolve
 from raycompat._caller.submit import NO_ARGUMENTS, Known, Slot
 from raycompat._protocol import failures, item_credit, segment
 from raycompat._protocol.serialization import deserialize, serialize
+from raycompat._protocol.spans import Failure
 from raycompat._protocol.values import ErrorValue, InlineValue, Wire, from_wire, to_wire
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Outcome:
     values: list[Wire] | None = None
     error: bytes = b""
     text: str = ""
+    #: Ray's name for what kind of error it is.
+    error_type: str = "TASK_EXECUTION_EXCEPTION"
     retry: bool = False
     refs: set[str] = field(default_factory=set)
     #: What keeps `refs` alive until somebody else does.
@@ -50,7 +53,8 @@ class Outcome:
     @classmethod
     def cancelled(cls, key: str, name: str) -> Outcome:
         """Return the outcome of a call that was cancelled."""
-        return cls(error=failures.cancelled(key), text=f"{name} was cancelled")
+        text = f"{name} was cancelled"
+        return cls(error=failures.cancelled(key), text=text, error_type="TASK_CANCELLED")
 
     @classmethod
     def of_error(cls, executor: Executor, call: Call, error: BaseException) -> Outcome:
@@ -67,6 +71,11 @@ class Outcome:
             text=text[:10_000],
             retry=_may_retry(call.payload, error),
         )
+
+    @property
+    def failure(self) -> Failure | None:
+        """What the timeline says of it; None if the call has succeeded."""
+        return Failure(self.error_type, self.text) if self.values is None else None
 
     def discard(self, executor: Executor) -> None:
         """Remove what was written for results that nobody will get."""

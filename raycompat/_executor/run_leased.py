@@ -49,6 +49,7 @@ class Lease:
         self._lock = threading.Lock()
         #: The call that runs, and how many have begun.
         self._running: str | None = None
+        self._since = 0.0
         self._running_units = 0
         self._num_begun = 0
         #: Whether the caller may send more.
@@ -142,7 +143,7 @@ class Lease:
         answers = Answers(executor, caller, key, self._post)
         outcome: Outcome | None = None
         context.enter(running)
-        start = time.time()
+        self._since = start = time.time()
         try:
             if executor.is_cancelled(key):
                 outcome = Outcome.cancelled(key, name)
@@ -160,7 +161,7 @@ class Lease:
             context.leave()
         stop = time.time()
         executor.forget_cancelled(key)
-        self._timeline.add(name, key, start, stop, failed=outcome.values is None)
+        self._timeline.add(name, key, start, stop, outcome.failure)
         if executor.session.table.dropped:
             executor.session.table.collect_dropped()
         executor.flush_output()
@@ -197,6 +198,17 @@ class Lease:
             self._units = self._running_units
             self._mailbox.tell_all(("trimmed", self._units))
             self._executor.send("trimmed", self.key, self._units)
+
+    def tell_what_has_ended(self) -> None:
+        """Report the calls that have ended and were not reported yet. For any thread."""
+        self._timeline.flush()
+
+    @property
+    def running(self) -> dict[str, tuple[str, float]]:
+        """The call that runs just now: its name and begin, by its key."""
+        with self._lock:
+            key = self._running
+            return {key: (self._name, self._since)} if key is not None else {}
 
     def block(self) -> None:
         """Hear that the call that runs is about to wait for an object."""

@@ -125,6 +125,12 @@ class Actors:
             node_ip_address=self._node.ip,
         )
 
+    def note_exit(self, key: str, error: bytes) -> None:
+        """Hear that an actor is about to leave of itself; `error` is for those who call it later."""
+        actor = self.by_key.get(key)
+        if actor is not None:
+            actor.error = error
+
     def restart(self, key: str) -> None:
         """End an actor's process; whether there is another is a matter of its restarts."""
         actor = self.by_key.get(key)

@@ -10,6 +10,8 @@ import asyncio
 import os
 import signal
 import socket
+import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +20,9 @@ from raycompat._node.forkserver_client import ForkserverClient
 from raycompat._node.logs import ExecutorLogs, Logs
 from raycompat._node.runtime_env import Prepared
 from raycompat._protocol import frames
+
+#: Executors that have ended of which the state of the cluster still tells.
+_MANY_ENDED = 200
 
 #: Seconds that an executor has to leave by itself before it is killed.
 LEAVE_S = 5.0
@@ -51,6 +56,8 @@ class Executor:
     ) -> None:
         self.kind = kind
         self.pid = pid
+        #: When it was forked, and when it ended, in seconds since 1970.
+        self.started, self.stopped = time.time(), 0.0
         #: What it was forked from.
         self.forkserver = forkserver
         self.calls_begun = 0
@@ -120,6 +127,17 @@ class Executor:
             if not outcome.done():
                 outcome.set_exception(ExecutorDied(describe_exit(code), code))
 
+    def describe(self) -> dict[str, Any]:
+        """Describe this process, for the state of the cluster; times in seconds since 1970."""
+        return {
+            "pid": self.pid,
+            "job": self.kind[0],
+            "started": self.started,
+            "stopped": self.stopped,
+            "exit_code": self.exit_code,
+            "ended_for_memory": self.ended_for_memory,
+        }
+
     def leave(self, *, soon: bool = True) -> None:
         """Ask the process to end by itself: `soon`, or it is killed; else when its calls have ended."""
         self.send("exit")
@@ -166,6 +184,8 @@ class ExecutorPool:
         self._idle: list[Executor] = []
         self._by_pid: dict[int, Executor] = {}
         self._exits: dict[int, int] = {}
+        #: The last executors that have ended.
+        self._ended: deque[dict[str, Any]] = deque(maxlen=_MANY_ENDED)
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self._plain = ForkserverClient(self._on_exit, self._on_forkserver_death)
@@ -316,6 +336,8 @@ class ExecutorPool:
 
     def forget(self, executor: Executor) -> None:
         """Strike out an executor whose process has ended."""
+        executor.stopped = time.time()
+        self._ended.append(executor.describe())
         if executor in self._idle:
             self._idle.remove(executor)
         self._on_end(executor)
@@ -324,6 +346,14 @@ class ExecutorPool:
     def pids(self) -> list[int]:
         """The processes of all executors."""
         return list(self._by_pid)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Describe the executors that are there, for the state of the cluster."""
+        return [each.describe() for each in self._by_pid.values()]
+
+    def describe_ended(self) -> list[dict[str, Any]]:
+        """Describe the executors that have ended last."""
+        return list(self._ended)
 
     @property
     def idle(self) -> list[Executor]:

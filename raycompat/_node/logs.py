@@ -106,7 +106,7 @@ class Logs:
     """All outputs of a node's executors; see the module."""
 
     def __init__(self, directory: Path, ip: str, tell: Callable[[dict[str, Any]], None]) -> None:
-        self._directory = directory
+        self.directory = directory
         self._ip = ip
         self._tell = tell
         self._max_bytes = _setting("RAY_ROTATION_MAX_BYTES", _FILE_BYTES, 1)
@@ -135,7 +135,7 @@ class Logs:
         outputs = {}
         for descriptor, stream in streams.items():
             ending = "err" if stream == "stderr" else "out"
-            path = self._directory / f"worker-{ids.worker_id(pid, job)}-{job}-{pid}.{ending}"
+            path = self.directory / f"worker-{ids.worker_id(pid, job)}-{job}-{pid}.{ending}"
             spool = Spool(path, self._max_bytes, self._num_backups)
             unwatch = partial(self._epoll.unregister, descriptor)
             sender = self._senders.get(job)

@@ -13,6 +13,7 @@ import logging
 import os
 import shutil
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,9 @@ from raycompat._node.executor_pool import Executor, ExecutorPool
 from raycompat._node.fetcher import Fetcher
 from raycompat._node.jobs import Jobs
 from raycompat._node.leases import Leases
+from raycompat._node.log_files import LogFiles
 from raycompat._node.logs import Logs
+from raycompat._node.looks import Looks
 from raycompat._node.memory_monitor import Candidate, MemoryMonitor
 from raycompat._node.object_store import ObjectStore
 from raycompat._node.relay import Relays
@@ -37,6 +40,7 @@ from raycompat._node.tasks import Tasks
 from raycompat._protocol import failures, ids, liveness
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.serialization import serialize
+from raycompat._protocol.spans import Span
 from raycompat._protocol.strategy import NODE_ID_LABEL
 from raycompat._protocol.values import CallFailed
 from raycompat._protocol.version import VERSION
@@ -84,10 +88,11 @@ class Node:
         self.leases = Leases(self)
         self.actors = Actors(self)
         self.relays = Relays(worker, lambda key: self.sockets[key])
+        self.looks = Looks(self)
         self.pool = ExecutorPool(
             max_idle=2 * max(1, worker.state.nthreads),
             on_message=self._on_message,
-            on_end=lambda executor: self.store.clean_up_after(executor.pid),
+            on_end=self._on_end,
             goes_on=lambda job: job in self.jobs.setups,
             logs=self.logs,
         )
@@ -123,6 +128,7 @@ class Node:
         self._memory.stop()
         self._tidying.cancel()
         self.relays.close_all()
+        self.looks.close()
         self.pool.close()
         self.logs.close()
         self.store.close()
@@ -150,6 +156,7 @@ class Node:
             "raycompat-discard": self.store.discard,
             "raycompat-log-printed": logs.printed,
             "raycompat-flush-logs": logs.flush,
+            "raycompat-look": self.looks.look,
             "raycompat-relay-open": relays.open,
             "raycompat-relay-data": relays.write,
             "raycompat-relay-close": relays.close,
@@ -157,9 +164,12 @@ class Node:
 
     def handlers(self) -> dict[str, Callable[..., Any]]:
         """Return what answers callers."""
+        files = LogFiles(self.logs.directory)
         return {
             "raycompat_channel": self.relays.serve,
             "raycompat_fetch": Fetcher(self.worker, self.store).fetch,
+            "raycompat_log_names": files.names,
+            "raycompat_log_read": files.read,
         }
 
     # --- what it is -----------------------------------------------------------------------------
@@ -187,6 +197,7 @@ class Node:
             "ip": self.ip,
             "hostname": socket.gethostname(),
             "pid": os.getpid(),
+            "started": time.time(),
             "place": self.store.place.describe(),
             "labels": self.labels,
         }
@@ -245,19 +256,22 @@ class Node:
         elif operation == "hand-over":
             self.store.hand_over(rest[0], client=key)
         elif operation == "spans":
-            message = {
-                "op": "raycompat-spans",
-                "key": key,
-                "pid": executor.pid,
-                "spans": rest[0],
-            }
-            self.tell(message)
+            self._on_spans(executor, key, rest[0])
+        elif operation == "running":
+            self.looks.hear(executor, *rest)
         elif operation == "exiting":
-            actor = self.actors.by_key.get(key)
-            if actor is not None:
-                actor.error = rest[0]
+            self.actors.note_exit(key, rest[0])
         else:
             logger.error("an executor said %r, which nobody knows", operation)
+
+    def _on_spans(self, executor: Executor, key: str, spans: list[Span]) -> None:
+        message = {"op": "raycompat-spans", "key": key, "pid": executor.pid}
+        message["job"] = executor.kind[0]
+        self.tell({**message, "spans": [span.to_wire() for span in spans]})
+
+    def _on_end(self, executor: Executor) -> None:
+        self.store.clean_up_after(executor.pid)
+        self.looks.lose(executor)
 
     def _on_item(self, key: str, index: int, wire: tuple[Any, ...]) -> None:
         running = self.calls.granted.get(key)

@@ -86,7 +86,8 @@ class Tasks:
 
     def _finish(self, running: Running, outcome: tuple[Any, ...]) -> Any:
         key, owner = running.grant["key"], running.grant["owner"]
-        report = {"op": "raycompat-result", "key": key, "owner": owner}
+        pid = running.process.pid if running.process is not None else None
+        report = {"op": "raycompat-result", "key": key, "owner": owner, "pid": pid}
         if outcome[0] == "failed":
             error, text = outcome[1], outcome[2]
             self._node.tell({**report, "error": error})

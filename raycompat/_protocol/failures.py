@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 import pickle
+import re
 from typing import Any
 
 from raycompat import exceptions
 from raycompat._protocol import ids
+from raycompat._protocol.spans import Failure
+
+#: What Ray's state API calls the errors of each class, by the class; others are those of user code.
+_ERROR_TYPES = {
+    "ActorDiedError": "ACTOR_DIED",
+    "ActorUnavailableError": "ACTOR_UNAVAILABLE",
+    "NodeDiedError": "NODE_DIED",
+    "ObjectLostError": "OBJECT_LOST",
+    "OutOfMemoryError": "OUT_OF_MEMORY",
+    "OwnerDiedError": "OWNER_DIED",
+    "RuntimeEnvSetupError": "RUNTIME_ENV_SETUP_FAILED",
+    "TaskCancelledError": "TASK_CANCELLED",
+    "TaskPlacementGroupRemoved": "TASK_PLACEMENT_GROUP_REMOVED",
+    "TaskUnschedulableError": "TASK_UNSCHEDULABLE_ERROR",
+    "WorkerCrashedError": "WORKER_DIED",
+}
+
+#: Characters of what is said of a failure.
+_MANY_CHARACTERS = 300
 
 
 def actor_died(text: str, actor: str | None = None, **about: Any) -> bytes:
@@ -114,3 +134,13 @@ def text_of(error: bytes) -> str:
     """Return what an error says, without making it."""
     _, text = pickle.loads(error)
     return str(text)
+
+
+def failure_of(error: bytes) -> Failure:
+    """Return Ray's name for the type of an error, and what it says; only its text is read."""
+    text = text_of(error).strip()
+    found = re.match(r"raycompat\.exceptions\.(\w+)", text)
+    name = _ERROR_TYPES.get(found[1] if found else "", "TASK_EXECUTION_EXCEPTION")
+    is_ours = name != "TASK_EXECUTION_EXCEPTION"
+    said = text.partition(": ")[2] if is_ours else text.rpartition("\n")[2]
+    return Failure(name, said[:_MANY_CHARACTERS])

@@ -31,6 +31,10 @@ class ActorRow:
     incarnation: int = 0
     #: Why it died: a pickled RayActorError, for everyone who calls it from now on.
     error: bytes | None = None
+    #: Units of resources that it keeps, its placement group, and its runtime environment.
+    keep: dict[str, int] = field(default_factory=dict)
+    group: str | None = None
+    runtime_env: str = ""
     #: The client that has announced it and not submitted it yet.
     reserved_by: str | None = None
     #: Clients that are told of changes.

@@ -10,6 +10,7 @@ from raycompat._protocol import failures
 from raycompat._protocol.call_spec import ActorSpec, CallSpec
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._scheduler.actor_directory import ActorDirectory, ActorRow
+from raycompat._scheduler.endings import group_of
 
 if TYPE_CHECKING:
     from raycompat._scheduler.core import Core
@@ -67,7 +68,8 @@ class Actors:
         if row is None:
             row = _new_row(spec["key"], spec["job"], actor)
             self._directory.reserve(row)
-        row.state = "PENDING"
+        row.state, row.keep, row.runtime_env = "PENDING", spec["keep"], spec["runtime_env"]
+        row.group = group_of(self._core.calls.by_key.get(spec["key"]))
         self._core.notify_change()
 
     async def reserve(self, client: str, key: str, job: str, actor: ActorSpec) -> dict[str, Any]:
@@ -140,6 +142,7 @@ class Actors:
             return
         row.state, row.address, row.pid, row.socket = "ALIVE", worker, pid, socket
         row.incarnation, row.host = incarnation, self._core.nodes.info[worker]["place"][2]
+        self._core.endings.actor_came(row, call)
         if call.holding is not None:
             keep = ResourceSet.from_units(call.spec["keep"])
             call.holding = self._core.ledger.shrink(call.holding, keep)
@@ -169,6 +172,8 @@ class Actors:
         error = failures.actor_died(text, key)
         self.bury(key, error)
         self._core.tell_owner(owner, key, error, unknown=True)  # it may never have come to life
+        if key in self.rows:
+            self._core.endings.actor_left(self.rows[key])
         self._directory.forget(key)
 
     def kill(self, client: str, key: str, no_restart: bool) -> None:
@@ -204,6 +209,8 @@ class Actors:
         row = self._directory.rows.get(key)
         if row is None or row.state == "DEAD":
             return
+        if row.state == "PENDING" and key in self._core.calls.by_key:
+            self._core.endings.actor_failed(row, self._core.calls.by_key[key], error)
         self._directory.bury(key, error, frees_name=frees_name or row.detached)
         self._core.groups.collect_soon()
         self._report_to_all(row)

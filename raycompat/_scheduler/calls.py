@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,9 @@ class Call:
     retries: int
     since: float = 0.0
     address: str | None = None
+    #: When it was let go to a node, in seconds since 1970, and the process that ran it there.
+    started: float = 0.0
+    pid: int | None = None
     holding: Holding | None = None
     #: Whether it is about to fail, and must not start again.
     is_doomed: bool = False
@@ -136,6 +139,10 @@ class Calls:
         if isinstance(call.strategy, InGroup):
             _remove_from(self._by_group, call.strategy.group, key)
 
+    def owners(self) -> Collection[str]:
+        """Return the clients that own calls."""
+        return self._by_owner.keys()
+
     def of_owner(self, client: str) -> Mapping[str, Call]:
         """Return the calls that a client owns, by key."""
         return self._by_owner.get(client, {})
@@ -161,15 +168,6 @@ class Calls:
                 worker, wires = call.made
                 for wire in wires:
                     self._soon(self._core.objects.discard, worker, wire)
-
-    def ran(
-        self, key: str, *, failed: bool, startstops: Any, worker: str, thread: int = 0, **_: Any
-    ) -> None:
-        """Hear from Dask when and where a call ran that the scheduler had sent to its node."""
-        call = self.by_key.get(key)
-        if call is not None and call.spec["kind"] == "task":
-            name = call.spec["name"]
-            self._core.shown.ran(name, worker, thread, startstops or [], failed=failed)
 
     def _follow(self, key: str, call: Call, start: str, finish: str) -> None:
         if finish == "forgotten":
@@ -351,8 +349,10 @@ class Calls:
 
     # --- what nodes say of them -----------------------------------------------------------------
 
-    def result(self, worker: str, key: str, owner: str, **outcome: Any) -> None:
-        """Pass on how a call has ended."""
+    def result(self, worker: str, key: str, owner: str, pid: int | None, **outcome: Any) -> None:
+        """Pass on how a call has ended, which a process of a node has run."""
+        if (call := self.by_key.get(key)) is not None:
+            call.pid = pid
         if "error" in outcome and key in self.by_key:
             self._core.objects.errors[key] = outcome["error"]
         dask.tell_client(self._scheduler, owner, {"op": "raycompat-done", "key": key, **outcome})
@@ -385,6 +385,7 @@ class Calls:
         if call is None:
             return
         call.retries = retries
+        self._core.endings.tried(key, worker)
         if call.holding is not None:  # its process may have died while it waited
             self._core.ledger.take_back_cpu(call.holding, entirely=True)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
@@ -14,6 +15,7 @@ from raycompat._protocol import failures
 from raycompat._scheduler.actors import Actors
 from raycompat._scheduler.calls import Calls
 from raycompat._scheduler.dispatcher import Dispatcher
+from raycompat._scheduler.endings import Endings
 from raycompat._scheduler.groups import Groups
 from raycompat._scheduler.jobs import Jobs
 from raycompat._scheduler.leases import Leases
@@ -27,6 +29,8 @@ from raycompat._scheduler.placement import Ledger
 from raycompat._scheduler.placer import Placer
 from raycompat._scheduler.relays import Relays
 from raycompat._scheduler.shown import Shown
+from raycompat._scheduler.state import State
+from raycompat._scheduler.survey import Surveys
 from raycompat._scheduler.task_names import TaskNames
 
 if TYPE_CHECKING:
@@ -57,6 +61,9 @@ class Core:
         self.packages = Packages()
         self.task_names = TaskNames(scheduler)
         self.shown = Shown(scheduler, self.task_names.note_end)
+        self.endings = Endings(self)
+        self.surveys = Surveys(self)
+        self.state = State(self)
 
     def stream_handlers(self) -> dict[str, Callable[..., None]]:
         """Return what handles each kind of message of clients and nodes."""
@@ -106,7 +113,9 @@ class Core:
             "raycompat-relay-open": relays.open,
             "raycompat-relay-data": relays.data,
             "raycompat-relay-close": relays.close,
-            "raycompat-spans": self.shown.show,
+            "raycompat-spans": self.endings.hear_spans,
+            "raycompat-looked": self.surveys.hear_node,
+            "raycompat-caller-looked": self.surveys.hear_caller,
             **self.logs.handlers(),
         }
 
@@ -137,6 +146,10 @@ class Core:
             "raycompat_find_group": groups.find,
             "raycompat_groups": groups.table,
             "raycompat_timeline": self.shown.timeline,
+            "raycompat_list": self.state.list_,
+            "raycompat_log_names": partial(self.logs.of_node, operation="raycompat_log_names"),
+            "raycompat_log_read": partial(self.logs.of_node, operation="raycompat_log_read"),
+            "raycompat_summarize": self.state.summarize,
         }
 
     def client_left(self, client: str) -> None:
@@ -145,6 +158,7 @@ class Core:
         Called in the middle of its removal.
         """
         self.relays.lose(client)
+        self.surveys.lose(client)
         self.leases.lose_client(client)
         self.logs.lose_client(client)
         self.actors.client_left(client)

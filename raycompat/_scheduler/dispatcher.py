@@ -6,6 +6,7 @@ Acquires the resources of a call in the ledger, sends the node a grant, and lets
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -136,7 +137,7 @@ class Dispatcher:
 
     def run_on(self, address: str, key: str, call: Call, made: list[Any] | None = None) -> None:
         """Let a call go to a node; `made` is what it has returned elsewhere, for the node to keep."""
-        call.address = address
+        call.address, call.started, call.pid = address, time.time(), None
         grant = Grant(
             key=key,
             name=call.spec["name"],

@@ -272,6 +272,10 @@ class Groups:
         """Return the groups that are there."""
         return list(self._rows.values())
 
+    def removed(self) -> list[Group]:
+        """Return the last groups that were removed."""
+        return list(self._removed.values())
+
     def placed(self) -> list[Group]:
         """Return the groups that have all their bundles."""
         return [row for row in self._rows.values() if row.state == "CREATED"]

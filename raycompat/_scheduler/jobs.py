@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
@@ -25,6 +26,9 @@ class Job:
     home: str | None
     #: Whether its driver is gone; the job goes on for its detached actors.
     orphaned: bool = False
+    #: When it began, and when its driver left; in seconds since 1970, 0 before.
+    started: float = field(default_factory=time.time)
+    ended: float = 0.0
 
 
 class Jobs:
@@ -53,7 +57,7 @@ class Jobs:
         """End the job of a client that is gone, if it was a driver."""
         jobs = [job for job in self.open.values() if job.client == client]
         for job in jobs:
-            job.orphaned = True
+            job.orphaned, job.ended = True, time.time()
             self.end_if_done(job)
         if not jobs:
             self._core.packages.release(client)
@@ -80,6 +84,7 @@ class Jobs:
             dask.tell_worker(self._scheduler, worker, message)
         if goes_on:
             return
+        self._core.endings.job_left(job)
         del self.open[job.job]
         self._core.packages.release(job.client)
         self.functions.end_job(job.job)

@@ -67,6 +67,18 @@ class Logs:
             del self._flushes[token]
             dask.tell_client(self._scheduler, client, {"op": "raycompat-logs-flushed"})
 
+    async def of_node(self, node: str, operation: str, **question: Any) -> dict[str, Any]:
+        """Ask a node, given by its id or IP address, for its files (see `_node.log_files`).
+
+        What is wrong is returned as ``error``.
+        """
+        address = self._core.nodes.address_of(node)
+        if address is None:
+            text = f"There is no node {node!r} in the cluster; list_nodes() has their ids."
+            return {"error": text}
+        found: dict[str, Any] = await dask.ask_node(self._scheduler, address, operation, **question)
+        return found
+
     def lose_node(self, worker: str) -> None:
         """Wait no more for a node that is gone."""
         for token in list(self._flushes):

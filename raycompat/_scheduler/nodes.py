@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -66,8 +67,9 @@ class Nodes:
         self._unfit.pop(worker, None)
         info = self.info.pop(worker, None)
         if info is not None:
-            self._departed.append({"address": worker, **info})
+            self._departed.append({"address": worker, **info, "ended": time.time()})
             core.relays.lose(worker)
+            core.surveys.lose(worker)
             core.logs.lose_node(worker)
             core.ledger.remove_node(worker)
             core.groups.node_left(worker)
@@ -128,6 +130,25 @@ class Nodes:
         finally:
             asking.cancel()
             leaving.cancel()
+
+    def id_of(self, address: str | None) -> str | None:
+        """Return the id of the node at an address, also if it has left; None if there was none."""
+        info = self.info.get(address or "")
+        if info is None:
+            left = (each for each in reversed(self._departed) if each["address"] == address)
+            info = next(left, None)
+        return str(info["node_id"]) if info is not None else None
+
+    def address_of(self, node: str) -> str | None:
+        """Return the address of a node, given its id or its IP address; None if it is not there."""
+        return next(
+            (each for each, info in self.info.items() if node in (info["node_id"], info["ip"])),
+            None,
+        )
+
+    def departed(self) -> list[dict[str, Any]]:
+        """Return the nodes that have left, the last of them."""
+        return list(self._departed)
 
     def state(self) -> dict[str, Any]:
         """Return the nodes with what they have and what is free, for `ray.nodes` and the like."""

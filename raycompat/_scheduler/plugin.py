@@ -64,9 +64,12 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def transition(self, key: str, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """Follow what becomes of a task, in the middle of Dask's own transitions."""
-        if start == "processing" and "startstops" in kwargs:
-            self.core.calls.ran(key, failed=finish == "erred", **kwargs)
+        ran = start == "processing" and "startstops" in kwargs
+        if ran:
+            self.core.endings.ran(key, failed=finish == "erred", **kwargs)
         self.core.calls.follow(key, start, finish)
+        if finish == "erred" and not ran:
+            self.core.endings.failed(key)
         self.core.objects.follow(key, start, finish)
         if finish == "forgotten":
             self.core.shown.forget(key)

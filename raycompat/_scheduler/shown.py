@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
+from raycompat._protocol.spans import Span
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -34,16 +35,16 @@ class Shown:
             maxlen=_MANY_SPANS
         )
 
-    def show(self, worker: str, key: str, pid: int, spans: list[Any]) -> None:
-        """Enter spans of calls (`_executor.timeline.Span`) of an actor or a lease."""
+    def show(self, worker: str, key: str, pid: int, spans: list[Span]) -> None:
+        """Enter spans of calls of an actor or a lease."""
         dask.show_in_task_stream(self._scheduler, worker, pid, spans)
-        for name, _, count, start, stop, failed in spans:
-            self._spans.append((worker, pid, name, count, start, stop, failed))
+        for name, _, count, start, stop, failure, _ in spans:
+            self._spans.append((worker, pid, name, count, start, stop, failure is not None))
         if not dask.known(self._scheduler, key):
             return
         counted = self._counted.setdefault(key, Counter())
-        for name, _, count, _, _, failed in spans:
-            state = "erred" if failed else "released"
+        for name, _, count, _, _, failure, _ in spans:
+            state = "erred" if failure is not None else "released"
             counted[name, state] += count
             dask.count_in_progress(self._scheduler, name, state, count)
 

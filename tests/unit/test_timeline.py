@@ -2,56 +2,91 @@
 
 from __future__ import annotations
 
+import msgpack
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raycompat._executor.timeline import REPORT_S, Timeline
+from raycompat._protocol import ids
+from raycompat._protocol.spans import Failure, Span, pack, unpack
+
+WRONG = Failure("TASK_EXECUTION_EXCEPTION", "ValueError: wrong")
 
 
 def spans_of(calls):
-    reported = []
+    """Return the spans of calls (name, start, stop), and the task ids that these were given."""
+    reported, tasks = [], []
     timeline = Timeline(reported.extend)
     for name, start, stop in calls:
-        timeline.add(name, f"key-{start}", start, stop)
+        tasks.append(ids.new_task_id())
+        timeline.add(name, ids.call_key(name, tasks[-1]), start, stop)
     timeline.flush()
     assert not timeline.flush()
-    return reported
+    return reported, tasks
 
 
 def test_the_first_call_is_reported_at_once_and_those_in_a_row_after_it_as_one_span():
     calls = [("A.f", 100 + i / 10_000, 100 + (i + 0.9) / 10_000) for i in range(100)]
-    first, (name, key, count, start, stop, _) = spans_of(calls)
-    assert first == ("A.f", "key-100.0", 1, *calls[0][1:], False)
-    assert (name, key, count) == ("A.f", f"key-{calls[1][1]}", 99)
-    assert (start, stop) == (calls[1][1], calls[-1][2])
+    (first, others), tasks = spans_of(calls)
+    assert first[:6] == ("A.f", f"A.f-{tasks[0]}", 1, *calls[0][1:], None)
+    assert (others.name, others.key, others.count) == ("A.f", f"A.f-{tasks[1]}", 99)
+    assert (others.start, others.stop) == (calls[1][1], calls[-1][2])
 
 
 def test_calls_of_other_methods_or_after_a_pause_are_spans_of_their_own():
     calls = [("A.f", 1.0, 1.01), ("A.g", 1.0101, 1.02), ("A.g", 2.0, 2.01)]
-    assert [(span[0], span[2]) for span in spans_of(calls)] == [("A.f", 1), ("A.g", 1), ("A.g", 1)]
+    spans, _ = spans_of(calls)
+    assert [(span.name, span.count) for span in spans] == [("A.f", 1), ("A.g", 1), ("A.g", 1)]
 
 
-def test_calls_that_fail_are_spans_of_their_own():
+def test_calls_that_fail_for_different_reasons_are_spans_of_their_own():
+    other = Failure(WRONG.type, "KeyError: 1")
     reported = []
     timeline = Timeline(reported.extend)
-    for number, failed in enumerate([False, False, True, True, False]):
-        timeline.add("f", f"key-{number}", 1 + number / 1e4, 1 + number / 1e4, failed=failed)
+    for number, failure in enumerate([None, None, WRONG, WRONG, other, None]):
+        begun = 1 + number / 1e4
+        timeline.add("f", ids.call_key("f", ids.new_task_id()), begun, begun, failure)
     timeline.flush()
-    assert [(span[2], span[5]) for span in reported[1:]] == [(1, False), (2, True), (1, False)]
+    assert [(span.count, span.failure) for span in reported] == [
+        (1, None),
+        (1, None),
+        (2, WRONG),
+        (1, other),
+        (1, None),
+    ]
+
+
+def test_what_is_said_of_a_failure_is_cut():
+    reported = []
+    timeline = Timeline(reported.extend)
+    timeline.add("f", ids.call_key("f", ids.new_task_id()), 1, 2, Failure("T", "x" * 10_000))
+    assert len(reported[0].failure.text) < 1000
 
 
 durations = st.floats(0, 0.4, allow_nan=False)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["A.f", "A.g"]), durations, durations), max_size=50))
-def test_every_call_is_counted_once_and_lies_in_its_span(given):
+def test_every_call_is_named_once_with_its_times_and_lies_in_its_span(given):
     calls, now = [], 1000.0
     for name, pause, duration in given:
         calls.append((name, now + pause, now + pause + duration))
         now += pause + duration
-    spans = spans_of(calls)
-    assert sum(count for _, _, count, *_ in spans) == len(calls)
-    for name, start, stop in calls:
-        assert any(n == name and a <= start and stop <= b for n, _, _, a, b, _ in spans)
-    for _, _, count, start, stop, _ in spans:
-        assert count == 1 or stop - start <= REPORT_S
+    spans, tasks = spans_of(calls)
+    named = [(span.name, *call) for span in spans for call in unpack(span.calls)]
+    assert named == [
+        (name, task, start, stop) for task, (name, start, stop) in zip(tasks, calls, strict=True)
+    ]
+    for span in spans:
+        ended = list(unpack(span.calls))
+        assert span.count == len(ended)
+        assert all(span.start <= start and stop <= span.stop for _, start, stop in ended)
+        assert span.count == 1 or span.stop - span.start <= REPORT_S
+
+
+def test_spans_travel_as_plain_sequences():
+    task = ids.new_task_id()
+    calls = pack([(f"f-{task}", 1.0, 2.5)])
+    for failure in (None, WRONG):
+        span = Span("f", f"f-{task}", 1, 1.0, 2.5, failure, calls)
+        assert Span.from_wire(msgpack.unpackb(msgpack.packb(span.to_wire()))) == span

@@ -1,0 +1,170 @@
+"""Which calls, actors and jobs have ended, entered in the history and in what Dask's pages show."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from raycompat._protocol import failures, ids
+from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.spans import Failure, Span
+from raycompat._protocol.strategy import InGroup
+from raycompat._scheduler.history import EndedCalls, History
+
+if TYPE_CHECKING:
+    from raycompat._scheduler.actor_directory import ActorRow
+    from raycompat._scheduler.calls import Call
+    from raycompat._scheduler.core import Core
+    from raycompat._scheduler.jobs import Job
+
+
+class Endings:
+    """See the module. Part of the plugin."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.history = History()
+
+    def hear_spans(self, worker: str, key: str, pid: int, job: str, spans: list[Any]) -> None:
+        """Enter the calls of an actor or a lease, `key`, that have ended in a process."""
+        ended = [Span.from_wire(each) for each in spans]
+        self._core.shown.show(worker, key, pid, ended)
+        party = self._core.calls.by_key.get(key)
+        is_actor = len(key.rpartition("-")[2]) == 2 * ids.ACTOR_ID_BYTES
+        resources: dict[str, float] = {}
+        if party is not None and not is_actor:
+            resources = party.request.amounts()
+        for span in ended:
+            self.history.add(
+                EndedCalls(
+                    name=span.name,
+                    type="ACTOR_TASK" if is_actor else "NORMAL_TASK",
+                    job=job,
+                    actor=key.rpartition("-")[2] if is_actor else None,
+                    group=group_of(party),
+                    resources=resources,
+                    address=worker,
+                    pid=pid,
+                    failure=span.failure,
+                    count=span.count,
+                    calls=span.calls,
+                    function="" if is_actor else span.key.rpartition("-")[0],
+                )
+            )
+
+    def ran(
+        self,
+        key: str,
+        *,
+        failed: bool,
+        startstops: list[dict[str, Any]] | None,
+        worker: str,
+        thread: int = 0,
+        **_: Any,
+    ) -> None:
+        """Hear from Dask when and where a call ran that the scheduler had sent to its node."""
+        call = self._core.calls.by_key.get(key)
+        if call is None or call.spec["kind"] != "task" or call.made is not None:
+            return  # what its owner has run is in a span
+        name = call.spec["name"]
+        self._core.shown.ran(name, worker, call.pid or thread, startstops or [], failed=failed)
+        times = [each for each in startstops or [] if each["action"] == "compute"]
+        start, stop = (times[-1]["start"], times[-1]["stop"]) if times else (0.0, 0.0)
+        failure = self._why(key) if failed else None
+        self._add(key, call, start, stop, worker, call.pid, failure)
+
+    def failed(self, key: str) -> None:
+        """Enter that a call has failed that ran nowhere: it was cancelled, or an argument failed."""
+        call = self._core.calls.by_key.get(key)
+        if call is not None and call.spec["kind"] == "task":
+            now = time.time()
+            self._add(key, call, now, now, "", None, self._why(key))
+
+    def tried(self, key: str, worker: str) -> None:
+        """Enter that a call has failed on its node, which tries it again."""
+        call = self._core.calls.by_key.get(key)
+        if call is not None:
+            now = time.time()
+            failure = Failure("", "It has failed, and was tried again on the same node.")
+            self._add(key, call, call.started or now, now, worker, None, failure)
+
+    def _why(self, key: str) -> Failure:
+        error = self._core.objects.errors.get(key)
+        return failures.failure_of(error) if error is not None else Failure("", "")
+
+    def _add(
+        self,
+        key: str,
+        call: Call,
+        start: float,
+        stop: float,
+        worker: str,
+        pid: int | None,
+        failure: Failure | None,
+    ) -> None:
+        self.history.add_one(
+            key,
+            start,
+            stop,
+            name=call.spec["name"],
+            type="NORMAL_TASK",
+            job=call.spec["job"],
+            actor=None,
+            group=group_of(call),
+            resources=call.request.amounts(),
+            address=worker,
+            pid=pid,
+            failure=failure,
+            function=key.rpartition("-")[0],
+        )
+
+    def actor_came(self, row: ActorRow, call: Call) -> None:
+        """Enter that the constructor of an actor has ended: it takes calls now."""
+        now = time.time()
+        self._add_constructor(row, call.started or now, now, call, None)
+
+    def actor_left(self, row: ActorRow) -> None:
+        """Enter that an actor is forgotten, and keep what the state of the cluster tells of it."""
+        self.history.actors.append(self._core.state.actors.describe(row))
+
+    def actor_failed(self, row: ActorRow, call: Call, error: bytes) -> None:
+        """Enter that an actor has died before it took calls."""
+        now = time.time()
+        failure = Failure("ACTOR_CREATION_FAILED", failures.failure_of(error).text)
+        self._add_constructor(row, call.started or now, now, call, failure)
+
+    def _add_constructor(
+        self, row: ActorRow, start: float, stop: float, call: Call, failure: Failure | None
+    ) -> None:
+        # The task of a constructor has the id of its actor, filled up.
+        task = ids.task_hex(row.key).ljust(2 * ids.TASK_ID_BYTES, "0")
+        name = constructor_of(row)
+        self.history.add_one(
+            f"{name}-{task}",
+            start,
+            stop,
+            name=name,
+            type="ACTOR_CREATION_TASK",
+            job=row.job,
+            actor=row.key.rpartition("-")[2],
+            group=group_of(call),
+            resources=ResourceSet.from_units(call.spec["keep"]).amounts(),
+            address=row.address or "",
+            pid=row.pid,
+            failure=failure,
+        )
+
+    def job_left(self, job: Job) -> None:
+        """Keep what the state of the cluster tells of a job that has ended."""
+        self.history.jobs.append(self._core.state.cluster.describe_job(job))
+
+
+def group_of(call: Call | None) -> str | None:
+    """Return the id of the placement group that a call is in."""
+    strategy = call.strategy if call is not None else None
+    return strategy.group if isinstance(strategy, InGroup) else None
+
+
+def constructor_of(row: ActorRow) -> str:
+    """Return what the call is named that makes an actor, as in Ray."""
+    return f"{row.class_name}.__init__"

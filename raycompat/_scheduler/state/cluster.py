@@ -1,0 +1,137 @@
+"""Nodes, the processes on them, and jobs."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from raycompat._protocol import ids
+from raycompat._protocol.resource_set import HEAD_RESOURCE, ResourceSet
+from raycompat._scheduler.state.query import Row, Rows
+
+if TYPE_CHECKING:
+    from raycompat._scheduler.core import Core
+    from raycompat._scheduler.jobs import Job
+
+
+class Cluster:
+    """See the module."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def nodes(self) -> Rows:
+        """Iterate over the nodes that are there, and the last that have left."""
+        for info in list(self._core.nodes.info.values()):
+            yield _describe_node(info)
+        for info in self._core.nodes.departed():
+            yield _describe_node(info)
+
+    async def jobs(self) -> Rows:
+        """Iterate over the jobs that go on, and the last that have ended."""
+        for job in list(self._core.jobs.open.values()):
+            yield self.describe_job(job)
+        for described in list(self._core.endings.history.jobs):
+            yield described
+
+    def describe_job(self, job: Job) -> Row:
+        """Return the fields of `JobState`."""
+        program = pickle.loads(job.setup["program"])
+        node = self._core.nodes.info.get(job.home or "")
+        return {
+            "job_id": job.job,
+            "submission_id": None,
+            "entrypoint": shlex.join(program["argv"]),
+            "type": "DRIVER",
+            "status": "SUCCEEDED" if job.orphaned else "RUNNING",
+            "message": None,
+            "error_type": None,
+            "driver_info": {
+                "id": job.job,
+                "node_ip_address": node["ip"] if node is not None else "",
+                "pid": str(job.setup["driver_pid"]),
+            },
+            "start_time": milliseconds(job.started),
+            "end_time": milliseconds(job.ended),
+            "metadata": {},
+            "runtime_env": json.loads(job.setup["runtime_env"]),
+            "driver_node_id": node["node_id"] if node is not None else None,
+        }
+
+    async def workers(self) -> Rows:
+        """Iterate over the processes of all nodes, and drivers."""
+        findings = await self._core.surveys.take()
+        if findings.warning:
+            yield findings.warning
+        for address, found in findings.nodes.items():
+            info = self._core.nodes.info.get(address)
+            for each in [*found["executors"], *found["ended"]] if info is not None else ():
+                assert info is not None
+                yield _describe_executor(each, info)
+        for job in list(self._core.jobs.open.values()):
+            if not job.orphaned:
+                yield self._describe_driver(job)
+
+    def _describe_driver(self, job: Job) -> Row:
+        pid, node = job.setup["driver_pid"], self._core.nodes.info.get(job.home or "")
+        return {
+            "worker_id": ids.worker_id(pid, job.job),
+            "is_alive": True,
+            "worker_type": "DRIVER",
+            "exit_type": None,
+            "node_id": node["node_id"] if node is not None else "",
+            "ip": node["ip"] if node is not None else "",
+            "pid": pid,
+            "start_time_ms": milliseconds(job.started),
+            "end_time_ms": 0,
+        }
+
+
+def _describe_node(info: dict[str, Any]) -> Row:
+    """Return the fields of `NodeState`."""
+    has_left = "ended" in info
+    return {
+        "node_id": info["node_id"],
+        "node_ip": info["ip"],
+        "is_head_node": HEAD_RESOURCE in info["total"],
+        "state": "DEAD" if has_left else "ALIVE",
+        "state_message": "The node has left the cluster." if has_left else None,
+        "node_name": info["ip"],
+        "resources_total": ResourceSet.from_units(info["total"]).amounts(),
+        "labels": info["labels"],
+        "start_time_ms": milliseconds(info["started"]),
+        "end_time_ms": milliseconds(info.get("ended", 0.0)) or 0,
+    }
+
+
+def _describe_executor(found: dict[str, Any], node: dict[str, Any]) -> Row:
+    """Return the fields of `WorkerState`."""
+    code, is_alive = found["exit_code"], not found["stopped"]
+    started = milliseconds(found["started"])
+    return {
+        "worker_id": ids.worker_id(found["pid"], found["job"]),
+        "is_alive": is_alive,
+        "worker_type": "WORKER",
+        "exit_type": None if is_alive else _exit_type(found),
+        "node_id": node["node_id"],
+        "ip": node["ip"],
+        "pid": found["pid"],
+        "exit_detail": None if is_alive else found["ended_for_memory"] or f"exit code {code}",
+        "worker_launch_time_ms": started,
+        "worker_launched_time_ms": started,
+        "start_time_ms": started,
+        "end_time_ms": milliseconds(found["stopped"]) or 0,
+    }
+
+
+def _exit_type(found: dict[str, Any]) -> str:
+    if found["ended_for_memory"]:
+        return "NODE_OUT_OF_MEMORY"
+    return "SYSTEM_ERROR" if found["exit_code"] else "INTENDED_SYSTEM_EXIT"
+
+
+def milliseconds(seconds: float) -> int | None:
+    """Return a time in milliseconds; None for 0, which means that there is none."""
+    return int(seconds * 1000) if seconds else None

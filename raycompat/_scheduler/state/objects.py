@@ -1,0 +1,55 @@
+"""Objects: the references that each process has, with sizes from whoever knows them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as dask
+from raycompat._protocol import ids
+from raycompat._scheduler.state.query import Row, Rows
+
+if TYPE_CHECKING:
+    from raycompat._scheduler.core import Core
+
+
+class Objects:
+    """See the module."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def rows(self) -> Rows:
+        """Iterate over the references of all processes."""
+        findings = await self._core.surveys.take()
+        if findings.warning:
+            yield findings.warning
+        for found in findings.callers.values():
+            if found["num_objects"] > len(found["objects"]):
+                yield found["num_objects"] - len(found["objects"])
+            for each in found["objects"]:
+                yield self._describe(each, found)
+
+    def _describe(self, found: dict[str, Any], holder: dict[str, Any]) -> Row:
+        """Return the fields of `ObjectState`."""
+        key, size = found["key"], found["size"]
+        if size < 0:
+            size = dask.num_bytes(self._core.scheduler, key)
+        return {
+            "object_id": ids.object_hex(key).ljust(2 * ids.OBJECT_ID_BYTES, "0"),
+            "object_size": size,
+            "task_status": self._status(key, found),
+            "attempt_number": 1,
+            "reference_type": found["kind"],
+            "call_site": "disabled",
+            "type": "DRIVER" if holder["is_driver"] else "WORKER",
+            "pid": holder["pid"],
+            "ip": holder["ip"],
+        }
+
+    def _status(self, key: str, found: dict[str, Any]) -> str:
+        """Return the state of the task that makes an object; NIL if it was put, or is an actor's."""
+        if key.startswith("put-") or found["kind"] == "ACTOR_HANDLE":
+            return "NIL"
+        if found["state"] == "READY":
+            return "FINISHED"
+        return "FAILED" if found["state"] == "FAILED" else "SUBMITTED_TO_WORKER"

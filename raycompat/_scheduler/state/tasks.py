@@ -1,0 +1,194 @@
+"""Tasks: what the scheduler, callers and nodes know of calls that go on, and the history of others.
+
+A call that has ended is in the history, unless its last attempt has failed and it is tried again. Of
+the others, those of leases and actors are their callers' to tell, and which of them run their
+executors'; the scheduler knows the rest.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as dask
+from raycompat._protocol import ids
+from raycompat._protocol.resource_set import ResourceSet
+from raycompat._scheduler.endings import constructor_of, group_of
+from raycompat._scheduler.state.cluster import milliseconds
+from raycompat._scheduler.state.query import Row, Rows
+
+if TYPE_CHECKING:
+    from raycompat._scheduler.calls import Call
+    from raycompat._scheduler.core import Core
+    from raycompat._scheduler.history import EndedCalls
+    from raycompat._scheduler.survey import Findings
+
+#: Calls in lines that are looked at.
+_MOST_IN_LINES = 10_000
+
+#: What Ray calls the states of a Dask task that is a call.
+_STATES = {
+    "released": "PENDING_ARGS_AVAIL",
+    "waiting": "PENDING_ARGS_AVAIL",
+    "no-worker": "PENDING_NODE_ASSIGNMENT",
+    "queued": "PENDING_NODE_ASSIGNMENT",
+    "processing": "RUNNING",
+}
+
+
+class Tasks:
+    """See the module."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def rows(self) -> Rows:
+        """Iterate over all tasks: those that have ended first."""
+        findings = await self._core.surveys.take()
+        if findings.warning:
+            yield findings.warning
+        history = self._core.endings.history
+        if history.num_dropped:
+            yield history.num_dropped
+        attempts: Counter[str] = Counter()
+        failed: dict[str, bool] = {}
+        for ended, task, start, stop in history.calls():
+            yield self._ended(ended, task, start, stop, attempts[task])
+            attempts[task] += 1
+            failed[task] = ended.failure is not None
+        for row in self.unfinished(findings):
+            task = row["task_id"]
+            if failed.get(task, True):
+                row["attempt_number"] = attempts[task]
+                yield row
+
+    def _ended(self, ended: EndedCalls, task: str, start: float, stop: float, attempt: int) -> Row:
+        failure = ended.failure
+        return {
+            "task_id": task,
+            "attempt_number": attempt,
+            "name": ended.name,
+            "state": "FINISHED" if failure is None else "FAILED",
+            "job_id": ended.job,
+            "actor_id": ended.actor,
+            "type": ended.type,
+            "func_or_class_name": ended.function or ended.name,
+            "node_id": self._core.nodes.id_of(ended.address),
+            "worker_id": ids.worker_id(ended.pid, ended.job) if ended.pid else None,
+            "worker_pid": ended.pid,
+            "error_type": failure.type if failure is not None else None,
+            "language": "PYTHON",
+            "required_resources": ended.resources,
+            "placement_group_id": ended.group,
+            "start_time_ms": milliseconds(start),
+            "end_time_ms": milliseconds(stop),
+            "error_message": failure.text if failure is not None else None,
+            "is_debugger_paused": False,
+        }
+
+    def unfinished(self, findings: Findings) -> list[Row]:
+        """Return the tasks that have not ended, as the scheduler, callers and nodes know them."""
+        running = self._running(findings)
+        rows: dict[str, Row] = {}
+        for found in findings.callers.values():
+            for call in found["calls"]:
+                row = self._of_caller(call, found, running)
+                if row is not None:
+                    rows[row["task_id"]] = row
+        for key in self._held_or_in_line():
+            call = self._core.calls.by_key[key]
+            state = _STATES.get(dask.locate(self._core.scheduler, key)[0])
+            if call.spec["kind"] == "task" and state is not None:
+                rows.setdefault(ids.task_hex(key), self._of_scheduler(key, call, state))
+        for key in self._core.actors.rows:
+            self._add_constructor(key, rows)
+        return list(rows.values())
+
+    def _held_or_in_line(self) -> Iterator[str]:
+        """Iterate over calls of the scheduler's, also of callers who did not answer."""
+        yield from self._core.calls.holding
+        lines = self._core.dispatcher.lines()
+        yield from itertools.islice((key for line in lines for key in line.keys), _MOST_IN_LINES)
+
+    def _running(self, findings: Findings) -> dict[str, tuple[str, int | None, float]]:
+        """Return where, in which process, and since when calls of actors and leases run, by key."""
+        running = {}
+        for address, found in findings.nodes.items():
+            for _, key, _, start, pid in found["running"]:
+                running[key] = (address, pid, start)
+        return running
+
+    def _of_caller(
+        self,
+        call: dict[str, Any],
+        caller: dict[str, Any],
+        running: dict[str, tuple[str, int | None, float]],
+    ) -> Row | None:
+        """Describe a call that its caller has told of; None if the scheduler knows better."""
+        key = call["key"]
+        known = self._core.calls.by_key.get(key)
+        if call["state"] is None:
+            state = _STATES.get(dask.locate(self._core.scheduler, key)[0])
+            if known is None or known.spec["kind"] != "task" or state is None:
+                return None
+            return {**self._of_scheduler(key, known, state), "parent_task_id": call["parent"]}
+        address, pid, start = running.get(key, ("", None, 0.0))
+        party = self._core.calls.by_key.get(call["party"] or "")
+        if not address and party is not None and call["state"] == "SUBMITTED_TO_WORKER":
+            address = party.address or ""
+        return {
+            **self._row(key, call["name"], caller["job"], address, pid),
+            "state": "RUNNING" if key in running else call["state"],
+            "actor_id": call["party"].rpartition("-")[2] if call["is_method"] else None,
+            "type": "ACTOR_TASK" if call["is_method"] else "NORMAL_TASK",
+            "func_or_class_name": call["name"] if call["is_method"] else key.rpartition("-")[0],
+            "parent_task_id": call["parent"],
+            "required_resources": ResourceSet.from_units({"CPU": call["units"]}).amounts(),
+            "placement_group_id": group_of(party),
+            "start_time_ms": milliseconds(start),
+        }
+
+    def _of_scheduler(self, key: str, call: Call, state: str) -> Row:
+        start = call.started if state == "RUNNING" else 0.0
+        return {
+            **self._row(key, call.spec["name"], call.spec["job"], call.address, call.pid),
+            "state": state,
+            "type": "NORMAL_TASK",
+            "func_or_class_name": key.rpartition("-")[0],
+            "required_resources": call.request.amounts(),
+            "placement_group_id": group_of(call),
+            "start_time_ms": milliseconds(start),
+        }
+
+    def _add_constructor(self, key: str, rows: dict[str, Row]) -> None:
+        actor, call = self._core.actors.rows[key], self._core.calls.by_key.get(key)
+        state = _STATES.get(dask.locate(self._core.scheduler, key)[0])
+        if call is None or state is None or actor.state not in ("PENDING", "RESTARTING"):
+            return
+        name = constructor_of(actor)
+        task = ids.task_hex(key).ljust(2 * ids.TASK_ID_BYTES, "0")
+        rows[task] = {
+            **self._row(key, name, actor.job, call.address, None),
+            "task_id": task,
+            "state": state,
+            "actor_id": key.rpartition("-")[2],
+            "type": "ACTOR_CREATION_TASK",
+            "func_or_class_name": name,
+            "required_resources": ResourceSet.from_units(call.spec["keep"]).amounts(),
+            "placement_group_id": group_of(call),
+            "start_time_ms": milliseconds(call.started if state == "RUNNING" else 0.0),
+        }
+
+    def _row(self, key: str, name: str, job: str, address: str | None, pid: int | None) -> Row:
+        return {
+            "task_id": ids.task_hex(key),
+            "name": name,
+            "job_id": job,
+            "node_id": self._core.nodes.id_of(address),
+            "worker_id": ids.worker_id(pid, job) if pid else None,
+            "worker_pid": pid,
+            "language": "PYTHON",
+            "is_debugger_paused": False,
+        }

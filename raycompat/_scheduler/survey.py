@@ -1,0 +1,125 @@
+"""Surveys: what the scheduler asks nodes and callers when somebody looks at the state of the cluster.
+
+The calls of leases and actors pass the scheduler by. So it asks their callers which of them have not
+ended, and the nodes which of them run. Who asks while a survey is under way gets its findings. Who does
+not answer in time, a process that is stopped for example, is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as dask
+
+if TYPE_CHECKING:
+    from raycompat._scheduler.core import Core
+
+#: Seconds that nodes and callers have to answer; a node waits one for its executors.
+_ANSWER_S = 3.0
+
+
+@dataclass(slots=True)
+class Findings:
+    """What nodes and callers have answered: see `_node.looks` and `_caller.look`."""
+
+    #: By the addresses of nodes, and by the Dask clients that callers are.
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    callers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: Nodes and callers that have not answered.
+    silent: list[str] = field(default_factory=list)
+
+    @property
+    def warning(self) -> str:
+        """Say who has not answered; empty if all have."""
+        pids = sorted(pid for found in self.nodes.values() for pid in found["silent"])
+        missing = [*self.silent, *(f"process {pid}" for pid in pids)]
+        if not missing:
+            return ""
+        return (
+            f"These did not answer in time, so their calls and objects may be missing: "
+            f"{', '.join(missing)}. A process that is stopped, or whose code holds Python's "
+            "interpreter lock, cannot answer."
+        )
+
+
+@dataclass(slots=True)
+class _Survey:
+    """A survey that is under way."""
+
+    expected: set[str]
+    findings: Findings
+    is_complete: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def note(self, who: str) -> None:
+        self.expected.discard(who)
+        if not self.expected:
+            self.is_complete.set()
+
+
+class Surveys:
+    """See the module."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._scheduler = core.scheduler
+        self._tokens = itertools.count()
+        self._under_way: dict[int, _Survey] = {}
+        self._asking: asyncio.Task[Findings] | None = None
+
+    async def take(self) -> Findings:
+        """Ask all nodes and callers; return what they have answered, in three seconds at most."""
+        if self._asking is None:
+            self._asking = asyncio.get_running_loop().create_task(self._ask())
+        # Whoever asks may leave; the others still want the answer.
+        return await asyncio.shield(self._asking)
+
+    async def _ask(self) -> Findings:
+        token, callers = next(self._tokens), self._callers()
+        nodes = set(self._core.nodes.info)
+        survey = self._under_way[token] = _Survey(nodes | callers, Findings())
+        message = {"op": "raycompat-look", "token": token}
+        try:
+            for node in nodes:
+                dask.tell_worker(self._scheduler, node, message)
+            for caller in callers:
+                dask.tell_client(self._scheduler, caller, message)
+            if survey.expected:
+                async with asyncio.timeout(_ANSWER_S):
+                    await survey.is_complete.wait()
+        except TimeoutError:
+            survey.findings.silent = sorted(survey.expected)
+        finally:
+            self._asking = None
+            del self._under_way[token]
+        return survey.findings
+
+    def _callers(self) -> set[str]:
+        """Return the clients that may have called something, or refer to objects."""
+        core = self._core
+        callers = {job.client for job in core.jobs.open.values()}
+        callers.update(core.calls.owners())
+        for row in core.actors.rows.values():
+            callers |= row.watchers
+        return callers & self._scheduler.clients.keys()
+
+    def hear_node(self, worker: str, token: int, found: dict[str, Any]) -> None:
+        """Hear what runs on a node."""
+        survey = self._under_way.get(token)
+        if survey is not None:
+            survey.findings.nodes[worker] = found
+            survey.note(worker)
+
+    def hear_caller(self, client: str, token: int, found: dict[str, Any]) -> None:
+        """Hear what a caller has called, and what it refers to."""
+        survey = self._under_way.get(token)
+        if survey is not None:
+            survey.findings.callers[client] = found
+            survey.note(client)
+
+    def lose(self, who: str) -> None:
+        """Expect no answer of a node or caller that is gone."""
+        for survey in self._under_way.values():
+            survey.note(who)

@@ -1,0 +1,65 @@
+"""The state of the cluster, for programs: ``list_``, ``get_`` and ``summarize_`` functions.
+
+Each asks once: the scheduler, the callers, which know the calls of leases and actors that have not
+ended, and the nodes, whose executors know which of these run. Nothing is collected before somebody asks
+but what has ended: 40 bytes a call.
+"""
+
+from typing import Any
+
+from raycompat import _missing
+from raycompat.util.state.api import (
+    get_actor,
+    get_job,
+    get_node,
+    get_objects,
+    get_placement_group,
+    get_task,
+    get_worker,
+    list_actors,
+    list_jobs,
+    list_nodes,
+    list_objects,
+    list_placement_groups,
+    list_tasks,
+    list_workers,
+    summarize_actors,
+    summarize_objects,
+    summarize_tasks,
+)
+from raycompat.util.state.client import StateApiClient
+from raycompat.util.state.logs import get_log, list_logs
+
+#: Ray's names that raise when they are used.
+_REFUSED = ("list_cluster_events", "list_runtime_envs")
+
+
+def __getattr__(name: str) -> Any:
+    """Return what stands for a function that raycompat lacks; see PEP 562."""
+    if name in _REFUSED:
+        return _missing.MissingName(f"ray.util.state.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [
+    "StateApiClient",
+    "get_actor",
+    "get_job",
+    "get_log",
+    "get_node",
+    "get_objects",
+    "get_placement_group",
+    "get_task",
+    "get_worker",
+    "list_actors",
+    "list_jobs",
+    "list_logs",
+    "list_nodes",
+    "list_objects",
+    "list_placement_groups",
+    "list_tasks",
+    "list_workers",
+    "summarize_actors",
+    "summarize_objects",
+    "summarize_tasks",
+]

@@ -1,0 +1,228 @@
+"""Asking a cluster for its state: one question to the scheduler, which asks callers and nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from raycompat._caller import session as sessions
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.util.state.common import (
+    RAY_MAX_LIMIT_FROM_API_SERVER,
+    SCHEMAS,
+    Filter,
+    GetApiOptions,
+    ListApiOptions,
+    StateResource,
+    SummaryApiOptions,
+    SummaryResource,
+)
+from raycompat.util.state.exception import RayStateApiException, ServerUnavailable
+
+#: What Ray lists and raycompat does not, and what to look at instead.
+_REFUSED = {
+    StateResource.RUNTIME_ENVS: "list_actors(detail=True) has the environments of actors",
+    StateResource.CLUSTER_EVENTS: "list_nodes and list_workers have what has come and gone",
+}
+
+
+class StateApiClient:
+    """Ask a cluster for its state.
+
+    Parameters
+    ----------
+    address : str, optional
+        Of the cluster: ``auto``, ``HOST:PORT`` or what ``init`` takes. By default the cluster of this
+        process's session; if it has none, ``auto``.
+    cookies, headers : dict, optional
+        Accepted for Ray's sake: nothing goes by HTTP.
+
+    Notes
+    -----
+    Ray source: ``ray.util.state.StateApiClient``, 2.60.0.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        cookies: dict[str, Any] | None = None,
+        headers: dict[str, Any] | None = None,
+    ) -> None:
+        self._address = address
+
+    def list(
+        self,
+        resource: StateResource,
+        options: ListApiOptions,
+        raise_on_missing_output: bool,
+        _explain: bool = False,
+    ) -> list[Any]:
+        """Return what there is of a resource; see `list_tasks`."""
+        if _conflicts(options.filters or []):
+            return []
+        if options.limit > RAY_MAX_LIMIT_FROM_API_SERVER:
+            raise RayStateApiException(
+                f"The limit is {options.limit}; it may be {RAY_MAX_LIMIT_FROM_API_SERVER} at most. "
+                "Use filters to get less."
+            )
+        answer = self.ask(
+            "raycompat_list",
+            options.timeout,
+            resource=_checked(resource).value,
+            filters=list(options.filters or ()),
+            limit=options.limit,
+            detail=options.detail,
+        )
+        _complain(resource.value, answer, raise_on_missing_output, explain=_explain)
+        schema, _ = SCHEMAS[resource.value]
+        return [schema(**row) for row in answer["result"]]
+
+    def get(
+        self,
+        resource: StateResource,
+        id: str,
+        options: GetApiOptions | None,
+        _explain: bool = False,
+    ) -> Any:
+        """Return the one thing of an id with all details; None if there is none.
+
+        Of a task that was tried several times, the list of its attempts; of an object, the list of the
+        references to it.
+        """
+        if resource not in (each for each in StateResource if each not in _REFUSED):
+            raise ValueError(f"Can't get {resource.name} by id.")
+        schema, key = SCHEMAS[resource.value]
+        answer = self.ask(
+            "raycompat_list",
+            (options or GetApiOptions()).timeout,
+            resource=resource.value,
+            filters=[(key, "=", id)],
+            limit=RAY_MAX_LIMIT_FROM_API_SERVER,
+            detail=True,
+        )
+        found = [schema(**row) for row in answer["result"]]
+        if not found:
+            return None
+        if resource is StateResource.OBJECTS or len(found) > 1:
+            return found
+        return found[0]
+
+    def summary(
+        self,
+        resource: SummaryResource,
+        *,
+        options: SummaryApiOptions,
+        raise_on_missing_output: bool,
+        _explain: bool = False,
+    ) -> dict[str, Any]:
+        """Return sums of a resource; see `summarize_tasks`."""
+        answer = self.ask("raycompat_summarize", options.timeout, resource=resource.value)
+        _complain(resource.value, answer, raise_on_missing_output, explain=_explain)
+        return {"cluster": answer["result"]}
+
+    def ask(self, operation: str, timeout_s: float, **question: Any) -> dict[str, Any]:
+        """Ask the scheduler something.
+
+        Raises
+        ------
+        RayStateApiException
+            When it does not answer, or answers that something is wrong.
+        """
+        try:
+            with _client(self._address) as client:
+
+                async def ask() -> Any:
+                    async with asyncio.timeout(timeout_s):
+                        return await getattr(client.scheduler, operation)(**question)
+
+                answer = client.sync(ask)
+        except TimeoutError as error:
+            raise RayStateApiException(
+                f"The scheduler has not answered within {timeout_s} s. Give a longer timeout."
+            ) from error
+        except OSError as error:
+            raise ServerUnavailable(
+                f"The cluster cannot be asked for its state: {error}"
+            ) from error
+        if answer is None:
+            raise ServerUnavailable(
+                "This Dask cluster has not been used with raycompat yet: it has no state to tell."
+            )
+        if "error" in answer:
+            raise RayStateApiException(answer["error"])
+        return cast("dict[str, Any]", answer)
+
+
+@contextmanager
+def _client(address: str | None) -> Iterator[Any]:
+    """Yield a Dask client: that of this process's session, or one for this question."""
+    session = sessions.current()
+    if address is None and session is not None:
+        session.check_connection()
+        yield session.client
+        return
+    from raycompat._caller import addresses, connect
+
+    destination = addresses.find(address or "auto", None)
+    if destination is None:
+        raise ConnectionError("There is no cluster: no address was given, and none is known here.")
+    with connect.connect(destination) as client:
+        yield client
+
+
+def _checked(resource: StateResource) -> StateResource:
+    if resource in _REFUSED:
+        name = f"ray.util.state.list_{resource.value}"
+        raise UnsupportedRayFeatureError(name, alternative=_REFUSED[resource])
+    return resource
+
+
+def _conflicts(filters: list[Filter]) -> bool:
+    """Whether two filters want one field to have two values: then nothing can match."""
+    wanted: dict[str, Any] = {}
+    for field, predicate, value in filters:
+        if predicate == "=" and wanted.setdefault(field, value) != value:
+            warnings.warn(
+                f"Two '=' filters want {field!r} to be {wanted[field]!r} and {value!r}: nothing "
+                "matches both.",
+                UserWarning,
+                stacklevel=4,
+            )
+            return True
+    return False
+
+
+def _complain(
+    resource: str, answer: dict[str, Any], raise_on_missing_output: bool, *, explain: bool
+) -> None:
+    """Raise, or warn, when something is missing."""
+    missing = [
+        *answer["warnings"],
+        *_truncation(resource, answer["total"], answer["num_after_truncation"]),
+    ]
+    if missing and raise_on_missing_output:
+        raise RayStateApiException(
+            f"Not all {resource} are known. {' '.join(missing)} Give raise_on_missing_output=False to "
+            "get the others."
+        )
+    if explain:
+        found = answer["result"]
+        if isinstance(found, list) and answer["num_filtered"] > len(found):
+            missing.append(
+                f"{answer['num_filtered']} {resource} match, of which {len(found)} are returned: give "
+                "a larger limit, or more filters."
+            )
+        for each in missing:
+            warnings.warn(each, UserWarning, stacklevel=4)
+
+
+def _truncation(resource: str, total: int, num_known: int) -> list[str]:
+    if total == num_known:
+        return []
+    text = (
+        f"Of {total} {resource} the cluster has kept the last {num_known}: its memory is bounded."
+    )
+    return [text]

@@ -1,0 +1,211 @@
+"""What processes have printed: their files on the nodes, by name, process, actor or task."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from raycompat._protocol.frames import MAX_NAME_BYTES, NAME_MARK
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.util.state.api import get_actor, get_task
+from raycompat.util.state.client import StateApiClient
+from raycompat.util.state.common import DEFAULT_RPC_TIMEOUT
+from raycompat.util.state.exception import RayStateApiException
+
+#: Seconds between two looks at a file that is followed.
+_INTERVAL_S = 0.5
+
+#: Lines that say in whose name the next ones were printed; and escape sequences of terminals.
+_MARK = re.compile(re.escape(NAME_MARK) + rb"[^\n]*\n")
+_ANSI = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def list_logs(
+    address: str | None = None,
+    node_id: str | None = None,
+    node_ip: str | None = None,
+    glob_filter: str | None = None,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+) -> dict[str, list[str]]:
+    """Return the names of the files of a node, by kind: ``worker_out`` and ``worker_err``.
+
+    Parameters
+    ----------
+    address : str, optional
+        The cluster, as in `list_tasks`.
+    node_id, node_ip : str, optional
+        The node; one of them is required.
+    glob_filter : str, optional
+        A pattern of the shell, for example ``*12345*``.
+    timeout : int, default 30
+        Seconds that the request may take.
+
+    Raises
+    ------
+    AssertionError
+        When no node is named.
+    RayStateApiException
+        When there is no such node, or the cluster does not answer.
+
+    Notes
+    -----
+    Ray source: ``ray.util.state.list_logs``, 2.60.0. The files of Ray's own processes are not there.
+    """
+    node = node_id or node_ip
+    if node is None:
+        raise AssertionError("list_logs needs a node: give node_id or node_ip.")
+    client = StateApiClient(address)
+    found = client.ask("raycompat_log_names", timeout, node=node, pattern=glob_filter or "*")
+    groups: dict[str, list[str]] = {}
+    for name in found["names"]:
+        kind = "worker_err" if ".err" in name else "worker_out"
+        groups.setdefault(kind, []).append(name)
+    return groups
+
+
+def get_log(
+    address: str | None = None,
+    node_id: str | None = None,
+    node_ip: str | None = None,
+    filename: str | None = None,
+    actor_id: str | None = None,
+    task_id: str | None = None,
+    pid: int | None = None,
+    follow: bool = False,
+    tail: int = -1,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    suffix: str = "out",
+    encoding: str | None = "utf-8",
+    errors: str | None = "strict",
+    submission_id: str | None = None,
+    attempt_number: int = 0,
+    _interval: float | None = None,
+    filter_ansi_code: bool = False,
+) -> Iterator[Any]:
+    """Yield what a process has printed, in parts.
+
+    Parameters
+    ----------
+    address : str, optional
+        The cluster, as in `list_tasks`.
+    node_id, node_ip : str, optional
+        The node; required with `filename` and `pid`.
+    filename : str, optional
+        A name that `list_logs` has returned.
+    actor_id, task_id : str, optional
+        The actor, or the task, whose process has printed it.
+    pid : int, optional
+        The process.
+    follow : bool, default False
+        Whether to wait for more, for ever.
+    tail : int, default -1
+        Lines from the end to begin with; -1 for all.
+    timeout : int, default 30
+        Seconds that each request may take.
+    suffix : {"out", "err"}, default "out"
+        Which stream; not used with `filename`.
+    encoding : str, optional
+        How to decode the bytes, by default UTF-8; None yields bytes.
+    errors : str, default "strict"
+        What to do with bytes that cannot be decoded, as in `bytes.decode`.
+    attempt_number : int, default 0
+        Which attempt of the task.
+    filter_ansi_code : bool, default False
+        Whether to leave out the escape sequences of terminals.
+
+    Raises
+    ------
+    ValueError
+        When it is not said which log, or not on which node.
+    RayStateApiException
+        When there is none, or the cluster does not answer.
+
+    Notes
+    -----
+    Ray source: ``ray.util.state.get_log``, 2.60.0. By `task_id` Ray yields the lines of that task; here
+    they are those of its process.
+    """
+    if submission_id is not None:
+        raise UnsupportedRayFeatureError("get_log(submission_id=...)", alternative="use pid=")
+    if suffix not in ("out", "err"):
+        raise ValueError(f"Invalid suffix: {suffix!r}. It must be 'out' or 'err'.")
+    if actor_id is not None:
+        node_id, pid = _place_of_actor(actor_id, address, timeout)
+    elif task_id is not None:
+        node_id, pid = _place_of_task(task_id, attempt_number, address, timeout)
+    node = node_id or node_ip
+    if node is None:
+        raise ValueError("get_log needs a node: give node_id or node_ip, or actor_id or task_id.")
+    if filename is None and pid is None:
+        raise ValueError("get_log needs one of filename, pid, actor_id and task_id.")
+    client = StateApiClient(address)
+    if filename is None:
+        pattern = f"worker-*-{pid}.{suffix}"
+        found = client.ask("raycompat_log_names", timeout, node=node, pattern=pattern)
+        filename = next(iter(found["names"]), None)
+        if filename is None:  # a file is made when something is printed
+            return
+    chunks = _read(client, node, filename, tail, timeout, _interval if follow else None, follow)
+    decode = codecs.getincrementaldecoder(encoding)(errors or "strict") if encoding else None
+    for chunk in _without_marks(chunks):
+        data = _ANSI.sub(b"", chunk) if filter_ansi_code else chunk
+        yield decode.decode(data) if decode is not None else data
+
+
+def _place_of_actor(actor: str, address: str | None, timeout: int) -> tuple[str | None, int]:
+    found = get_actor(actor, address, timeout)
+    if found is None or not found.pid:
+        raise RayStateApiException(f"The actor {actor!r} is not known, or has no process yet.")
+    return found.node_id, found.pid
+
+
+def _place_of_task(
+    task: str, attempt: int, address: str | None, timeout: int
+) -> tuple[str | None, int]:
+    found = get_task(task, address, timeout)
+    attempts = found if isinstance(found, list) else [found]
+    for each in attempts:
+        if each is not None and each.attempt_number == attempt and each.worker_pid:
+            return each.node_id, each.worker_pid
+    raise RayStateApiException(
+        f"The attempt {attempt} of the task {task!r} is not known, or had no process."
+    )
+
+
+def _read(
+    client: StateApiClient,
+    node: str,
+    name: str,
+    tail: int,
+    timeout: int,
+    interval_s: float | None,
+    follow: bool,
+) -> Iterator[bytes]:
+    position = 0 if tail < 0 else -1
+    while True:
+        question = {"node": node, "name": name, "position": position, "tail": tail}
+        found = client.ask("raycompat_log_read", timeout, **question)
+        position = found["position"]
+        if found["data"]:
+            yield found["data"]
+        if not found["has_more"]:
+            if not follow:
+                return
+            time.sleep(interval_s or _INTERVAL_S)
+
+
+def _without_marks(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Leave out the lines that say in whose name what follows was printed."""
+    rest = b""
+    for chunk in chunks:
+        data = _MARK.sub(b"", rest + chunk)
+        at = data.rfind(NAME_MARK[:1])
+        is_cut = at >= 0 and len(data) - at < len(NAME_MARK) + MAX_NAME_BYTES
+        rest = data[at:] if is_cut else b""
+        if data := data[: len(data) - len(rest)]:
+            yield data
+    if rest:
+        yield rest

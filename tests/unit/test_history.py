@@ -1,0 +1,78 @@
+"""The table of what has ended: bounded, and right in its sums."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raycompat._protocol import ids
+from raycompat._protocol.spans import Failure, pack
+from raycompat._scheduler import history
+from raycompat._scheduler.history import EndedCalls, Function, History
+
+
+def ended(durations, name="f", failure=None):
+    calls = [(f"f-{ids.new_task_id()}", 100.0, 100.0 + each) for each in durations]
+    return EndedCalls(
+        name=name,
+        type="NORMAL_TASK",
+        job="01000000",
+        actor=None,
+        group=None,
+        resources={},
+        address="tcp://10.0.0.1:1",
+        pid=1,
+        failure=failure,
+        count=len(calls),
+        calls=pack(calls),
+    )
+
+
+def test_the_oldest_calls_are_dropped_and_counted(monkeypatch):
+    monkeypatch.setattr(history, "MANY_CALLS", 10)
+    table = History()
+    for number in range(7):
+        table.add(ended([1.0, 2.0], name=f"f{number}"))
+    assert len(table) == 10
+    assert table.num_dropped == 4
+    assert [call.name for call, *_ in table.calls()][::2] == ["f2", "f3", "f4", "f5", "f6"]
+    assert table.functions["f0"].num_done == 2
+
+
+def test_functions_are_bounded_and_the_ones_used_last_stay(monkeypatch):
+    monkeypatch.setattr(history, "_MANY_FUNCTIONS", 2)
+    table = History()
+    for name in "abac":
+        table.add(ended([1.0], name=name))
+    assert list(table.functions) == ["a", "c"]
+
+
+def test_failures_are_counted_apart():
+    table = History()
+    table.add(ended([1.0]))
+    table.add(ended([1.0, 1.0], failure=Failure("WORKER_DIED", "it died")))
+    assert (table.functions["f"].num_done, table.functions["f"].num_failed) == (1, 2)
+
+
+def test_the_rate_is_that_of_the_last_ten_seconds():
+    function = Function()
+    for second in range(100):
+        function.add(ended([0.1] * 5), 1000.0 + second)
+    assert function.rate(1099.5) == pytest.approx(5, rel=0.11)
+    assert function.rate(1200.0) == 0
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=150))
+def test_quantiles_are_durations_in_their_order(durations):
+    function = Function()
+    function.add(ended(durations), 0.0)
+    median, high, longest = function.quantiles()
+    taken = sorted(function.durations)
+    assert median <= high <= longest == taken[-1]
+    assert sum(each <= median for each in taken) >= len(taken) / 2
+    assert sum(each <= high for each in taken) >= 0.95 * len(taken)
+
+
+def test_a_function_without_calls_has_no_durations():
+    assert Function().quantiles() == (0.0, 0.0, 0.0)
