@@ -273,6 +273,39 @@ def add_pages(
     added.start()
 
 
+class _Collector:
+    """What prometheus_client asks for metrics, when somebody reads Dask's endpoint."""
+
+    def __init__(self, collect: Callable[[], Iterable[Any]]) -> None:
+        self.collect = collect
+
+    def describe(self) -> list[Any]:
+        """Return nothing: names are known when they are collected."""
+        return []
+
+
+def publish_metrics(collect: Callable[[], Iterable[Any]]) -> object | None:
+    """Have what `collect` returns at Dask's Prometheus endpoint; None without prometheus_client.
+
+    Return what `withdraw_metrics` takes.
+    """
+    try:
+        from prometheus_client import REGISTRY
+    except ModuleNotFoundError:
+        return None
+    collector = _Collector(collect)
+    REGISTRY.register(collector)
+    return collector
+
+
+def withdraw_metrics(collector: object | None) -> None:
+    """Undo `publish_metrics`."""
+    if collector is not None:
+        from prometheus_client import REGISTRY
+
+        REGISTRY.unregister(collector)
+
+
 def style_page(doc: Any, variables: Mapping[str, Any]) -> None:
     """Give a page of the dashboard Dask's menu and colours."""
     from distributed.dashboard.components.scheduler import BOKEH_THEME, env
@@ -300,6 +333,16 @@ def forget_prefix(scheduler: Scheduler, name: str) -> None:
     prefix = scheduler.task_prefixes.get(name)
     if prefix is not None and not prefix.groups and not any(prefix.states.values()):
         del scheduler.task_prefixes[name]
+
+
+def stored_bytes(scheduler: Scheduler, worker: str) -> tuple[int, int]:
+    """Return the bytes of values that a worker has in memory and on disk."""
+    state = scheduler.workers.get(worker)
+    if state is None:
+        return 0, 0
+    spilled = state.metrics.get("spilled_bytes", {})
+    disk = int(spilled.get("memory", 0)) if isinstance(spilled, dict) else 0
+    return max(0, state.nbytes - disk), disk
 
 
 def num_bytes(scheduler: Scheduler, key: str) -> int:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from raycompat import __version__
-from raycompat._cli import old_flags
+from raycompat._cli import old_flags, state
 from raycompat._cli.rllib import rllib
 from raycompat._cli.texts import head_started, node_started
 from raycompat._protocol import shared_secret
@@ -280,37 +280,57 @@ def stop(force: bool, grace_period: float) -> None:
         _warn(f"these did not end within {grace_period:g} s and were killed: {pids}.")
 
 
-@cli.command()
-@click.option(
+_address_option = click.option(
     "--address",
     metavar="HOST:PORT",
     help="The cluster.  [default: RAY_ADDRESS, or the one last started on this machine]",
 )
+
+
+def _state_client(given: dict[str, Any]) -> Any:
+    """Return what asks the cluster of which `given` has the address and the password."""
+    from raycompat._cli import start as starting
+    from raycompat.util.state.client import StateApiClient
+
+    authority = _authority(given["redis_password"], given["redis_password_file"])
+    try:
+        destination = starting.destination(given["address"] or "auto", authority)
+    except (OSError, ValueError) as error:
+        _fail(error)
+    return StateApiClient(_destination=destination)
+
+
+@cli.command()
+@click.option("-v", "--verbose", is_flag=True, help="Show what runs on each node, too.")
+@_address_option
 @_takes_password
 def status(
-    address: str | None, redis_password: str | None, redis_password_file: str | None
+    verbose: bool, address: str | None, redis_password: str | None, redis_password_file: str | None
 ) -> None:
     """Show the nodes of a cluster, what is used of what, and what waits."""
     from raycompat._caller import connect
     from raycompat._cli import start as starting
-    from raycompat._cli.status import report
+    from raycompat._cli.status import report, running
 
     authority = _authority(redis_password, redis_password_file)
     try:
         to = starting.destination(address or "auto", authority)
         with connect.connect(to) as client:
-            state = client.sync(client.scheduler.raycompat_state)
+            found = client.sync(client.scheduler.raycompat_state)
     except (OSError, RuntimeError, ValueError) as error:
         _fail(error)
-    if state is None:  # what a Dask scheduler answers that knows nothing of us
+    if found is None:  # what a Dask scheduler answers that knows nothing of us
         raise click.ClickException(
             f"The Dask cluster at {to.address} has not been used with raycompat yet. It will be one of "
             "raycompat when the first driver connects to it."
         )
-    dashboard = state["dashboard"]
+    dashboard = found["dashboard"]
     if dashboard is not None and "://" not in dashboard:
         dashboard = f"http://{dashboard}"
-    click.echo(report(state, datetime.now(), dashboard))
+    click.echo(report(found, datetime.now(), dashboard))
+    if verbose:
+        given = {"redis_password": redis_password, "redis_password_file": redis_password_file}
+        click.echo(running(_state_client({**given, "address": address})))
 
 
 @cli.command(
@@ -343,6 +363,8 @@ def microbenchmark(only: str, num_cpus: int) -> None:
 
 
 cli.add_command(rllib)
+for _make in state.COMMANDS:
+    cli.add_command(_address_option(_takes_password(_make(_state_client))))
 
 
 def main() -> None:

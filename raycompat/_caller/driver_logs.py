@@ -15,9 +15,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from raycompat._caller.log_folding import Folding
+from raycompat._protocol.frames import BAR_MARK
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
@@ -146,7 +148,7 @@ class DriverLogs:
         is_here = home.host == self._session.setup.host and message["ip"] == home.ip
         ip = "" if is_here else message["ip"]
         source = Source(message["name"], message["pid"], ip)
-        lines = self._lines(message)
+        lines = _without_bars(self._lines(message))
         stream = message["stream"]
         folding = self._foldings.get(stream)
         if folding is not None and source.pid:
@@ -177,7 +179,8 @@ class DriverLogs:
         text = "".join([f"{prefix}{line}\n" for line in lines])
         target = sys.stderr if stream == "stderr" else sys.stdout
         if text and target is not None:
-            _write(target, text)
+            with _above_bars():
+                _write(target, text)
 
     def _show_due(self) -> None:
         now = time.monotonic()
@@ -214,6 +217,21 @@ class DriverLogs:
         for (_, pid, stream), (pieces, _) in self._partial.items():
             line = b"".join(pieces).decode(errors="replace")
             self._print(stream, Source("", pid, ""), [line])
+
+
+def _without_bars(lines: list[str]) -> list[str]:
+    """Draw what tasks have printed that is a progress bar; return the other lines."""
+    if not any(line.startswith(BAR_MARK) for line in lines):
+        return lines
+    from raycompat.experimental import tqdm_ray
+
+    return [line for line in lines if not tqdm_ray.draws(line)]
+
+
+def _above_bars() -> AbstractContextManager[object]:
+    """Keep progress bars out of the way of what is printed meanwhile."""
+    bars = sys.modules.get("raycompat.experimental.tqdm_ray")
+    return bars.above() if bars is not None else nullcontext()
 
 
 def _write(target: TextIO, text: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller.calls import DirectCall, PendingCall
@@ -19,6 +20,9 @@ from raycompat._protocol.values import InlineValue, SegmentLink
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
+
+#: Calls that one caller counts by their names.
+_MOST_COUNTED = 100_000
 
 #: Calls, and objects, that one caller names at most: as many as Ray's API returns at most.
 MOST = 10_000
@@ -44,6 +48,7 @@ def describe(session: Session) -> dict[str, Any]:
         "job": session.setup.job,
         "is_driver": session.setup.is_driver,
         "num_calls": len(calls),
+        "counts": Counter(call.name for call in itertools.islice(calls.values(), _MOST_COUNTED)),
         "calls": [_call(call) for call in itertools.islice(calls.values(), MOST)],
         "num_objects": max(0, len(entries) - MOST) + len(objects),
         "objects": objects,

@@ -28,10 +28,11 @@ from raycompat._caller.home import Home
 from raycompat._caller.object_table import Entry, ObjectTable, State
 from raycompat._caller.reports import Reports
 from raycompat._caller.sharing import Sharing
-from raycompat._protocol import failures, segment
+from raycompat._protocol import failures, ids, segment
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
 from raycompat._protocol.grouped_dict import GroupedDict
+from raycompat._protocol.measurements import Measurements
 from raycompat._protocol.runtime_env import EMPTY
 from raycompat._protocol.strategy import InGroup, LeaseStrategy
 from raycompat._protocol.values import (
@@ -115,6 +116,8 @@ class Session:
         self.out_of_reach: set[str] = set()
         self.pump = Pump()
         self.sharing = Sharing(self)
+        #: What the program measures: executors send it by their nodes.
+        self.measurements = Measurements(self._send_measured, self._call_later)
         self._reports = Reports(self)
         #: Called around a wait: an executor tells its node, which gives the CPU back meanwhile.
         self.on_block: Callable[[], None] = lambda: None
@@ -398,7 +401,16 @@ class Session:
             with interrupts.allowed():
                 self._say_the_last()
 
+    def _send_measured(self, measured: list[Any]) -> None:
+        process = ids.worker_id(os.getpid(), self.setup.job)
+        self.send("raycompat-measured-by-caller", process=process, measured=measured)
+
+    def _call_later(self, delay_s: float, function: Callable[[], None]) -> None:
+        self.call_soon(self.call_later, delay_s, function)
+
     def _say_the_last(self) -> None:
+        if self.is_connected:
+            self.measurements.flush()
         self._part_with_leases()
         if self.logs is not None and not self.closed and self.client.status == "running":
             self.logs.flush()

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from raycompat._cli.tables import table
+
+if TYPE_CHECKING:
+    from raycompat.util.state.client import StateApiClient
+
+#: Seconds that the cluster has to answer.
+_TIMEOUT_S = 30
 
 #: Resources that are bytes.
 _BYTES = ("memory", "object_store_memory")
@@ -35,6 +43,20 @@ def report(state: Mapping[str, Any], now: datetime, dashboard: str | None = None
             *(["", f"Dashboard: {dashboard}"] if dashboard is not None else []),
         ]
     )
+
+
+def running(client: StateApiClient) -> str:
+    """Return what runs on which node: tasks, and actors."""
+    rows = [
+        {
+            "node": row["node"],
+            "kind": row["kind"],
+            "name": row["name"],
+            "resources": row["resources"],
+        }
+        for row in client.ask("raycompat_overview", _TIMEOUT_S)["running"]
+    ]
+    return "\n".join(["", "Running:", *(table(rows).splitlines() if rows else [" (nothing)"])])
 
 
 def _or_none(lines: Iterable[str], otherwise: str) -> list[str]:

@@ -31,7 +31,8 @@ from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.run_actor import Actor
 from raycompat._executor.run_call import Call, Outcome, Sink, run
 from raycompat._executor.run_leased import Lease
-from raycompat._protocol import frames
+from raycompat._protocol import frames, ids
+from raycompat._protocol.measurements import Measurements
 from raycompat._protocol.values import StorePlace, Wire
 
 _INTERRUPT = signal.SIGUSR2
@@ -98,8 +99,13 @@ class Executor:
         session.on_block = lambda: self._tell_of_block("blocked")
         session.on_unblock = lambda: self._tell_of_block("unblocked")
         session.on_hand_over = lambda wire: self.send("hand-over", session.client.id, wire)
+        session.measurements = Measurements(self._send_measured, _call_later)
         sessions.set_current(session)
         return session
+
+    def _send_measured(self, measured: list[Any]) -> None:
+        process = ids.worker_id(os.getpid(), self.setup["job"])
+        self.send("measured", process, measured)
 
     def _tell_of_block(self, operation: str) -> None:
         call = context.current()
@@ -233,6 +239,7 @@ class Executor:
             if self.actor is not None and self.actor.instance is not None:
                 self.actor.serve()
                 break
+        self.session.measurements.flush()
         self.session.wait_until_idle()
         if self.actor is None and self.session.is_connected:
             self.session.send("raycompat-disown")
@@ -399,6 +406,12 @@ class _NodeSink(Sink):
             self._holds += outcome.holds
         session.sharing.hand_over()
         self._executor.send("item", self._key, index, wire)
+
+
+def _call_later(delay_s: float, function: Callable[[], None]) -> None:
+    timer = threading.Timer(delay_s, function)
+    timer.daemon = True
+    timer.start()
 
 
 _executor: Executor | None = None

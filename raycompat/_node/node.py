@@ -255,14 +255,21 @@ class Node:
             self.pool.background(self.jobs.send_function(executor, key))
         elif operation == "hand-over":
             self.store.hand_over(rest[0], client=key)
-        elif operation == "spans":
+        elif operation == "exiting":
+            self.actors.note_exit(key, rest[0])
+        elif operation in ("spans", "running", "measured"):
+            self._on_report(executor, operation, key, *rest)
+        else:
+            logger.error("an executor said %r, which nobody knows", operation)
+
+    def _on_report(self, executor: Executor, operation: str, key: str, *rest: Any) -> None:
+        """Pass on what is told for whoever watches."""
+        if operation == "spans":
             self._on_spans(executor, key, rest[0])
         elif operation == "running":
             self.looks.hear(executor, *rest)
-        elif operation == "exiting":
-            self.actors.note_exit(key, rest[0])
         else:
-            logger.error("an executor said %r, which nobody knows", operation)
+            self.tell({"op": "raycompat-measured", "process": key, "measured": rest[0]})
 
     def _on_spans(self, executor: Executor, key: str, spans: list[Span]) -> None:
         message = {"op": "raycompat-spans", "key": key, "pid": executor.pid}

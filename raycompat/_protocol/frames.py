@@ -16,6 +16,9 @@ _LENGTH = struct.Struct("<Q")
 #: Begins a line of an executor's output that is not the user's: the name of the call that prints now.
 NAME_MARK = b"\x1eraycompat runs "
 
+#: With this a line of output begins that is the state of a progress bar, as JSON.
+BAR_MARK = '{"__magic_token__": "__ray_tqdm_magic_token__"'
+
 #: Longer names are cut, so that a name is written to a pipe in one go.
 MAX_NAME_BYTES = 1000
 

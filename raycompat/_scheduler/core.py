@@ -21,6 +21,7 @@ from raycompat._scheduler.jobs import Jobs
 from raycompat._scheduler.leases import Leases
 from raycompat._scheduler.liveness import Liveness
 from raycompat._scheduler.logs import Logs
+from raycompat._scheduler.metrics import Metrics
 from raycompat._scheduler.nodes import Nodes
 from raycompat._scheduler.notices import Notices
 from raycompat._scheduler.objects import Objects
@@ -64,6 +65,7 @@ class Core:
         self.endings = Endings(self)
         self.surveys = Surveys(self)
         self.state = State(self)
+        self.metrics = Metrics(self)
 
     def stream_handlers(self) -> dict[str, Callable[..., None]]:
         """Return what handles each kind of message of clients and nodes."""
@@ -115,6 +117,8 @@ class Core:
             "raycompat-relay-close": relays.close,
             "raycompat-spans": self.endings.hear_spans,
             "raycompat-looked": self.surveys.hear_node,
+            "raycompat-measured": self.metrics.hear_node,
+            "raycompat-measured-by-caller": self.metrics.hear_caller,
             "raycompat-caller-looked": self.surveys.hear_caller,
             **self.logs.handlers(),
         }
@@ -150,6 +154,7 @@ class Core:
             "raycompat_log_names": partial(self.logs.of_node, operation="raycompat_log_names"),
             "raycompat_log_read": partial(self.logs.of_node, operation="raycompat_log_read"),
             "raycompat_summarize": self.state.summarize,
+            "raycompat_overview": self.state.overview,
         }
 
     def client_left(self, client: str) -> None:

@@ -18,7 +18,7 @@ from raycompat._protocol.spans import Failure, pack, times_of, unpack
 MANY_CALLS, _MANY_ACTORS, _MANY_JOBS = 100_000, 1_000, 1_000
 
 #: Functions of which statistics are kept, and durations of each: the last ones.
-_MANY_FUNCTIONS, _MANY_DURATIONS = 1_000, 1_000
+_MANY_FUNCTIONS, _MANY_DURATIONS = 1_000, 500
 
 #: Durations that are taken of one span, evenly.
 _TAKEN_OF_SPAN = 100

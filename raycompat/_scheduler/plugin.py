@@ -77,4 +77,5 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     async def close(self) -> None:
         """Remove what drivers have uploaded: the scheduler ends."""
         self.core.liveness.stop()
+        self.core.metrics.close()
         self.core.packages.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 #: Seconds that nodes and callers have to answer; a node waits one for its executors.
 _ANSWER_S = 3.0
+
+#: Seconds for which pages show what was found.
+_FRESH_S = 1.0
 
 
 @dataclass(slots=True)
@@ -68,6 +72,14 @@ class Surveys:
         self._tokens = itertools.count()
         self._under_way: dict[int, _Survey] = {}
         self._asking: asyncio.Task[Findings] | None = None
+        #: What was found last, and when that was asked for, by the monotonic clock.
+        self.last, self._asked = Findings(), 0.0
+
+    def look_again(self) -> Findings:
+        """Return what was found last; if that is old, ask again, for whoever looks next."""
+        if self._asking is None and time.monotonic() - self._asked > _FRESH_S:
+            self._asking = asyncio.get_running_loop().create_task(self._ask())
+        return self.last
 
     async def take(self) -> Findings:
         """Ask all nodes and callers; return what they have answered, in three seconds at most."""
@@ -78,6 +90,7 @@ class Surveys:
 
     async def _ask(self) -> Findings:
         token, callers = next(self._tokens), self._callers()
+        self._asked = time.monotonic()
         nodes = set(self._core.nodes.info)
         survey = self._under_way[token] = _Survey(nodes | callers, Findings())
         message = {"op": "raycompat-look", "token": token}
@@ -94,6 +107,7 @@ class Surveys:
         finally:
             self._asking = None
             del self._under_way[token]
+        self.last = survey.findings
         return survey.findings
 
     def _callers(self) -> set[str]:

@@ -8,7 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from raycompat.experimental import queue, tf_utils
+    from raycompat.experimental import queue, tf_utils, tqdm_ray
     from raycompat.experimental.locations import get_local_object_locations, get_object_locations
     from raycompat.experimental.tf_utils import TensorFlowVariables
     from raycompat.util.actor_pool import ActorPool
@@ -20,6 +20,7 @@ __all__ = [
     "get_object_locations",
     "queue",
     "tf_utils",
+    "tqdm_ray",
 ]
 
 #: The module of each name; a module's own name stands for itself.
@@ -30,6 +31,7 @@ _MODULES = {
     "get_object_locations": "raycompat.experimental.locations",
     "queue": "raycompat.experimental.queue",
     "tf_utils": "raycompat.experimental.tf_utils",
+    "tqdm_ray": "raycompat.experimental.tqdm_ray",
 }
 
 

@@ -1,5 +1,6 @@
 """Ray's helpers, where Ray has them."""
 
+import importlib
 import importlib.util
 from typing import Any
 
@@ -10,6 +11,7 @@ from raycompat.util._node_address import get_node_ip_address
 from raycompat.util.actor_pool import ActorPool
 from raycompat.util.check_serialize import inspect_serializability
 from raycompat.util.debug import disable_log_once_globally, enable_periodic_logging, log_once
+from raycompat.util.performance_report import performance_report
 from raycompat.util.placement_group import (
     get_current_placement_group,
     get_placement_group,
@@ -17,12 +19,19 @@ from raycompat.util.placement_group import (
     placement_group_table,
     remove_placement_group,
 )
+from raycompat.util.progress import progress
 from raycompat.util.serialization import deregister_serializer, register_serializer
 from raycompat.util.task_results import as_completed, map_unordered
 
 
+#: Modules that are imported when they are first used.
+_LAZY = ("metrics", "state")
+
+
 def __getattr__(name: str) -> Any:
-    """Return what stands for a module of Ray's utilities that raycompat lacks; see PEP 562."""
+    """Import what is not needed by all programs, or return what stands for it; see PEP 562."""
+    if name in _LAZY:
+        return importlib.import_module(f"{__name__}.{name}")
     is_ours = importlib.util.find_spec(f"{__name__}.{name}") is not None
     if not is_ours and _missing.is_rays(f"util.{name}"):
         return _missing.MissingName(f"ray.util.{name}")
@@ -42,8 +51,10 @@ __all__ = [
     "list_named_actors",
     "log_once",
     "map_unordered",
+    "performance_report",
     "placement_group",
     "placement_group_table",
+    "progress",
     "register_serializer",
     "remove_placement_group",
 ]

@@ -22,6 +22,7 @@ from dask.utils import format_bytes
 
 from raycompat import _dask_adapter as dask
 from raycompat._scheduler.pages import tables
+from raycompat._scheduler.pages.logs import Logs
 
 if TYPE_CHECKING:
     from bokeh.document import Document
@@ -62,6 +63,30 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str | None]]] = {
         ("resources", "Resources", 150, None),
         ("error", "Error", 300, None),
         ("id", "Id", 250, None),
+    ],
+    "functions": [
+        ("name", "Function", 250, None),
+        ("waiting", "Waiting", 80, "0,0"),
+        ("running", "Running", 80, "0,0"),
+        ("done", "Done", 80, "0,0"),
+        ("failed", "Failed", 70, "0,0"),
+        ("rate", "Per second", 90, "0,0.0"),
+        ("median", "Median (s)", 90, "0.0000"),
+        ("high", "95 % (s)", 90, "0.0000"),
+        ("longest", "Longest (s)", 90, "0.0000"),
+    ],
+    "stores": [
+        ("node", "Node", 150, None),
+        ("memory", "In memory", 120, "0.00 ib"),
+        ("disk", "Spilled to disk", 120, "0.00 ib"),
+        ("total", "Meant for objects", 150, "0.00 ib"),
+    ],
+    "objects": [
+        ("id", "Object", 420, None),
+        ("size", "Size", 100, "0.00 ib"),
+        ("state", "State", 90, None),
+        ("kind", "Kept by", 200, None),
+        ("holders", "Processes", 400, None),
     ],
     "waiting": [
         ("name", "First call", 180, None),
@@ -192,12 +217,29 @@ class Cluster:
         self._running.update()
 
 
+class Objects:
+    """The bytes that each node stores, and below them the largest objects."""
+
+    def __init__(self, core: Core) -> None:
+        self._stores = Table(core, "stores", tables.stores)
+        self._objects = Table(core, "objects", tables.objects)
+        self.root = column(self._stores.root, self._objects.root, sizing_mode="stretch_width")
+
+    def update(self) -> None:
+        """Show what is there now."""
+        self._stores.update()
+        self._objects.update()
+
+
 #: The parts of the page: a name for addresses, the title of its tab, and what makes it.
 PARTS: dict[str, tuple[str, Callable[[Core], Any]]] = {
     "cluster": ("Cluster", Cluster),
+    "tasks": ("Tasks", partial(Table, name="functions", read=tables.functions)),
     "actors": ("Actors", partial(Table, name="actors", read=tables.actors)),
     "waiting": ("Why is it waiting?", partial(Table, name="waiting", read=tables.waiting)),
     "groups": ("Placement groups", partial(Table, name="groups", read=tables.groups)),
+    "objects": ("Objects", Objects),
+    "logs": ("Logs", Logs),
     "gpus": ("GPUs", partial(Table, name="gpus", read=tables.gpus)),
 }
 

@@ -1,12 +1,14 @@
-"""What the pages show, as rows: read from what the scheduler knows; no other process is asked."""
+"""What the pages show, as rows: read from what the scheduler knows, or has found out by a survey."""
 
 from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from raycompat._protocol import failures
+from raycompat import _dask_adapter as dask
+from raycompat._protocol import failures, ids
 from raycompat._protocol.resource_set import UNITS_PER_ONE
 from raycompat._scheduler.notices import where
 
@@ -123,6 +125,80 @@ def waiting(core: Core) -> list[Row]:
             }
         )
     return sorted(rows, key=lambda row: -row["waited"])
+
+
+def functions(core: Core) -> list[Row]:
+    """Return one row for each function and method: its calls that wait, run, and have ended.
+
+    Callers and nodes say what has not ended: it is up to a second old.
+    """
+    findings, now = core.surveys.look_again(), time.time()
+    running = Counter(
+        name for found in findings.nodes.values() for _, _, name, *_ in found["running"]
+    )
+    running.update(
+        call.spec["name"] for call in core.calls.holding.values() if call.spec["kind"] == "task"
+    )
+    called: Counter[str] = Counter()
+    for found in findings.callers.values():
+        called.update(found["counts"])
+    known = core.endings.history.functions
+    names = [*known, *(name for name in called if name not in known)]
+    rows = [
+        {
+            "name": name,
+            "waiting": max(0, called[name] - running[name]),
+            "running": running[name],
+            "done": known[name].num_done if name in known else 0,
+            "failed": known[name].num_failed if name in known else 0,
+            "rate": known[name].rate(now) if name in known else 0.0,
+        }
+        for name in names
+    ]
+    rows.sort(key=lambda row: (-row["running"], -row["waiting"], -row["rate"], row["name"]))
+    for row in rows[:MOST_ROWS]:
+        function = known.get(row["name"])
+        times = function.quantiles() if function is not None else (0.0, 0.0, 0.0)
+        row["median"], row["high"], row["longest"] = times
+    return rows
+
+
+def stores(core: Core) -> list[Row]:
+    """Return one row for each node: the bytes of objects that it has in memory and on disk."""
+    rows: list[Row] = []
+    for address in core.ledger.nodes:
+        memory, disk = dask.stored_bytes(core.scheduler, address)
+        total = core.ledger.node_total(address).get("object_store_memory") / UNITS_PER_ONE
+        rows.append({"node": _node(core, address), "memory": memory, "disk": disk, "total": total})
+    return rows
+
+
+def objects(core: Core) -> list[Row]:
+    """Return one row for each object, the largest first: its size, and who refers to it."""
+    rows: dict[str, Row] = {}
+    for found in core.surveys.look_again().callers.values():
+        holder = f"{'driver' if found['is_driver'] else 'process'} {found['pid']}"
+        for each in found["objects"]:
+            row = rows.setdefault(
+                each["key"],
+                {
+                    "id": ids.object_hex(each["key"]),
+                    "size": -1,
+                    "state": "",
+                    "kind": "",
+                    "holders": [],
+                },
+            )
+            size = (
+                each["size"] if each["size"] >= 0 else dask.num_bytes(core.scheduler, each["key"])
+            )
+            row["size"] = max(row["size"], size)
+            row["state"], row["kind"] = each["state"], each["kind"]
+            row["holders"].append(holder)
+    largest = sorted(rows.values(), key=lambda row: -row["size"])
+    for row in largest[:MOST_ROWS]:
+        row["holders"] = ", ".join(row["holders"])
+    return largest
 
 
 def groups(core: Core) -> list[Row]:

@@ -21,6 +21,7 @@ class State:
     """See the module. Part of the plugin."""
 
     def __init__(self, core: Core) -> None:
+        self._core = core
         self.actors = Actors(core)
         self.cluster = Cluster(core)
         self.tasks = Tasks(core)
@@ -44,6 +45,18 @@ class State:
         except ValueError as error:
             return {"error": str(error)}
         return await query.run(self._sources[resource]())
+
+    async def overview(self) -> dict[str, Any]:
+        """Return what ``raycompat top`` shows: nodes, functions, actors, and what runs."""
+        from raycompat._scheduler.pages import tables
+
+        await self._core.surveys.take()
+        return {
+            "state": self._core.nodes.state(),
+            "functions": tables.functions(self._core)[: tables.MOST_ROWS],
+            "actors": tables.actors(self._core)[: tables.MOST_ROWS],
+            "running": tables.running(self._core)[: tables.MOST_ROWS],
+        }
 
     async def summarize(self, resource: str) -> dict[str, Any]:
         """Return the sums of actors by class, tasks by function, or objects by where they are from."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, cast
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, cast
 
 from raycompat._caller import session as sessions
+from raycompat._protocol import shared_secret
+from raycompat._protocol.shared_secret import Authority
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.util.state.common import (
     RAY_MAX_LIMIT_FROM_API_SERVER,
@@ -21,6 +23,9 @@ from raycompat.util.state.common import (
     SummaryResource,
 )
 from raycompat.util.state.exception import RayStateApiException, ServerUnavailable
+
+if TYPE_CHECKING:
+    from raycompat._caller.addresses import Destination
 
 #: What Ray lists and raycompat does not, and what to look at instead.
 _REFUSED = {
@@ -50,8 +55,11 @@ class StateApiClient:
         address: str | None = None,
         cookies: dict[str, Any] | None = None,
         headers: dict[str, Any] | None = None,
+        _destination: Destination | None = None,
     ) -> None:
         self._address = address
+        self._destination = _destination
+        self._connection: Any = None
 
     def list(
         self,
@@ -123,6 +131,21 @@ class StateApiClient:
         _complain(resource.value, answer, raise_on_missing_output, explain=_explain)
         return {"cluster": answer["result"]}
 
+    def _client(self) -> AbstractContextManager[Any]:
+        if self._connection is not None:
+            return nullcontext(self._connection)
+        return _client(self._address, self._destination)
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Keep one connection for all questions that are asked meanwhile."""
+        with _client(self._address, self._destination) as client:
+            self._connection = client
+            try:
+                yield
+            finally:
+                self._connection = None
+
     def ask(self, operation: str, timeout_s: float, **question: Any) -> dict[str, Any]:
         """Ask the scheduler something.
 
@@ -132,7 +155,7 @@ class StateApiClient:
             When it does not answer, or answers that something is wrong.
         """
         try:
-            with _client(self._address) as client:
+            with self._client() as client:
 
                 async def ask() -> Any:
                     async with asyncio.timeout(timeout_s):
@@ -157,20 +180,26 @@ class StateApiClient:
 
 
 @contextmanager
-def _client(address: str | None) -> Iterator[Any]:
+def _client(address: str | None, destination: Destination | None) -> Iterator[Any]:
     """Yield a Dask client: that of this process's session, or one for this question."""
     session = sessions.current()
-    if address is None and session is not None:
+    if address is None and destination is None and session is not None:
         session.check_connection()
         yield session.client
         return
     from raycompat._caller import addresses, connect
 
-    destination = addresses.find(address or "auto", None)
     if destination is None:
-        raise ConnectionError("There is no cluster: no address was given, and none is known here.")
+        destination = addresses.find(address or "auto", _authority())
+    if destination is None:
+        raise ConnectionError("The address 'local' is no cluster that can be asked.")
     with connect.connect(destination) as client:
         yield client
+
+
+def _authority() -> Authority | None:
+    secret = shared_secret.find(None)
+    return Authority(secret) if secret is not None else None
 
 
 def _checked(resource: StateResource) -> StateResource:

@@ -10,9 +10,8 @@ from typing import Any
 
 from raycompat._protocol.frames import MAX_NAME_BYTES, NAME_MARK
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.util.state.api import get_actor, get_task
 from raycompat.util.state.client import StateApiClient
-from raycompat.util.state.common import DEFAULT_RPC_TIMEOUT
+from raycompat.util.state.common import DEFAULT_RPC_TIMEOUT, GetApiOptions, StateResource
 from raycompat.util.state.exception import RayStateApiException
 
 #: Seconds between two looks at a file that is followed.
@@ -29,6 +28,7 @@ def list_logs(
     node_ip: str | None = None,
     glob_filter: str | None = None,
     timeout: int = DEFAULT_RPC_TIMEOUT,
+    _client: StateApiClient | None = None,
 ) -> dict[str, list[str]]:
     """Return the names of the files of a node, by kind: ``worker_out`` and ``worker_err``.
 
@@ -57,7 +57,7 @@ def list_logs(
     node = node_id or node_ip
     if node is None:
         raise AssertionError("list_logs needs a node: give node_id or node_ip.")
-    client = StateApiClient(address)
+    client = _client or StateApiClient(address)
     found = client.ask("raycompat_log_names", timeout, node=node, pattern=glob_filter or "*")
     groups: dict[str, list[str]] = {}
     for name in found["names"]:
@@ -84,6 +84,7 @@ def get_log(
     attempt_number: int = 0,
     _interval: float | None = None,
     filter_ansi_code: bool = False,
+    _client: StateApiClient | None = None,
 ) -> Iterator[Any]:
     """Yield what a process has printed, in parts.
 
@@ -132,16 +133,16 @@ def get_log(
         raise UnsupportedRayFeatureError("get_log(submission_id=...)", alternative="use pid=")
     if suffix not in ("out", "err"):
         raise ValueError(f"Invalid suffix: {suffix!r}. It must be 'out' or 'err'.")
+    client = _client or StateApiClient(address)
     if actor_id is not None:
-        node_id, pid = _place_of_actor(actor_id, address, timeout)
+        node_id, pid = _place_of_actor(client, actor_id, timeout)
     elif task_id is not None:
-        node_id, pid = _place_of_task(task_id, attempt_number, address, timeout)
+        node_id, pid = _place_of_task(client, task_id, attempt_number, timeout)
     node = node_id or node_ip
     if node is None:
         raise ValueError("get_log needs a node: give node_id or node_ip, or actor_id or task_id.")
     if filename is None and pid is None:
         raise ValueError("get_log needs one of filename, pid, actor_id and task_id.")
-    client = StateApiClient(address)
     if filename is None:
         pattern = f"worker-*-{pid}.{suffix}"
         found = client.ask("raycompat_log_names", timeout, node=node, pattern=pattern)
@@ -155,17 +156,17 @@ def get_log(
         yield decode.decode(data) if decode is not None else data
 
 
-def _place_of_actor(actor: str, address: str | None, timeout: int) -> tuple[str | None, int]:
-    found = get_actor(actor, address, timeout)
+def _place_of_actor(client: StateApiClient, actor: str, timeout: int) -> tuple[str | None, int]:
+    found = client.get(StateResource.ACTORS, actor, GetApiOptions(timeout))
     if found is None or not found.pid:
         raise RayStateApiException(f"The actor {actor!r} is not known, or has no process yet.")
     return found.node_id, found.pid
 
 
 def _place_of_task(
-    task: str, attempt: int, address: str | None, timeout: int
+    client: StateApiClient, task: str, attempt: int, timeout: int
 ) -> tuple[str | None, int]:
-    found = get_task(task, address, timeout)
+    found = client.get(StateResource.TASKS, task, GetApiOptions(timeout))
     attempts = found if isinstance(found, list) else [found]
     for each in attempts:
         if each is not None and each.attempt_number == attempt and each.worker_pid:

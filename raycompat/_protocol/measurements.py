@@ -1,0 +1,88 @@
+"""What the program measures by `ray.util.metrics`: gathered in each process, and sent once a second."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
+
+#: Seconds between two messages.
+PERIOD_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """A metric: what it is, and the names of its tags."""
+
+    kind: Kind
+    name: str
+    description: str
+    tag_keys: tuple[str, ...]
+    #: Upper bounds of the buckets of a histogram.
+    boundaries: tuple[float, ...] = ()
+
+
+@dataclass(slots=True)
+class _Sample:
+    """What was measured since the last message: the sum or last value, and the count of each bucket."""
+
+    value: float = 0.0
+    buckets: list[int] = field(default_factory=list)
+
+
+class Measurements:
+    """See the module. `send` takes what was measured; `later` calls a function after some seconds."""
+
+    def __init__(
+        self,
+        send: Callable[[list[Any]], None],
+        later: Callable[[float, Callable[[], None]], None],
+    ) -> None:
+        self._send, self._later = send, later
+        self._lock = threading.Lock()
+        self._samples: dict[tuple[About, tuple[str, ...]], _Sample] = {}
+        self._is_due = False
+
+    def record(self, about: About, tags: tuple[str, ...], value: float) -> None:
+        """Enter a value."""
+        with self._lock:
+            sample = self._samples.get((about, tags))
+            if sample is None:
+                sample = self._samples[about, tags] = _Sample()
+                if about.kind == "histogram":
+                    sample.buckets = [0] * (len(about.boundaries) + 1)
+            if about.kind == "gauge":
+                sample.value = value
+            else:
+                sample.value += value
+            if about.kind == "histogram":
+                sample.buckets[bisect_left(about.boundaries, value)] += 1
+            is_first, self._is_due = not self._is_due, True
+        if is_first:
+            self._later(PERIOD_S, self.flush)
+
+    def flush(self) -> None:
+        """Send what was measured since the last time."""
+        with self._lock:
+            samples, self._samples, self._is_due = self._samples, {}, False
+        if samples:
+            self._send(
+                [
+                    [_describe(about), list(tags), sample.value, sample.buckets]
+                    for (about, tags), sample in samples.items()
+                ]
+            )
+
+
+def _describe(about: About) -> list[Any]:
+    return [about.kind, about.name, about.description, about.tag_keys, about.boundaries]
+
+
+def about_from_wire(wire: Sequence[Any]) -> About:
+    """Return what a message says of a metric."""
+    kind, name, description, tag_keys, boundaries = wire
+    return About(kind, name, description, tuple(tag_keys), tuple(boundaries))

@@ -1,0 +1,90 @@
+"""What processes have printed, on the page *Ray*: a process is chosen, and its last lines shown."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+from bokeh.layouts import column, row
+from bokeh.models.widgets.inputs import Select, TextInput
+from bokeh.models.widgets.markups import PreText
+
+from raycompat._protocol.frames import NAME_MARK
+
+if TYPE_CHECKING:
+    from raycompat._scheduler.core import Core
+
+#: Lines that are shown.
+_MANY_LINES = 500
+
+_MARK = re.compile(re.escape(NAME_MARK.decode()) + "[^\n]*\n")
+
+#: What is shown before a process is chosen.
+_HINT = "Choose a process."
+
+
+class Logs:
+    """See the module."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._process = Select(
+            title="Process", options=["", *self._processes()], value="", width=360
+        )
+        self._stream = Select(title="Stream", options=["out", "err"], value="out", width=90)
+        self._search = TextInput(title="Lines with", value="", width=240)
+        self._shown = PreText(text=_HINT, name="logs", sizing_mode="stretch_width")
+        self._lines: list[str] = []
+        self._reading: asyncio.Task[None] | None = None
+        choices = row(self._process, self._stream, self._search)
+        self.root = column(choices, self._shown, sizing_mode="stretch_width")
+
+    def _processes(self) -> list[str]:
+        """Return the processes that there are, by node; those of the last survey."""
+        actors = {row.pid: row.class_name for row in self._core.actors.rows.values()}
+        findings = self._core.surveys.look_again()
+        return [
+            f"{address.rpartition('/')[2]} {each['pid']} {actors.get(each['pid'], '')}".strip()
+            for address, found in findings.nodes.items()
+            for each in (*found["executors"], *found["ended"])
+        ]
+
+    def update(self) -> None:
+        """Show what the chosen process has printed now."""
+        options = ["", *self._processes()]
+        if options != self._process.options:
+            self._process.options = options
+        if self._process.value and (self._reading is None or self._reading.done()):
+            reading = self._read(self._process.value, self._stream.value)
+            self._reading = asyncio.get_running_loop().create_task(reading)
+        text = "\n".join(each for each in self._lines if self._search.value in each) or _HINT
+        if text != self._shown.text:
+            self._shown.text = text
+
+    async def _read(self, process: str, stream: str) -> None:
+        place, pid, *_ = process.split()
+        node = next(
+            (
+                info["node_id"]
+                for address, info in self._core.nodes.info.items()
+                if address.rpartition("/")[2] == place
+            ),
+            "",
+        )
+        pattern = f"worker-*-{pid}.{stream}"
+        found = await self._ask(node, "raycompat_log_names", pattern=pattern)
+        names = found.get("names", [])
+        if not names:
+            self._lines = [found.get("error", "It has printed nothing.")]
+            return
+        question = {"name": names[0], "position": -1, "tail": _MANY_LINES}
+        found = await self._ask(node, "raycompat_log_read", **question)
+        text = found["data"].decode(errors="replace") if "data" in found else found["error"]
+        self._lines = _MARK.sub("", text).splitlines()
+
+    async def _ask(self, node: str, operation: str, **question: Any) -> dict[str, Any]:
+        try:
+            return await self._core.logs.of_node(node, operation, **question)
+        except OSError as error:
+            return {"error": f"The node does not answer: {error}"}

@@ -1,0 +1,45 @@
+"""A bar that follows references until they are ready."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from raycompat import _api
+from raycompat.object_ref import ObjectRef
+
+
+def progress(refs: Sequence[ObjectRef[Any]], *, desc: str | None = None, file: Any = None) -> None:
+    """Show a bar until all references are ready, in a terminal or a notebook.
+
+    Parameters
+    ----------
+    refs : sequence of ObjectRef
+        Without duplicates.
+    desc : str, optional
+        What stands before the bar.
+    file : file, optional
+        Where to draw it, by default standard error.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        When the package tqdm is not installed.
+
+    Notes
+    -----
+    Differs from Ray: Ray has no such function. A reference whose task failed is ready.
+    """
+    try:
+        from tqdm.auto import tqdm
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "progress() needs the package tqdm: pip install 'raycompat[watch]'"
+        ) from error
+    rest: list[Any] = list(refs)
+    with tqdm(total=len(rest), desc=desc, file=file, dynamic_ncols=True) as bar:
+        while rest:
+            _, rest = _api.wait(rest)
+            if rest:  # what has become ready meanwhile is part of the same step
+                _, rest = _api.wait(rest, num_returns=len(rest), timeout=0)
+            bar.update(len(refs) - len(rest) - bar.n)
