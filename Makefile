@@ -122,7 +122,7 @@ conformance-ray: .venv-ray/.set-up  ## run the conformance tests on the real Ray
 	@test -n "$(PYTHON)" || { echo "raycompat needs Python 3.11, 3.12 or 3.13 with venv"; exit 1; }
 	$(PYTHON) -m venv --clear .venv-ray
 	.venv-ray/bin/python -m pip install --disable-pip-version-check --quiet \
-		"ray[data,train,tune]==2.60.0" pytest pytest-timeout pandas psutil numpy crc32c pillow \
+		"ray[data,default,train,tune]==2.60.0" pytest pytest-timeout pandas psutil numpy crc32c pillow \
 		hyperopt optuna tensorflow-cpu
 	.venv-ray/bin/python -m pip install --disable-pip-version-check --quiet --no-deps tf-keras
 	@touch $@

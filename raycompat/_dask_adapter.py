@@ -284,7 +284,7 @@ class _Collector:
         return []
 
 
-def publish_metrics(collect: Callable[[], Iterable[Any]]) -> object | None:
+def publish_metrics(collect: Callable[[], Iterable[Any]]) -> Any:
     """Have what `collect` returns at Dask's Prometheus endpoint; None without prometheus_client.
 
     Return what `withdraw_metrics` takes.
@@ -298,7 +298,7 @@ def publish_metrics(collect: Callable[[], Iterable[Any]]) -> object | None:
     return collector
 
 
-def withdraw_metrics(collector: object | None) -> None:
+def withdraw_metrics(collector: Any) -> None:
     """Undo `publish_metrics`."""
     if collector is not None:
         from prometheus_client import REGISTRY

@@ -35,7 +35,7 @@ class Span(NamedTuple):
     name: str
     #: Key of the first of them, how many they are, and from when to when they ran.
     key: str
-    count: int
+    num_calls: int
     start: float
     stop: float
     failure: Failure | None
@@ -45,14 +45,14 @@ class Span(NamedTuple):
     def to_wire(self) -> tuple[Any, ...]:
         """Return it as plain values, for Dask's messages."""
         failure = tuple(self.failure) if self.failure is not None else None
-        return (self.name, self.key, self.count, self.start, self.stop, failure, self.calls)
+        return (self.name, self.key, self.num_calls, self.start, self.stop, failure, self.calls)
 
     @classmethod
     def from_wire(cls, wire: Sequence[Any]) -> Span:
         """Return the span of which `to_wire` has made plain values."""
-        name, key, count, start, stop, failure, calls = wire
+        name, key, num_calls, start, stop, failure, calls = wire
         known = Failure(*failure) if failure is not None else None
-        return cls(name, key, count, start, stop, known, calls)
+        return cls(name, key, num_calls, start, stop, known, calls)
 
 
 def pack(calls: Sequence[Ended]) -> bytes:
@@ -70,6 +70,12 @@ def unpack(packed: bytes) -> Iterator[Ended]:
     for number in range(count):
         task = digits[number * _DIGITS : (number + 1) * _DIGITS]
         yield task, times[number], times[count + number]
+
+
+def tasks_of(packed: bytes) -> Iterator[bytes]:
+    """Iterate over the task ids of the calls in a span, as bytes."""
+    for number in range(len(packed) // CALL_BYTES):
+        yield packed[number * TASK_ID_BYTES : (number + 1) * TASK_ID_BYTES]
 
 
 def times_of(packed: bytes) -> array[float]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
@@ -151,8 +150,8 @@ class Core:
             "raycompat_groups": groups.table,
             "raycompat_timeline": self.shown.timeline,
             "raycompat_list": self.state.list_,
-            "raycompat_log_names": partial(self.logs.of_node, operation="raycompat_log_names"),
-            "raycompat_log_read": partial(self.logs.of_node, operation="raycompat_log_read"),
+            "raycompat_log_names": self.logs.names,
+            "raycompat_log_read": self.logs.read,
             "raycompat_summarize": self.state.summarize,
             "raycompat_overview": self.state.overview,
         }

@@ -46,7 +46,7 @@ class Endings:
                     address=worker,
                     pid=pid,
                     failure=span.failure,
-                    count=span.count,
+                    count=span.num_calls,
                     calls=span.calls,
                     function="" if is_actor else span.key.rpartition("-")[0],
                 )

@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 from array import array
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from raycompat._protocol.spans import Failure, pack, times_of, unpack
+from raycompat._protocol.spans import Failure, pack, tasks_of, times_of
 
 #: Calls that have ended, and actors and jobs, that are kept: the last ones.
 MANY_CALLS, _MANY_ACTORS, _MANY_JOBS = 100_000, 1_000, 1_000
@@ -102,6 +102,8 @@ class History:
         self._num_ended = 0
         #: Calls that were dropped from the table.
         self.num_dropped = 0
+        #: How many attempts of a task have failed that are in the table, by the task's id.
+        self._failures: Counter[bytes] = Counter()
         self._functions: OrderedDict[str, Function] = OrderedDict()
         #: Actors that have been forgotten, and jobs that have ended, described for the state.
         self.actors: deque[dict[str, Any]] = deque(maxlen=_MANY_ACTORS)
@@ -111,10 +113,10 @@ class History:
         """Enter calls that have ended."""
         self._ended.append(ended)
         self._num_ended += ended.count
+        if ended.failure is not None:
+            self._failures.update(tasks_of(ended.calls))
         while self._num_ended > MANY_CALLS:
-            oldest = self._ended.popleft()
-            self._num_ended -= oldest.count
-            self.num_dropped += oldest.count
+            self._drop(self._ended.popleft())
         function = self._functions.get(ended.name)
         if function is None:
             function = self._functions[ended.name] = Function()
@@ -131,14 +133,35 @@ class History:
     def __len__(self) -> int:
         return self._num_ended
 
-    def calls(self) -> Iterator[tuple[EndedCalls, str, float, float]]:
-        """Iterate over the calls that have ended, the oldest first: task id, begin and end of each.
+    def _drop(self, oldest: EndedCalls) -> None:
+        self._num_ended -= oldest.count
+        self.num_dropped += oldest.count
+        if oldest.failure is not None:
+            for task in tasks_of(oldest.calls):
+                self._failures[task] -= 1
+                if not self._failures[task]:
+                    del self._failures[task]
 
-        Others may be entered meanwhile.
-        """
-        for ended in list(self._ended):
-            for task, start, stop in unpack(ended.calls):
-                yield ended, task, start, stop
+    def calls(self) -> list[EndedCalls]:
+        """Return the calls that have ended, the oldest first."""
+        return list(self._ended)
+
+    def num_failures(self, task: str) -> int:
+        """Return how many attempts of a task have failed that are in the table."""
+        return self._failures.get(bytes.fromhex(task), 0) if self._failures else 0
+
+    def finished_among(self, tasks: Iterable[str]) -> set[str]:
+        """Return which of these tasks have succeeded."""
+        wanted = set(map(bytes.fromhex, tasks))
+        if not wanted:
+            return set()
+        return {
+            task.hex()
+            for ended in self._ended
+            if ended.failure is None
+            for task in tasks_of(ended.calls)
+            if task in wanted
+        }
 
     @property
     def functions(self) -> dict[str, Function]:

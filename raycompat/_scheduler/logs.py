@@ -67,6 +67,15 @@ class Logs:
             del self._flushes[token]
             dask.tell_client(self._scheduler, client, {"op": "raycompat-logs-flushed"})
 
+    async def names(self, node: str, pattern: str) -> dict[str, Any]:
+        """Return the names of a node's files that match a pattern."""
+        return await self.of_node(node, "raycompat_log_names", pattern=pattern)
+
+    async def read(self, node: str, name: str, position: int, tail: int) -> dict[str, Any]:
+        """Return a part of a node's file."""
+        question = {"name": name, "position": position, "tail": tail}
+        return await self.of_node(node, "raycompat_log_read", **question)
+
     async def of_node(self, node: str, operation: str, **question: Any) -> dict[str, Any]:
         """Ask a node, given by its id or IP address, for its files (see `_node.log_files`).
 

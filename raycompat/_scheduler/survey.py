@@ -1,8 +1,9 @@
-"""Surveys: what the scheduler asks nodes and callers when somebody looks at the state of the cluster.
+"""Surveys: what the scheduler asks nodes and callers when a page or a program wants the state.
 
-The calls of leases and actors pass the scheduler by. So it asks their callers which of them have not
-ended, and the nodes which of them run. Who asks while a survey is under way gets its findings. Who does
-not answer in time, a process that is stopped for example, is named.
+The scheduler does not see the calls of leases and actors. So it asks their callers for the calls that
+are not finished, and the nodes for those that run. Questions that come during a survey share its
+findings. The findings name the processes that did not answer in time, for example because they are
+stopped.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Surveys:
         self.last, self._asked = Findings(), 0.0
 
     def look_again(self) -> Findings:
-        """Return what was found last; if that is old, ask again, for whoever looks next."""
+        """Return what was found last; if that is old, ask again, for the next look."""
         if self._asking is None and time.monotonic() - self._asked > _FRESH_S:
             self._asking = asyncio.get_running_loop().create_task(self._ask())
         return self.last
@@ -117,7 +118,7 @@ class Surveys:
         callers.update(core.calls.owners())
         for row in core.actors.rows.values():
             callers |= row.watchers
-        return callers & self._scheduler.clients.keys()
+        return {client for client in callers if client in self._scheduler.clients}
 
     def hear_node(self, worker: str, token: int, found: dict[str, Any]) -> None:
         """Hear what runs on a node."""

@@ -23,7 +23,6 @@ from raycompat.util.progress import progress
 from raycompat.util.serialization import deregister_serializer, register_serializer
 from raycompat.util.task_results import as_completed, map_unordered
 
-
 #: Modules that are imported when they are first used.
 _LAZY = ("metrics", "state")
 

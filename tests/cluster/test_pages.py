@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import urllib.request
 
 import pytest
 from bokeh.client import pull_session
 
 import raycompat as ray
+from raycompat.util import state
 
 PAGES = [
     "ray",
-    *(f"individual-ray-{part}" for part in "cluster actors waiting groups gpus".split()),
+    *(
+        f"individual-ray-{part}"
+        for part in "cluster tasks actors waiting groups objects logs gpus".split()
+    ),
 ]
 
 
@@ -41,7 +46,10 @@ def url():
 
 @pytest.fixture
 def page(url):
-    """`page(name)` opens a page, and returns what gives a model of it by name, as it is by then."""
+    """`page(name)` opens a page, and returns what gives a model of it by name, as it is by then.
+
+    Its `change(name, **values)` does what a user does in the browser.
+    """
     opened = []
 
     def open_(name="ray"):
@@ -56,6 +64,11 @@ def page(url):
             finally:
                 again.close()
 
+        def change(of, **values):
+            first.document.get_model_by_name(of).update(**values)
+            first.force_roundtrip()
+
+        model.change = change
         return model
 
     yield open_
@@ -129,3 +142,77 @@ def test_a_page_with_one_part_shows_why_an_actor_died(page, wait_until):
     shown = page("individual-ray-actors")
     wait_until(lambda: any("exit code 1" in row["error"] for row in rows(shown, "actors")))
     assert shown("gpus") is None
+
+
+@ray.remote
+def counted(fails):
+    if fails:
+        raise ValueError("no")
+
+
+def test_the_page_of_tasks_has_the_figures_of_the_state_api(page, wait_until):
+    refs = [counted.remote(number < 2) for number in range(50)]
+    ray.wait(refs, num_returns=50)
+    shown = page("individual-ray-tasks")
+
+    def figures():
+        return next((row for row in rows(shown, "functions") if row["name"] == "counted"), {})
+
+    wait_until(lambda: figures().get("done") == 48)
+    counts = state.summarize_tasks()["cluster"]["summary"]["counted"]["state_counts"]
+    assert counts == {"FINISHED": figures()["done"], "FAILED": figures()["failed"]}
+    assert (figures()["waiting"], figures()["running"]) == (0, 0)
+    assert 0 < figures()["median"] <= figures()["high"] <= figures()["longest"] < 60
+
+    group = ray.util.placement_group([{"CPU": 2}])
+    ray.get(group.ready())
+    learner = Learner.options(num_cpus=0, num_gpus=0).remote()
+    waits = [waits_for_a_cpu.remote() for _ in range(3)]
+    ray.get(learner.ready.remote())
+
+    def waiting():
+        found = [row for row in rows(shown, "functions") if row["name"] == "waits_for_a_cpu"]
+        return found[0]["waiting"] if found else 0
+
+    wait_until(lambda: waiting() == 3)
+    listed = state.list_tasks(
+        filters=[("name", "=", "waits_for_a_cpu"), ("state", "!=", "FINISHED")]
+    )
+    assert [each.state for each in listed] == ["PENDING_NODE_ASSIGNMENT"] * 3
+    ray.util.remove_placement_group(group)
+    ray.get(waits)
+    wait_until(lambda: waiting() == 0)
+
+
+def test_the_page_of_objects_has_the_largest_and_who_refers_to_them(page, wait_until):
+    large, small = ray.put(bytes(3_000_000)), ray.put(b"small")
+    shown = page("individual-ray-objects")
+    wait_until(lambda: {large.hex(), small.hex()} <= {row["id"] for row in rows(shown, "objects")})
+    first = rows(shown, "objects")[0]
+    assert first["id"] == large.hex()
+    assert first["size"] == state.get_objects(large.hex())[0].object_size >= 3_000_000
+    assert first["holders"] == f"driver {os.getpid()}"
+    (store,) = rows(shown, "stores")
+    assert store["total"] > 0
+
+
+def test_the_page_of_logs_shows_what_a_process_has_printed(page, wait_until):
+    @ray.remote(num_cpus=0)
+    class Prints:
+        def print(self):
+            print("from the <actor>")
+            return os.getpid()
+
+    actor = Prints.remote()
+    pid = ray.get(actor.print.remote())
+    shown = page("individual-ray-logs")
+
+    def choice():
+        return next((each for each in shown("process").options if str(pid) in each), None)
+
+    wait_until(choice)
+    assert choice().endswith("Prints")
+    shown.change("process", value=choice())
+    wait_until(lambda: "from the <actor>" in shown("logs").text)
+    shown.change("search", value="no such line")
+    wait_until(lambda: "from the" not in shown("logs").text)

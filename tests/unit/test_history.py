@@ -14,19 +14,21 @@ from raycompat._scheduler.history import EndedCalls, Function, History
 
 def ended(durations, name="f", failure=None):
     calls = [(f"f-{ids.new_task_id()}", 100.0, 100.0 + each) for each in durations]
-    return EndedCalls(
-        name=name,
-        type="NORMAL_TASK",
-        job="01000000",
-        actor=None,
-        group=None,
-        resources={},
-        address="tcp://10.0.0.1:1",
-        pid=1,
-        failure=failure,
-        count=len(calls),
-        calls=pack(calls),
-    )
+    return EndedCalls(count=len(calls), calls=pack(calls), **about(name, failure))
+
+
+def about(name="f", failure=None):
+    return {
+        "name": name,
+        "type": "NORMAL_TASK",
+        "job": "01000000",
+        "actor": None,
+        "group": None,
+        "resources": {},
+        "address": "tcp://10.0.0.1:1",
+        "pid": 1,
+        "failure": failure,
+    }
 
 
 def test_the_oldest_calls_are_dropped_and_counted(monkeypatch):
@@ -36,7 +38,7 @@ def test_the_oldest_calls_are_dropped_and_counted(monkeypatch):
         table.add(ended([1.0, 2.0], name=f"f{number}"))
     assert len(table) == 10
     assert table.num_dropped == 4
-    assert [call.name for call, *_ in table.calls()][::2] == ["f2", "f3", "f4", "f5", "f6"]
+    assert [ended.name for ended in table.calls()] == ["f2", "f3", "f4", "f5", "f6"]
     assert table.functions["f0"].num_done == 2
 
 
@@ -46,6 +48,20 @@ def test_functions_are_bounded_and_the_ones_used_last_stay(monkeypatch):
     for name in "abac":
         table.add(ended([1.0], name=name))
     assert list(table.functions) == ["a", "c"]
+
+
+def test_failed_attempts_are_counted_by_task_as_long_as_they_are_known(monkeypatch):
+    monkeypatch.setattr(history, "MANY_CALLS", 3)
+    table = History()
+    first, second = ids.new_task_id(), ids.new_task_id()
+    failure = Failure("WORKER_DIED", "it died")
+    for task, why in ((first, failure), (first, failure), (first, None)):
+        table.add_one(f"f-{task}", 1.0, 2.0, **about(failure=why))
+    assert (table.num_failures(first), table.num_failures(second)) == (2, 0)
+    assert table.finished_among([first, second]) == {first}
+    table.add_one(f"f-{second}", 1.0, 2.0, **about(failure=failure))
+    assert (table.num_failures(first), table.num_failures(second)) == (1, 1)
+    assert table.finished_among([second]) == table.finished_among([]) == set()
 
 
 def test_failures_are_counted_apart():

@@ -29,14 +29,14 @@ def test_the_first_call_is_reported_at_once_and_those_in_a_row_after_it_as_one_s
     calls = [("A.f", 100 + i / 10_000, 100 + (i + 0.9) / 10_000) for i in range(100)]
     (first, others), tasks = spans_of(calls)
     assert first[:6] == ("A.f", f"A.f-{tasks[0]}", 1, *calls[0][1:], None)
-    assert (others.name, others.key, others.count) == ("A.f", f"A.f-{tasks[1]}", 99)
+    assert (others.name, others.key, others.num_calls) == ("A.f", f"A.f-{tasks[1]}", 99)
     assert (others.start, others.stop) == (calls[1][1], calls[-1][2])
 
 
 def test_calls_of_other_methods_or_after_a_pause_are_spans_of_their_own():
     calls = [("A.f", 1.0, 1.01), ("A.g", 1.0101, 1.02), ("A.g", 2.0, 2.01)]
     spans, _ = spans_of(calls)
-    assert [(span.name, span.count) for span in spans] == [("A.f", 1), ("A.g", 1), ("A.g", 1)]
+    assert [(span.name, span.num_calls) for span in spans] == [("A.f", 1), ("A.g", 1), ("A.g", 1)]
 
 
 def test_calls_that_fail_for_different_reasons_are_spans_of_their_own():
@@ -47,7 +47,7 @@ def test_calls_that_fail_for_different_reasons_are_spans_of_their_own():
         begun = 1 + number / 1e4
         timeline.add("f", ids.call_key("f", ids.new_task_id()), begun, begun, failure)
     timeline.flush()
-    assert [(span.count, span.failure) for span in reported] == [
+    assert [(span.num_calls, span.failure) for span in reported] == [
         (1, None),
         (1, None),
         (2, WRONG),
@@ -79,9 +79,9 @@ def test_every_call_is_named_once_with_its_times_and_lies_in_its_span(given):
     ]
     for span in spans:
         ended = list(unpack(span.calls))
-        assert span.count == len(ended)
+        assert span.num_calls == len(ended)
         assert all(span.start <= start and stop <= span.stop for _, start, stop in ended)
-        assert span.count == 1 or span.stop - span.start <= REPORT_S
+        assert span.num_calls == 1 or span.stop - span.start <= REPORT_S
 
 
 def test_spans_travel_as_plain_sequences():

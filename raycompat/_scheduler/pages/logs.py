@@ -20,6 +20,8 @@ _MANY_LINES = 500
 
 _MARK = re.compile(re.escape(NAME_MARK.decode()) + "[^\n]*\n")
 
+_STREAMS: list[Any] = ["out", "err"]
+
 #: What is shown before a process is chosen.
 _HINT = "Choose a process."
 
@@ -30,17 +32,17 @@ class Logs:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._process = Select(
-            title="Process", options=["", *self._processes()], value="", width=360
+            title="Process", name="process", options=["", *self._processes()], value="", width=360
         )
-        self._stream = Select(title="Stream", options=["out", "err"], value="out", width=90)
-        self._search = TextInput(title="Lines with", value="", width=240)
+        self._stream = Select(title="Stream", options=_STREAMS, value="out", width=90)
+        self._search = TextInput(title="Lines with", name="search", value="", width=240)
         self._shown = PreText(text=_HINT, name="logs", sizing_mode="stretch_width")
         self._lines: list[str] = []
         self._reading: asyncio.Task[None] | None = None
         choices = row(self._process, self._stream, self._search)
         self.root = column(choices, self._shown, sizing_mode="stretch_width")
 
-    def _processes(self) -> list[str]:
+    def _processes(self) -> list[Any]:
         """Return the processes that there are, by node; those of the last survey."""
         actors = {row.pid: row.class_name for row in self._core.actors.rows.values()}
         findings = self._core.surveys.look_again()

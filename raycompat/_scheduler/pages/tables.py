@@ -144,7 +144,7 @@ def functions(core: Core) -> list[Row]:
         called.update(found["counts"])
     known = core.endings.history.functions
     names = [*known, *(name for name in called if name not in known)]
-    rows = [
+    rows: list[Row] = [
         {
             "name": name,
             "waiting": max(0, called[name] - running[name]),

@@ -32,7 +32,6 @@ class State:
             "nodes": self.cluster.nodes,
             "objects": self._objects.rows,
             "placement_groups": self.actors.groups,
-            "tasks": self.tasks.rows,
             "workers": self.cluster.workers,
         }
 
@@ -44,6 +43,8 @@ class State:
             query = Query(SCHEMAS[resource][0], filters, limit, detail=detail)
         except ValueError as error:
             return {"error": str(error)}
+        if resource == "tasks":
+            return await query.run(self.tasks.rows(query.may_match))
         return await query.run(self._sources[resource]())
 
     async def overview(self) -> dict[str, Any]:
@@ -60,6 +61,8 @@ class State:
 
     async def summarize(self, resource: str) -> dict[str, Any]:
         """Return the sums of actors by class, tasks by function, or objects by where they are from."""
+        if resource == "tasks":
+            return await self.tasks.summary()
         listed = await self.list_(resource, (), RAY_MAX_LIMIT_FROM_API_SERVER, detail=False)
         listed["result"] = SUMMARIES[resource](listed["result"])
         return listed

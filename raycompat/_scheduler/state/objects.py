@@ -1,4 +1,4 @@
-"""Objects: the references that each process has, with sizes from whoever knows them."""
+"""Objects: the references that each process has, with sizes from their holders or from Dask."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
 from raycompat._protocol import ids
-from raycompat._scheduler.state.query import Row, Rows
+from raycompat._scheduler.state.query import Absent, Row, Rows
 
 if TYPE_CHECKING:
     from raycompat._scheduler.core import Core
@@ -25,7 +25,7 @@ class Objects:
             yield findings.warning
         for found in findings.callers.values():
             if found["num_objects"] > len(found["objects"]):
-                yield found["num_objects"] - len(found["objects"])
+                yield Absent(found["num_objects"] - len(found["objects"]), is_forgotten=True)
             for each in found["objects"]:
                 yield self._describe(each, found)
 

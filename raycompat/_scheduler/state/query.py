@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from raycompat.util.state.common import StateSchema
 
 #: A row: a value for each field; fields that are missing are None.
 Row: TypeAlias = dict[str, Any]
 
-#: Rows as a source gives them. A text among them is a warning: something may be missing. A number is
-#: how many rows there were that are not there any more.
-Rows: TypeAlias = AsyncIterator[Row | str | int]
+#: Whether rows with these fields, and others that are not known yet, may match.
+MayMatch: TypeAlias = Callable[[Row], bool]
+
+
+class Absent(NamedTuple):
+    """Rows that a source does not give: because none of them matches, or because they are forgotten."""
+
+    num_rows: int
+    is_forgotten: bool
+
+
+#: Rows as a source gives them. A text among them is a warning: something may be missing.
+Rows: TypeAlias = AsyncIterator[Row | str | Absent]
 
 #: Rows that are looked at before others have their turn in the scheduler.
 _AT_ONCE = 2_000
@@ -36,6 +46,12 @@ class Query:
         self._limit = limit
         self._filters = [_checked(schema, *each) for each in filters]
 
+    def may_match(self, known: Row) -> bool:
+        """Whether rows with these fields, and any others, may match."""
+        return all(
+            field not in known or _matches(known[field], *rest) for field, *rest in self._filters
+        )
+
     async def run(self, rows: Rows) -> dict[str, Any]:
         """Return what matches, ordered by id, with the numbers of all that there is."""
         found: list[Row] = []
@@ -44,8 +60,9 @@ class Query:
         async for row in rows:
             if isinstance(row, str):
                 warnings.append(row)
-            elif isinstance(row, int):
-                num_dropped += row
+            elif isinstance(row, Absent):
+                num_dropped += row.num_rows if row.is_forgotten else 0
+                num_rows += 0 if row.is_forgotten else row.num_rows
             else:
                 num_rows += 1
                 if all(_matches(row.get(field), *rest) for field, *rest in self._filters):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from raycompat._scheduler.state.query import Row
@@ -18,16 +18,17 @@ _TOTALS = {
 }
 
 
-def of_tasks(rows: list[Row]) -> dict[str, Any]:
-    """Count tasks by name."""
-    totals: Counter[str] = Counter(_TOTALS[row["type"]] for row in rows)
+def of_tasks(rows: Iterable[tuple[Row, int]]) -> dict[str, Any]:
+    """Count tasks by name; with each row comes the number of tasks that it stands for."""
+    totals: Counter[str] = Counter()
     groups: dict[str, dict[str, Any]] = {}
-    for row in rows:
+    for row, number in rows:
+        totals[_TOTALS[row["type"]]] += number
         group = groups.setdefault(
             row["name"],
             {"func_or_class_name": row["name"], "type": row["type"], "state_counts": {}},
         )
-        _count(group["state_counts"], row["state"])
+        _count(group["state_counts"], row["state"], number)
     counts = {field: totals[field] for field in _TOTALS.values()}
     return {"summary": groups, **counts, "summary_by": "func_name"}
 
@@ -78,12 +79,11 @@ def of_objects(rows: list[Row]) -> dict[str, Any]:
     }
 
 
-def _count(counts: dict[str, int], what: str) -> None:
-    counts[what] = counts.get(what, 0) + 1
+def _count(counts: dict[str, int], what: str, number: int = 1) -> None:
+    counts[what] = counts.get(what, 0) + number
 
 
 SUMMARIES: dict[str, Callable[[list[Row]], dict[str, Any]]] = {
-    "tasks": of_tasks,
     "actors": of_actors,
     "objects": of_objects,
 }

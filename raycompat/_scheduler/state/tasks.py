@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 from raycompat import _dask_adapter as dask
 from raycompat._protocol import ids
 from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.spans import unpack
 from raycompat._scheduler.endings import constructor_of, group_of
+from raycompat._scheduler.state import summaries
 from raycompat._scheduler.state.cluster import milliseconds
-from raycompat._scheduler.state.query import Row, Rows
+from raycompat._scheduler.state.query import Absent, MayMatch, Row, Rows
 
 if TYPE_CHECKING:
     from raycompat._scheduler.calls import Call
@@ -44,31 +46,53 @@ class Tasks:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    async def rows(self) -> Rows:
-        """Iterate over all tasks: those that have ended first."""
+    async def rows(self, may_match: MayMatch) -> Rows:
+        """Iterate over the tasks that may match: those that have ended first."""
         findings = await self._core.surveys.take()
         if findings.warning:
             yield findings.warning
         history = self._core.endings.history
-        if history.num_dropped:
-            yield history.num_dropped
-        attempts: Counter[str] = Counter()
-        failed: dict[str, bool] = {}
-        for ended, task, start, stop in history.calls():
-            yield self._ended(ended, task, start, stop, attempts[task])
-            attempts[task] += 1
-            failed[task] = ended.failure is not None
-        for row in self.unfinished(findings):
-            task = row["task_id"]
-            if failed.get(task, True):
-                row["attempt_number"] = attempts[task]
-                yield row
+        yield Absent(history.num_dropped, is_forgotten=True)
+        failed: Counter[str] = Counter()
+        for ended in history.calls():
+            about = self._ended(ended)
+            if not may_match(about):
+                yield Absent(ended.count, is_forgotten=False)
+                continue
+            for task, start, stop in unpack(ended.calls):
+                attempt = history.num_failures(task)
+                if ended.failure is not None:
+                    attempt = failed[task]
+                    failed[task] += 1
+                times = {"start_time_ms": milliseconds(start), "end_time_ms": milliseconds(stop)}
+                yield {**about, **times, "task_id": task, "attempt_number": attempt}
+        for row in self._unfinished(findings):
+            yield {**row, "attempt_number": history.num_failures(row["task_id"])}
 
-    def _ended(self, ended: EndedCalls, task: str, start: float, stop: float, attempt: int) -> Row:
+    async def summary(self) -> dict[str, Any]:
+        """Return the sums of all tasks, by name and state."""
+        findings, history = await self._core.surveys.take(), self._core.endings.history
+        counted = [(self._ended(ended), ended.count) for ended in history.calls()]
+        counted += [(row, 1) for row in self._unfinished(findings)]
+        num_rows = sum(number for _, number in counted)
+        return {
+            "result": summaries.of_tasks(counted),
+            "total": num_rows + history.num_dropped,
+            "num_after_truncation": num_rows,
+            "num_filtered": num_rows,
+            "warnings": [findings.warning] if findings.warning else [],
+        }
+
+    def _unfinished(self, findings: Findings) -> list[Row]:
+        """Return the tasks that have not ended, without those that have while nodes were asked."""
+        rows = self._named(findings)
+        ended = self._core.endings.history.finished_among(row["task_id"] for row in rows)
+        return [row for row in rows if row["task_id"] not in ended]
+
+    def _ended(self, ended: EndedCalls) -> Row:
+        """Return what calls of one function have in common that have ended."""
         failure = ended.failure
         return {
-            "task_id": task,
-            "attempt_number": attempt,
             "name": ended.name,
             "state": "FINISHED" if failure is None else "FAILED",
             "job_id": ended.job,
@@ -82,13 +106,11 @@ class Tasks:
             "language": "PYTHON",
             "required_resources": ended.resources,
             "placement_group_id": ended.group,
-            "start_time_ms": milliseconds(start),
-            "end_time_ms": milliseconds(stop),
             "error_message": failure.text if failure is not None else None,
             "is_debugger_paused": False,
         }
 
-    def unfinished(self, findings: Findings) -> list[Row]:
+    def _named(self, findings: Findings) -> list[Row]:
         """Return the tasks that have not ended, as the scheduler, callers and nodes know them."""
         running = self._running(findings)
         rows: dict[str, Row] = {}

@@ -1,8 +1,8 @@
 """The state of the cluster, for programs: ``list_``, ``get_`` and ``summarize_`` functions.
 
-Each asks once: the scheduler, the callers, which know the calls of leases and actors that have not
-ended, and the nodes, whose executors know which of these run. Nothing is collected before somebody asks
-but what has ended: 40 bytes a call.
+Each asks the scheduler once. The scheduler asks the callers, which know the unfinished calls of leases
+and actors, and the nodes, whose executors know which of these run. Only calls that have ended are
+recorded all the time: 40 bytes a call.
 """
 
 from typing import Any

@@ -419,7 +419,7 @@ def summarize_tasks(
 
     Notes
     -----
-    Ray source: ``ray.util.state.summarize_tasks``, 2.60.0. Counts 10,000 rows at most, as Ray does.
+    Ray source: ``ray.util.state.summarize_tasks``, 2.60.0. It counts all tasks, Ray 10,000 at most.
     """
     return _summarize(SummaryResource.TASKS, address, timeout, raise_on_missing_output, _explain)
 

@@ -192,7 +192,9 @@ def _client(address: str | None, destination: Destination | None) -> Iterator[An
     if destination is None:
         destination = addresses.find(address or "auto", _authority())
     if destination is None:
-        raise ConnectionError("The address 'local' is no cluster that can be asked.")
+        raise ConnectionError(
+            "The address 'local' does not lead to a cluster: give HOST:PORT or 'auto'."
+        )
     with connect.connect(destination) as client:
         yield client
 

@@ -73,7 +73,7 @@ class ListApiOptions:
     filters : list of (str, str, value), optional
         Field, ``=`` or ``!=``, and value; all must hold.
     exclude_driver : bool, default True
-        Accepted for Ray's sake: drivers are no tasks here.
+        Accepted for Ray's sake: drivers are not listed as tasks.
     server_timeout_multiplier : float, default 0.8
         The part of `timeout` that is used.
 
@@ -241,23 +241,23 @@ class ActorState(StateSchema):
     restarts for a reason.
     """
 
-    actor_id: str = field(default=None, metadata=_FILTERABLE)
-    class_name: str = field(default=None, metadata=_FILTERABLE)
-    state: str = field(default=None, metadata=_FILTERABLE)
-    job_id: str = field(default=None, metadata=_FILTERABLE)
-    name: str | None = field(default=None, metadata=_FILTERABLE)
-    node_id: str | None = field(default=None, metadata=_FILTERABLE)
-    pid: int | None = field(default=None, metadata=_FILTERABLE)
-    ray_namespace: str | None = field(default=None, metadata=_FILTERABLE)
+    actor_id: str = field(metadata=_FILTERABLE)
+    class_name: str = field(metadata=_FILTERABLE)
+    state: str = field(metadata=_FILTERABLE)
+    job_id: str = field(metadata=_FILTERABLE)
+    name: str | None = field(metadata=_FILTERABLE)
+    node_id: str | None = field(metadata=_FILTERABLE)
+    pid: int | None = field(metadata=_FILTERABLE)
+    ray_namespace: str | None = field(metadata=_FILTERABLE)
     serialized_runtime_env: str | None = field(default=None, metadata=_DETAIL)
     required_resources: dict[str, float] | None = field(default=None, metadata=_DETAIL)
     death_cause: dict[str, Any] | None = field(default=None, metadata=_DETAIL)
     is_detached: bool | None = field(default=None, metadata=_DETAIL)
     placement_group_id: str | None = field(default=None, metadata=_FILTERABLE_DETAIL)
     repr_name: str | None = field(default=None, metadata=_FILTERABLE_DETAIL)
-    num_restarts: int = field(default=None, metadata=_DETAIL)
-    num_restarts_due_to_lineage_reconstruction: int = field(default=None, metadata=_DETAIL)
-    num_restarts_due_to_node_preemption: int = field(default=None, metadata=_DETAIL)
+    num_restarts: int | None = field(default=None, metadata=_DETAIL)
+    num_restarts_due_to_lineage_reconstruction: int | None = field(default=None, metadata=_DETAIL)
+    num_restarts_due_to_node_preemption: int | None = field(default=None, metadata=_DETAIL)
     call_site: str | None = field(default=None, metadata=_DETAIL)
     label_selector: dict[str, str] | None = field(default=None, metadata=_DETAIL)
     fallback_strategy: dict[str, Any] | None = field(default=None, metadata=_DETAIL)
@@ -273,10 +273,10 @@ class PlacementGroupState(StateSchema):
     RESCHEDULING or REMOVED. Detail: from `bundles` on. There are no topologies: those are empty.
     """
 
-    placement_group_id: str = field(default=None, metadata=_FILTERABLE)
-    name: str = field(default=None, metadata=_FILTERABLE)
-    creator_job_id: str = field(default=None, metadata=_FILTERABLE)
-    state: str = field(default=None, metadata=_FILTERABLE)
+    placement_group_id: str = field(metadata=_FILTERABLE)
+    name: str = field(metadata=_FILTERABLE)
+    creator_job_id: str = field(metadata=_FILTERABLE)
+    state: str = field(metadata=_FILTERABLE)
     bundles: list[dict[str, Any]] | None = field(default=None, metadata=_DETAIL)
     is_detached: bool | None = field(default=None, metadata=_FILTERABLE_DETAIL)
     stats: dict[str, Any] | None = field(default=None, metadata=_DETAIL)
@@ -294,14 +294,14 @@ class NodeState(StateSchema):
     have left, the last 1,000 are known. Detail: `start_time_ms` and `end_time_ms`.
     """
 
-    node_id: str = field(default=None, metadata=_FILTERABLE)
-    node_ip: str = field(default=None, metadata=_FILTERABLE)
-    is_head_node: bool = field(default=None, metadata=_FILTERABLE)
-    state: str = field(default=None, metadata=_FILTERABLE)
-    state_message: str | None = field(default=None, metadata=_PLAIN)
-    node_name: str = field(default=None, metadata=_FILTERABLE)
-    resources_total: dict[str, float] = field(default=None, metadata=_PLAIN)
-    labels: dict[str, str] = field(default=None, metadata=_PLAIN)
+    node_id: str = field(metadata=_FILTERABLE)
+    node_ip: str = field(metadata=_FILTERABLE)
+    is_head_node: bool = field(metadata=_FILTERABLE)
+    state: str = field(metadata=_FILTERABLE)
+    state_message: str | None = field(metadata=_PLAIN)
+    node_name: str = field(metadata=_FILTERABLE)
+    resources_total: dict[str, float] = field(metadata=_PLAIN)
+    labels: dict[str, str] = field(metadata=_PLAIN)
     start_time_ms: int | None = field(default=None, metadata=_DETAIL)
     end_time_ms: int | None = field(default=None, metadata=_DETAIL)
 
@@ -331,14 +331,14 @@ class JobState(StateSchema):
     `DriverInfo`. Jobs are not submitted here: `submission_id` is None.
     """
 
-    job_id: str | None = field(default=None, metadata=_FILTERABLE)
-    submission_id: str | None = field(default=None, metadata=_FILTERABLE)
-    entrypoint: str = field(default=None, metadata=_PLAIN)
-    type: str = field(default=None, metadata=_FILTERABLE)
-    status: str = field(default=None, metadata=_FILTERABLE)
-    message: str | None = field(default=None, metadata=_PLAIN)
-    error_type: str | None = field(default=None, metadata=_PLAIN)
-    driver_info: DriverInfo | None = field(default=None, metadata=_PLAIN)
+    job_id: str | None = field(metadata=_FILTERABLE)
+    submission_id: str | None = field(metadata=_FILTERABLE)
+    entrypoint: str = field(metadata=_PLAIN)
+    type: str = field(metadata=_FILTERABLE)
+    status: str = field(metadata=_FILTERABLE)
+    message: str | None = field(metadata=_PLAIN)
+    error_type: str | None = field(metadata=_PLAIN)
+    driver_info: DriverInfo | None = field(metadata=_PLAIN)
     start_time: int | None = field(default=None, metadata=_DETAIL)
     end_time: int | None = field(default=None, metadata=_DETAIL)
     metadata: dict[str, str] | None = field(default=None, metadata=_DETAIL)
@@ -348,8 +348,9 @@ class JobState(StateSchema):
     driver_exit_code: int | None = field(default=None, metadata=_DETAIL)
 
     def __post_init__(self) -> None:
-        if isinstance(self.driver_info, dict):
-            self.driver_info = DriverInfo(**self.driver_info)
+        given: Any = self.driver_info
+        if isinstance(given, dict):
+            self.driver_info = DriverInfo(**given)
 
 
 @dataclass
@@ -363,13 +364,13 @@ class WorkerState(StateSchema):
     forked, so its three times of beginning are one. There is no debugger.
     """
 
-    worker_id: str = field(default=None, metadata=_FILTERABLE)
-    is_alive: bool = field(default=None, metadata=_FILTERABLE)
-    worker_type: str = field(default=None, metadata=_FILTERABLE)
-    exit_type: str | None = field(default=None, metadata=_FILTERABLE)
-    node_id: str = field(default=None, metadata=_FILTERABLE)
-    ip: str = field(default=None, metadata=_FILTERABLE)
-    pid: int = field(default=None, metadata=_FILTERABLE)
+    worker_id: str = field(metadata=_FILTERABLE)
+    is_alive: bool = field(metadata=_FILTERABLE)
+    worker_type: str = field(metadata=_FILTERABLE)
+    exit_type: str | None = field(metadata=_FILTERABLE)
+    node_id: str = field(metadata=_FILTERABLE)
+    ip: str = field(metadata=_FILTERABLE)
+    pid: int = field(metadata=_FILTERABLE)
     exit_detail: str | None = field(default=None, metadata=_DETAIL)
     worker_launch_time_ms: int | None = field(default=None, metadata=_DETAIL)
     worker_launched_time_ms: int | None = field(default=None, metadata=_DETAIL)
@@ -393,19 +394,19 @@ class TaskState(StateSchema):
     characters at most. There are no `events`, no profile, and no place in a log.
     """
 
-    task_id: str = field(default=None, metadata=_FILTERABLE)
-    attempt_number: int = field(default=None, metadata=_FILTERABLE)
-    name: str = field(default=None, metadata=_FILTERABLE)
-    state: str = field(default=None, metadata=_FILTERABLE)
-    job_id: str = field(default=None, metadata=_FILTERABLE)
-    actor_id: str | None = field(default=None, metadata=_FILTERABLE)
-    type: str = field(default=None, metadata=_FILTERABLE)
-    func_or_class_name: str = field(default=None, metadata=_FILTERABLE)
-    parent_task_id: str | None = field(default=None, metadata=_FILTERABLE)
-    node_id: str | None = field(default=None, metadata=_FILTERABLE)
-    worker_id: str | None = field(default=None, metadata=_FILTERABLE)
-    worker_pid: int | None = field(default=None, metadata=_FILTERABLE)
-    error_type: str | None = field(default=None, metadata=_FILTERABLE)
+    task_id: str = field(metadata=_FILTERABLE)
+    attempt_number: int = field(metadata=_FILTERABLE)
+    name: str = field(metadata=_FILTERABLE)
+    state: str = field(metadata=_FILTERABLE)
+    job_id: str = field(metadata=_FILTERABLE)
+    actor_id: str | None = field(metadata=_FILTERABLE)
+    type: str = field(metadata=_FILTERABLE)
+    func_or_class_name: str = field(metadata=_FILTERABLE)
+    parent_task_id: str | None = field(metadata=_FILTERABLE)
+    node_id: str | None = field(metadata=_FILTERABLE)
+    worker_id: str | None = field(metadata=_FILTERABLE)
+    worker_pid: int | None = field(metadata=_FILTERABLE)
+    error_type: str | None = field(metadata=_FILTERABLE)
     language: str | None = field(default=None, metadata=_FILTERABLE_DETAIL)
     required_resources: dict[str, float] | None = field(default=None, metadata=_DETAIL)
     runtime_env_info: dict[str, Any] | None = field(default=None, metadata=_DETAIL)
@@ -435,15 +436,15 @@ class ObjectState(StateSchema):
     `call_site` is "disabled".
     """
 
-    object_id: str = field(default=None, metadata=_FILTERABLE)
-    object_size: int = field(default=None, metadata=_FILTERABLE)
-    task_status: str = field(default=None, metadata=_FILTERABLE)
-    attempt_number: int = field(default=None, metadata=_FILTERABLE)
-    reference_type: str = field(default=None, metadata=_FILTERABLE)
-    call_site: str = field(default=None, metadata=_FILTERABLE)
-    type: str = field(default=None, metadata=_FILTERABLE)
-    pid: int = field(default=None, metadata=_FILTERABLE)
-    ip: str = field(default=None, metadata=_FILTERABLE)
+    object_id: str = field(metadata=_FILTERABLE)
+    object_size: int = field(metadata=_FILTERABLE)
+    task_status: str = field(metadata=_FILTERABLE)
+    attempt_number: int = field(metadata=_FILTERABLE)
+    reference_type: str = field(metadata=_FILTERABLE)
+    call_site: str = field(metadata=_FILTERABLE)
+    type: str = field(metadata=_FILTERABLE)
+    pid: int = field(metadata=_FILTERABLE)
+    ip: str = field(metadata=_FILTERABLE)
 
 
 #: The class of each resource, and the field by which ``get_`` functions look.

@@ -1,0 +1,149 @@
+"""Watching a program: commands, bars, reports."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+
+import pytest
+from click.testing import CliRunner
+
+import raycompat as ray
+from raycompat.cli import cli
+from raycompat.experimental import tqdm_ray
+
+
+class Commands:
+    """Runs commands in this process."""
+
+    def __init__(self):
+        self.runner = CliRunner(env={"RAY_ADDRESS": ray.get_runtime_context().gcs_address})
+
+    def run(self, *arguments, **environment):
+        return self.runner.invoke(cli, arguments, env=environment)
+
+    def must(self, *arguments, **environment):
+        done = self.run(*arguments, **environment)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster on which commands look, and what runs them."""
+    ray.init(num_cpus=2, configure_logging=False, namespace="watched")
+    yield Commands()
+    ray.shutdown()
+
+
+@ray.remote(num_cpus=0)
+class Watched:
+    def print(self, text):
+        print(text)
+        return os.getpid()
+
+
+@ray.remote
+def fails(number):
+    raise ValueError(f"wrong {number}")
+
+
+def test_commands_show_tasks_actors_objects_and_logs(cluster):
+    actor = Watched.options(name="watched").remote()
+    pid = ray.get(actor.print.remote("printed by the actor"))
+    large = ray.put(bytes(2_000_000))
+    ref = fails.remote(7)
+    ray.wait([ref])
+    task = ref.task_id().hex()
+
+    rows = json.loads(
+        cluster.must("list", "tasks", "-f", "state=FAILED", "--detail", "--format", "json")
+    )
+    assert [(row["task_id"], row["error_message"]) for row in rows] == [
+        (task, "ValueError: wrong 7")
+    ]
+    listed = cluster.must("list", "actors", "--filter", "name=watched")
+    assert "Total: 1" in listed
+    assert str(pid) in listed
+    assert "wrong 7" in cluster.must("get", "tasks", task)
+    assert "There are no nodes" in cluster.must("list", "nodes", "-f", "state=dead")
+    summary = cluster.must("summary", "tasks")
+    assert "Watched.print" in summary
+    assert "FAILED: 1" in summary
+    memory = cluster.must("memory")
+    assert large.hex() in memory
+    assert f"driver {os.getpid()}" in memory
+    printed = cluster.must("logs", "actor", "--id", actor._actor_id.hex())
+    assert printed == "printed by the actor\n"
+    files = cluster.must("logs")
+    (name,) = [line[3:] for line in files.splitlines() if line.endswith(f"-{pid}.out")]
+    assert cluster.must("logs", name, "--tail", "1") == "printed by the actor\n"
+    assert "Watched" in cluster.must("status", "-v")
+    top = cluster.must("top", "-n", "1", COLUMNS="160")
+    assert "Watched.print" in top
+    assert "ALIVE" in top
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("list", "tasks", "-f", "nothing"), "field=value"),
+        (("list", "tasks", "-f", "call_site=x"), "not supported"),
+        (("get", "tasks", "0" * 48), "no"),
+        (("logs", "no-such-file"), "no log"),
+        (("logs", "actor"), "--id"),
+        (("logs", "actor", "--id", "0" * 32), "not known"),
+        (("list", "tasks", "--address", "127.0.0.1:1"), "127.0.0.1:1"),
+    ],
+)
+def test_commands_say_what_is_wrong(cluster, arguments, words):
+    done = cluster.run(*arguments)
+    assert done.exit_code in (1, 2)
+    assert isinstance(done.exception, SystemExit)
+    assert words in done.stderr
+
+
+def test_a_bar_follows_references(cluster):
+    drawn = io.StringIO()
+    refs = [fails.remote(number) for number in range(5)]
+    ray.util.progress(refs, desc="five", file=drawn)
+    assert "five" in drawn.getvalue()
+    assert "5/5" in drawn.getvalue()
+    ray.util.progress([], file=drawn)
+
+
+def test_bars_of_tasks_are_drawn_by_the_driver(cluster, capsys, wait_until):
+    @ray.remote
+    def steps(name):
+        for _ in tqdm_ray.tqdm(range(10), desc=name, flush_interval_s=0):
+            print("beside the bar of", name)
+        bar = tqdm_ray.tqdm(total=3, desc=f"{name} by hand", flush_interval_s=0)
+        bar.update(3)
+        bar.close()
+
+    ray.get([steps.remote("left"), steps.remote("right")])
+    drawn, printed = "", ""
+
+    def is_drawn():
+        nonlocal drawn, printed
+        found = capsys.readouterr()
+        drawn, printed = drawn + found.err, printed + found.out
+        return all(f"{name} by hand: 100%" in drawn for name in ("left", "right"))
+
+    wait_until(is_drawn)
+    assert "left: 100%" in drawn
+    assert tqdm_ray.RAY_TQDM_MAGIC not in drawn + printed
+    assert "beside the bar of left" in printed
+
+
+def test_a_report_outlives_the_cluster(cluster, tmp_path):
+    file = tmp_path / "report.html"
+    actor = Watched.remote()
+    with ray.util.performance_report(str(file)):
+        ray.get([actor.print.remote(f"number {number}") for number in range(3)])
+    report = file.read_text(encoding="utf-8")
+    assert "Watched.print" in report
+    assert "<caption>Actors</caption>" in report
+    assert "cdn.bokeh.org" not in report.partition("</head>")[0].partition("<title>")[0]
+    assert report.rstrip().endswith("</html>")
