@@ -13,9 +13,12 @@ from raycompat.util.metrics import Counter, Gauge, Histogram
 
 @pytest.fixture(scope="module")
 def url():
-    """A cluster with an endpoint; its address."""
+    """A cluster with an endpoint; what asks there, with the token that it wants."""
     context = ray.init(num_cpus=2, configure_logging=False)
-    yield f"http://{context.dashboard_url}/metrics"
+    place, _, token = context.dashboard_url.partition("/status?token=")
+    assert token
+    header = {"Authorization": f"Bearer {token}"}
+    yield urllib.request.Request(f"http://{place}/metrics", headers=header)
     ray.shutdown()
 
 

@@ -140,10 +140,28 @@ def test_bars_of_tasks_are_drawn_by_the_driver(cluster, capsys, wait_until):
 def test_a_report_outlives_the_cluster(cluster, tmp_path):
     file = tmp_path / "report.html"
     actor = Watched.remote()
-    with ray.util.performance_report(str(file)):
+    with pytest.raises(KeyError), ray.util.performance_report(file):
         ray.get([actor.print.remote(f"number {number}") for number in range(3)])
+        ray.wait([fails.options(name="fails <here>").remote(8)])
+        raise KeyError("the report is written nevertheless")
     report = file.read_text(encoding="utf-8")
     assert "Watched.print" in report
-    assert "<caption>Actors</caption>" in report
+    for title in ("Functions", "Actors", "Tasks that have failed", "Memory of objects"):
+        assert f">{title}</caption>" in report
+    assert ">fails &lt;here&gt;</td>" in report
+    assert ">ValueError: wrong 8</td>" in report
     assert "cdn.bokeh.org" not in report.partition("</head>")[0].partition("<title>")[0]
     assert report.rstrip().endswith("</html>")
+
+
+@pytest.mark.parametrize(
+    ("file", "error", "words"),
+    [
+        (3, TypeError, "path of a file"),
+        ("/", IsADirectoryError, "is a folder"),
+        ("/no-such-folder/report.html", FileNotFoundError, "no folder /no-such-folder"),
+    ],
+)
+def test_a_report_that_cannot_be_written_is_refused_at_once(cluster, file, error, words):
+    with pytest.raises(error, match=words), ray.util.performance_report(file):
+        pytest.fail("The block must not run.")

@@ -48,7 +48,7 @@ class State:
         return await query.run(self._sources[resource]())
 
     async def overview(self) -> dict[str, Any]:
-        """Return what ``raycompat top`` shows: nodes, functions, actors, and what runs."""
+        """Return what ``raycompat top`` shows: nodes, functions, actors, what runs, and bytes."""
         from raycompat._scheduler.pages import tables
 
         await self._core.surveys.take()
@@ -57,6 +57,7 @@ class State:
             "functions": tables.functions(self._core)[: tables.MOST_ROWS],
             "actors": tables.actors(self._core)[: tables.MOST_ROWS],
             "running": tables.running(self._core)[: tables.MOST_ROWS],
+            "stores": tables.stores(self._core),
         }
 
     async def summarize(self, resource: str) -> dict[str, Any]:
