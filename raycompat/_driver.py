@@ -21,6 +21,7 @@ from raycompat._caller import session as sessions
 from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.home import home_at
 from raycompat._caller.packages import Package, pack, telling_of_uploads, upload
+from raycompat._caller.report import Report
 from raycompat._protocol import current_cluster, ids, local_address, runtime_env, segment
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._protocol.shared_secret import Authority
@@ -169,6 +170,9 @@ def init(
         Whether calls that need only CPUs go straight to executors that the scheduler lends for many
         calls; False has the scheduler see every call. The environment variable ``RAYCOMPAT_LEASES``
         (0 or 1) says so too.
+    _report : str or os.PathLike, optional
+        A file that `shutdown` writes a report to: see `raycompat.util.performance_report`. The
+        environment variable ``RAYCOMPAT_REPORT`` says so too.
 
     Returns
     -------
@@ -185,6 +189,8 @@ def init(
         version of raycompat.
     ValueError, TypeError
         When an argument has an impossible value.
+    FileNotFoundError, IsADirectoryError
+        When the file of a report cannot be written.
     UnsupportedRayFeatureError
         When an argument asks for what raycompat does not do.
 
@@ -209,6 +215,7 @@ def init(
     arguments.adopt_old_names(given)
     temp_dir = given.pop("_temp_dir", None)
     uses_leases = arguments.wants_leases(given.pop("_leases", None))
+    report_file = arguments.report_file(given.pop("_report", None))
     authority = arguments.authority(given.pop("_redis_password", None), given["address"])
     arguments.check_unknown(given, known)
     arguments.refuse(given)
@@ -221,7 +228,10 @@ def init(
                 "Maybe you called ray.init twice? A session is running. Call "
                 "ray.shutdown() first, or keep the session with init(ignore_reinit_error=True)."
             )
-        return _init(given, temp_dir, authority, uses_leases=uses_leases)
+        context = _init(given, temp_dir, authority, uses_leases=uses_leases)
+        if report_file is not None:
+            _begin_report(report_file)
+        return context
 
 
 def _init(
@@ -298,6 +308,25 @@ def _begin(
         "Connected to the cluster at %s.%s%s", destination.address, where, _way_of_dask(destination)
     )
     return context
+
+
+def _begin_report(file: Path) -> None:
+    session = sessions.current()
+    assert session is not None
+    session.report = Report(session, file)
+
+
+def _write_report(session: sessions.Session) -> None:
+    """Write the report of a session that is about to end, if it has one."""
+    if session.report is None:
+        return
+    from raycompat._caller import interrupts
+
+    try:
+        with interrupts.allowed():
+            session.report.write()
+    except (OSError, RuntimeError, exceptions.RayError) as error:
+        logger.error("raycompat: the report was not written: %s", error)
 
 
 def _way_of_dask(destination: Destination) -> str:
@@ -483,10 +512,13 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
         if session is None:
             return  # another thread was quicker
         try:
-            sessions.set_current(None)
-            session.close()
+            _write_report(session)
         finally:
-            _end_cluster()
+            try:
+                sessions.set_current(None)
+                session.close()
+            finally:
+                _end_cluster()
 
 
 def _forget_in_fork() -> None:

@@ -6,15 +6,20 @@ import difflib
 import os
 import warnings
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from raycompat import exceptions
+from raycompat._caller.report import checked_file
 from raycompat._protocol import shared_secret
 from raycompat._protocol.shared_secret import Authority
 from raycompat._protocol.text import checked_text
 
 #: Set to 0, it has every call go by the scheduler, as ``init(_leases=False)`` does.
 _LEASES_VARIABLE = "RAYCOMPAT_LEASES"
+
+#: The file of a report, as ``init(_report=)`` says it.
+_REPORT_VARIABLE = "RAYCOMPAT_REPORT"
 
 #: Arguments of `init` that Ray once had: the present name, or None where nothing is left to do.
 _OLD_NAMES: dict[str, str | None] = {
@@ -121,3 +126,11 @@ def wants_leases(given: Any) -> bool:
     if not isinstance(given, bool):
         raise TypeError(f"init(_leases={given!r}): expected True or False.")
     return given
+
+
+def report_file(given: Any) -> Path | None:
+    """Return the file that ``_report`` names, or the environment, if a report is wanted."""
+    wanted = os.environ.get(_REPORT_VARIABLE) or None if given is None else given
+    if wanted is None:
+        return None
+    return checked_file(wanted)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from raycompat._caller.driver_logs import DriverLogs
     from raycompat._caller.lease import Lease
     from raycompat._caller.leases import LeasePool
+    from raycompat._caller.report import Report
     from raycompat._caller.roads import RelayedRoad
     from raycompat._protocol.resource_set import ResourceSet
 
@@ -118,6 +119,8 @@ class Session:
         self.sharing = Sharing(self)
         #: What the program measures: executors send it by their nodes.
         self.measurements = Measurements(self._send_measured, self._call_later)
+        #: What writes a report of the program at its end, if one is wanted.
+        self.report: Report | None = None
         self._reports = Reports(self)
         #: Called around a wait: an executor tells its node, which gives the CPU back meanwhile.
         self.on_block: Callable[[], None] = lambda: None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -154,6 +156,31 @@ def test_a_report_outlives_the_cluster(cluster, tmp_path):
     assert report.rstrip().endswith("</html>")
 
 
+PROGRAM = """
+import raycompat as ray
+
+ray.init(num_cpus=1, configure_logging=False, log_to_driver=False, dashboard_port=0)
+
+@ray.remote
+def counted(number):
+    return number
+
+ray.get([counted.remote(number) for number in range(3)])
+raise SystemExit("the program has failed")
+"""
+
+
+def test_a_program_leaves_a_report_when_it_ends(tmp_path):
+    file = tmp_path / "report.html"
+    command = [sys.executable, "-c", PROGRAM]
+    environment = {**os.environ, "RAYCOMPAT_REPORT": str(file)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stderr == "the program has failed\n"
+    report = file.read_text(encoding="utf-8")
+    assert ">counted</td>" in report
+    assert report.rstrip().endswith("</html>")
+
+
 @pytest.mark.parametrize(
     ("file", "error", "words"),
     [
@@ -165,3 +192,5 @@ def test_a_report_outlives_the_cluster(cluster, tmp_path):
 def test_a_report_that_cannot_be_written_is_refused_at_once(cluster, file, error, words):
     with pytest.raises(error, match=words), ray.util.performance_report(file):
         pytest.fail("The block must not run.")
+    with pytest.raises(error, match=words):
+        ray.init(_report=file)
