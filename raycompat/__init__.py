@@ -3,8 +3,8 @@
 The life of a call, ``ref = f.remote(x)`` and ``ray.get(ref)``:
 
 1. `RemoteFunction.remote` checks the arguments and exports the function, once
-   (`remote_function`, `_caller.submit`).
-2. The call leaves as one message down the Dask client's stream (`_caller.session`).
+   (`remote_function`, `_caller.arguments`, `_caller.exports`). `_caller.send` chooses who sends it.
+2. The call leaves as one message down the Dask client's stream (`_caller.by_scheduler`).
 3. The scheduler plugin makes it a Dask task; when its dependencies are there and its resources free,
    it grants it to a node (`_scheduler.calls`, `_scheduler.dispatcher`).
 4. The node plugin, in a Dask worker, hands it to an executor (`_node.tasks`, `_node.executor_pool`).
@@ -15,11 +15,11 @@ The life of a call, ``ref = f.remote(x)`` and ``ray.get(ref)``:
 7. `get` finds it in the table, or fetches it from the node that has it (`_caller.resolve`).
 
 Most calls need only CPUs, and take a shorter way: the scheduler lends executors for many calls, by the
-same steps 2 to 4, and the caller sends them its calls itself (`_caller.leases`,
+same steps 2 to 4, and the caller sends them its calls itself (`_caller.by_lease`,
 `_executor.run_leased`). So does a call of an actor's method, ``ref = counter.add.remote(2)``:
 
-1. `ActorMethod.remote` lays the arguments out (`actor`, `_caller.submit`).
-2. The channel sends it, in order, to the actor's process (`_caller.channel`, `_protocol.connection`).
+1. `ActorMethod.remote` lays the arguments out (`actor`, `_caller.arguments`).
+2. The channel sends it, in order, to the actor's process (`_caller.by_channel`).
 3. The process runs it when its turn has come (`_executor.mailbox`, `_executor.lanes`).
 4. The answer comes back on the channel, to the thread that waits in `get` or to the pump.
 """

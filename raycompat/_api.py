@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, overload
 
 from raycompat import _driver
-from raycompat._caller import resolve, submit
-from raycompat._caller.channel import Channel
+from raycompat._caller import put as puts
+from raycompat._caller import resolve, send
 from raycompat._protocol.options import actor_options, task_options
 from raycompat.actor import ActorClass, ActorHandle
 from raycompat.object_ref import ObjectRef, ObjectRefGenerator
@@ -137,7 +137,7 @@ def put(value: T) -> ObjectRef[T]:
             "Calling 'put' on an ray.ObjectRef stores nothing: its value is in the store already. "
             "Use the reference itself, or store a list that holds it: ray.put([ref])."
         )
-    return submit.put(_driver.require_session(), value)
+    return puts.put(_driver.require_session(), value)
 
 
 @overload
@@ -340,14 +340,7 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
             f"ray.cancel() only supported for object refs, not for {type(ref)}. For actors, try "
             "ray.kill()."
         )
-    session = ref._session
-    entry = ref._entry
-    key = entry.parent.key if entry.parent is not None else ref._key
-    if entry.origin is not None:  # one of several results, perhaps
-        key = entry.origin.key
-    if force and isinstance(entry.channel, Channel):
-        raise ValueError("force=True is not supported for actor tasks. Use ray.kill(actor).")
-    session.cancel(key, force=force, recursive=recursive)
+    send.cancel(ref._session, ref, force=force, recursive=recursive)
 
 
 def nodes() -> list[dict[str, Any]]:

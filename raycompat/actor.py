@@ -27,8 +27,10 @@ from typing import (
 )
 
 from raycompat import _driver, environment_variables, exceptions
-from raycompat._caller import interrupts, placement, submit
-from raycompat._caller.calls import DirectCall
+from raycompat._caller import interrupts, placement, send
+from raycompat._caller.arguments import CHANNEL_LIMIT_BYTES, Arguments
+from raycompat._caller.calls import Call
+from raycompat._caller.exports import exported_id
 from raycompat._protocol import id_types, ids
 from raycompat._protocol.actor_about import (
     About,
@@ -37,7 +39,7 @@ from raycompat._protocol.actor_about import (
     methods_of,
     signature_without_self,
 )
-from raycompat._protocol.call_spec import ActorSpec, new_spec
+from raycompat._protocol.call_spec import ActorSpec
 from raycompat._protocol.options import (
     ActorOptions,
     MethodOptions,
@@ -51,7 +53,7 @@ from raycompat.object_ref import WeakObjectRef
 from raycompat.remote_function import pickled_exceptions
 
 if TYPE_CHECKING:
-    from raycompat._caller.channel import Channel
+    from raycompat._caller.by_channel import Channel
     from raycompat._caller.session import Session
     from raycompat.dag import ClassNode
     from raycompat.object_ref import ObjectRef
@@ -234,24 +236,15 @@ class ActorClass(Generic[T]):
             max_concurrency=options.max_concurrency or 0,
             groups=dict(options.concurrency_groups or {}),
         )
-        spec = new_spec(
-            "actor",
-            key,
-            f"{name}.__init__",
-            session.setup.job,
-            to_start,
-            keep=to_live,
-            strategy=strategy,
-            runtime_env=inherited(session.setup.runtime_env, options.runtime_env),
-            actor=actor,
-        )
         function = self._export(session)
-        environment = environment_variables.version(session)
-        payload = {"function": function, "is_actor": True, "environment": environment}
-        arguments = submit.Arguments(session, args, kwargs, name)
-        held = session.exported.get(function, ())
+        call = Call(key, function, f"{name}.__init__")
+        call.actor, call.request, call.keep, call.strategy = actor, to_start, to_live, strategy
+        call.runtime_env = inherited(session.setup.runtime_env, options.runtime_env)
+        call.environment = environment_variables.version(session)
+        call.holds = session.exported.get(function, ())
+        call.take_arguments(arguments := Arguments(session, args, kwargs, name))
         if options.name is None or arguments.failed() is not None:
-            created = submit.call(session, spec, arguments, payload, 1, holds=held)
+            created = send.call(session, call, session.by_scheduler)
             return ActorHandle(created, about)
         with interrupts.deferred():  # a name that is taken has an actor that comes
             there = _reserve(session, key, actor)
@@ -264,7 +257,7 @@ class ActorClass(Generic[T]):
                     f"ray.get_actor('{options.name}', namespace='{actor['namespace']}')"
                 )
             try:
-                created = submit.call(session, spec, arguments, payload, 1, holds=held)
+                created = send.call(session, call, session.by_scheduler)
             except BaseException:
                 session.send("raycompat-free-name", key=key)
                 raise
@@ -272,7 +265,7 @@ class ActorClass(Generic[T]):
 
     def _export(self, session: Session) -> str:
         what = f"actor class {self._class.__name__}"
-        return submit.exported_id(session, self._exports, self._class, what, self)
+        return exported_id(session, self._exports, self._class, what, self)
 
     def __repr__(self) -> str:
         return f"ActorClass({self._class.__name__})"
@@ -406,7 +399,8 @@ class ActorMethod:
                 f"{about.class_name}.{method.name} is none: it has no yield."
             )
         name = options.name or f"{about.class_name.rpartition('.')[2]}.{method.name}"
-        call = DirectCall(channel, ids.call_key(method.name, ids.new_task_id()), method.name, name)
+        call = Call(ids.call_key(method.name, ids.new_task_id()), method.name, name)
+        call.num_returns = num_returns
         call.environment = environment_variables.version(session)
         retries = options.max_task_retries
         call.retries = about.max_task_retries if retries is None else retries
@@ -417,11 +411,11 @@ class ActorMethod:
             if options.concurrency_group not in about.groups:
                 raise ValueError(_unknown_group(options.concurrency_group, about))
             call.group = options.concurrency_group
-        arguments = submit.Arguments(
-            session, args, kwargs, name, inline_limit_bytes=submit.CHANNEL_LIMIT_BYTES
+        call.holds = (handle,)
+        call.take_arguments(
+            Arguments(session, args, kwargs, name, inline_limit_bytes=CHANNEL_LIMIT_BYTES)
         )
-        call.holds = (handle, *arguments.holds)
-        return submit.call_directly(session, call, arguments, num_returns)
+        return send.call(session, call, channel)
 
 
 def _unknown_group(name: str, about: About) -> str:

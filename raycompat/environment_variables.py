@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from raycompat._caller import submit
+from raycompat._caller import exports
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
@@ -225,9 +225,9 @@ def _export(session: Session) -> None:
     for name, definition in definitions.items():
         table[name] = f"environment-{session.setup.job}-{definition.number}"
         what = f"environment variable {name}"
-        submit.export(session, table[name], definition.variable, what, session)
+        exports.export(session, table[name], definition.variable, what, session)
     environment = (session.setup.job, now)
-    submit.export(session, table_id(environment), table, "table of environment variables", session)
+    exports.export(session, table_id(environment), table, "table of environment variables", session)
     session.environment = max(session.environment, environment)
 
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 
 from raycompat import _driver, environment_variables
-from raycompat._caller import placement, submit
-from raycompat._caller.calls import DirectCall
+from raycompat._caller import placement, send
+from raycompat._caller.arguments import Arguments
+from raycompat._caller.calls import Call
+from raycompat._caller.exports import exported_id
 from raycompat._caller.session import Session
 from raycompat._protocol import ids
-from raycompat._protocol.call_spec import new_spec
 from raycompat._protocol.options import TaskOptions, task_options
 from raycompat._protocol.runtime_env import inherited
-from raycompat._protocol.strategy import InGroup, Strategy
 from raycompat._protocol.text import checked_text
 from raycompat.exceptions import UnsupportedRayFeatureError
 
@@ -99,52 +99,26 @@ class RemoteFunction:
             self._signature.bind(*args, **kwargs)
         name = self._function.__name__
         function = self._export(session)
-        environment = environment_variables.version(session)
-        num_returns = options.num_returns
-        if num_returns is None:
-            num_returns = "streaming" if self._is_generator else 1
-        strategy: Strategy = "DEFAULT"
+        call = Call(ids.call_key(name, ids.new_task_id()), function, options.name or name)
+        call.environment = environment_variables.version(session)
+        if options.num_returns is not None:
+            call.num_returns = options.num_returns
+        elif self._is_generator:
+            call.num_returns = "streaming"
+        call.request, call.retries = options.request(), options.max_retries
+        call.retry_exceptions = pickled_exceptions(options.retry_exceptions)
         if not options.is_simple or session.captured() is not None:
-            strategy = placement.choose(session, options, name, options.request())
-        key = ids.call_key(name, ids.new_task_id())
-        retry_exceptions = pickled_exceptions(options.retry_exceptions)
-        arguments = submit.Arguments(session, args, kwargs, self._function_name)
-        held = session.exported.get(function, ())
-        if (
-            session.setup.uses_leases
-            and options.only_takes_cpus
-            and (strategy == "DEFAULT" or isinstance(strategy, InGroup))
-            and num_returns != "streaming"
-            and submit.may_go_by_lease(session, arguments)
-        ):
-            direct = DirectCall(session.lease_pool(strategy), key, function, options.name or name)
-            direct.units = options.request().get("CPU")
-            direct.options, direct.strategy, direct.retries = options, strategy, options.max_retries
-            direct.retry_exceptions = retry_exceptions
-            direct.environment = environment
-            direct.holds = (*arguments.holds, *held)
-            return submit.call_directly(session, direct, arguments, num_returns)
-        spec = new_spec(
-            "task",
-            key,
-            options.name or name,
-            session.setup.job,
-            options.request(),
-            strategy=strategy,
-            retries=options.max_retries,
-            max_calls=options.max_calls,
-            runtime_env=inherited(session.setup.runtime_env, options.runtime_env),
-        )
-        payload = {
-            "function": function,
-            "retry_exceptions": retry_exceptions,
-            "environment": environment,
-        }
-        return submit.call(session, spec, arguments, payload, num_returns, holds=held)
+            call.strategy = placement.choose(session, options, name, call.request)
+            call.max_calls = options.max_calls
+            call.runtime_env = inherited(session.setup.runtime_env, options.runtime_env)
+        call.holds = session.exported.get(function, ())
+        call.take_arguments(Arguments(session, args, kwargs, self._function_name))
+        sender = send.sender_of(session, call, only_takes_cpus=options.only_takes_cpus)
+        return send.call(session, call, sender)
 
     def _export(self, session: Session) -> str:
         what = f"function {self._function_name}"
-        return submit.exported_id(session, self._exports, self._function, what, self)
+        return exported_id(session, self._exports, self._function, what, self)
 
     def bind(self, *args: Any, **kwargs: Any) -> FunctionNode:
         """Return the node of a call in a graph of calls; see `raycompat.dag`."""

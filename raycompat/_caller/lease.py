@@ -10,8 +10,8 @@ from raycompat._caller import roads
 from raycompat._caller.object_table import Entry, State
 
 if TYPE_CHECKING:
-    from raycompat._caller.calls import DirectCall
-    from raycompat._caller.leases import LeasePool
+    from raycompat._caller.by_lease import LeasePool
+    from raycompat._caller.calls import Call
 
 #: Seconds of work, and calls, that may wait in a process: enough to keep it busy while we hear of it.
 _DEPTH_S, _DEPTH = 0.004, 256
@@ -34,7 +34,7 @@ class Lease:
         self.is_open = False
         self.num_returned = 0
         #: Calls that were sent and not answered, in order.
-        self.unanswered: dict[str, DirectCall] = {}
+        self.unanswered: dict[str, Call] = {}
         #: How many seconds all that was sent may take, and all that was answered: each has one writer,
         #: whoever holds the pool's lock and whoever reads.
         self.sent_s = self.done_s = 0.0

@@ -21,8 +21,8 @@ from raycompat._protocol import failures, ids
 from raycompat._protocol.values import InlineValue, SegmentLink
 
 if TYPE_CHECKING:
-    from raycompat._caller.calls import DirectCall
-    from raycompat._caller.channel import Channel
+    from raycompat._caller.by_channel import Channel
+    from raycompat._caller.calls import Call
     from raycompat._caller.generator import Stream
     from raycompat._caller.lease import Lease
     from raycompat._protocol.mapping import Mapping
@@ -71,7 +71,7 @@ class Entry:
     parent: Entry | None = None
     pick_index = 0
     #: The call that makes it by a lease; a large value keeps it, so that it can be made anew.
-    origin: DirectCall | None = None
+    origin: Call | None = None
     #: The channel or lease by which the value will arrive.
     channel: Channel | Lease | None = None
     #: Whether its call has been sent: then the end comes by the channel, or the channel closes.

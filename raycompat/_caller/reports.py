@@ -10,12 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import placement
-from raycompat._caller.calls import DirectCall, PendingCall
 from raycompat._caller.home import home_at
 from raycompat._caller.object_table import State
 from raycompat._protocol import failures
 from raycompat._protocol.ids import call_of, return_key
-from raycompat._protocol.values import ErrorValue, from_wire
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
@@ -69,26 +67,11 @@ class Reports:
         call, borrowed = session.calls.get(key), session.table.get(key)
         if call is None and borrowed is not None and error is not None:
             session.table.settle(borrowed, error=error)
-        if not isinstance(call, PendingCall):
+        if call is None or call.sender is not session.by_scheduler:
             return
         if call.ref is not None and not unknown:
             self._ending[key] = call.ref
-        victim = call.name if dependency else None
-        if call.stream is not None:
-            call.stream.end(error, victim)
-        for index, entry in enumerate(call.returns):
-            if error is not None:
-                session.table.fail(entry, error, victim)
-                continue
-            assert values is not None
-            value = from_wire(values[index])
-            if isinstance(value, ErrorValue):
-                session.table.fail(entry, value.error)
-            else:
-                session.settle(entry, value)
-        call.ref = None
-        session.call_ended(call)
-        session.wake()
+        session.by_scheduler.ended(call, values, error, of_an_argument=dependency)
 
     def _on_actor_alive(self, key: str) -> None:
         session = self._session
@@ -133,18 +116,16 @@ class Reports:
 
     def _on_cancel_promised(self, key: str, recursive: bool) -> None:
         call = self._session.calls.get(call_of(key))
-        if isinstance(call, DirectCall):
+        if call is not None:
             call.sender.cancel(call, force=False, recursive=recursive)
 
     def _on_item(self, key: str, index: int, wire: Any, stored: bool) -> None:
         session, item = self._session, return_key(key, index)
         call = session.calls.get(key)
-        stream = call.stream if isinstance(call, PendingCall) else None
-        if stream is not None and stream.receive(index, wire):
-            entry = session.table.add(item, wanted=stored)
-            session.settle(entry, from_wire(wire))
-            stream.add(entry)
-        elif stored and session.table.get(item) is None:
+        is_wanted = call is not None and session.by_scheduler.add_item(
+            call, index, item, wire, stored=stored
+        )
+        if not is_wanted and stored and session.table.get(item) is None:
             session.send("client-releases-keys", keys=[item])
 
     def _dask_has_seen_the_end(self, key: str) -> None:
@@ -179,7 +160,7 @@ class Reports:
             self._ending.pop(key, None)
             if key in session.leases:
                 self._on_lease_ended(key, error=failures.object_lost(key), unknown=True)
-            elif isinstance(call, PendingCall):
+            elif call is not None and call.sender is session.by_scheduler:
                 self._on_done(key, error=failures.object_lost(key), unknown=True)
             elif entry is not None and not entry.is_here:
                 session.table.settle(entry, error=failures.object_lost(key))
@@ -196,7 +177,7 @@ class Reports:
         """Fail what was being made: somebody has had Dask forget all its tasks and end its workers."""
         session = self._session
         for key, call in list(session.calls.items()):
-            if isinstance(call, PendingCall):
+            if call.sender is session.by_scheduler:
                 self._on_done(key, error=failures.object_lost(key), unknown=True)
             else:
                 call.retries = 0

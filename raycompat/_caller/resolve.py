@@ -21,7 +21,7 @@ from raycompat._protocol.serialization import deserialize
 from raycompat._protocol.values import InlineValue, SegmentLink
 
 if TYPE_CHECKING:
-    from raycompat._caller.channel import Channel
+    from raycompat._caller.by_channel import Channel
     from raycompat._caller.lease import Lease
     from raycompat._caller.session import Session
     from raycompat._protocol.mapping import Mapping

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
 from raycompat._caller import interrupts, look, unhandled
-from raycompat._caller.calls import DirectCall, PendingCall
-from raycompat._caller.channel import Channel
+from raycompat._caller.by_channel import Channel
+from raycompat._caller.by_scheduler import SchedulerSender
+from raycompat._caller.calls import Call
 from raycompat._caller.home import Home
 from raycompat._caller.object_table import Entry, ObjectTable, State
 from raycompat._caller.reports import Reports
@@ -45,9 +46,9 @@ from raycompat._protocol.values import (
 if TYPE_CHECKING:
     from distributed import Client
 
+    from raycompat._caller.by_lease import LeasePool
     from raycompat._caller.driver_logs import DriverLogs
     from raycompat._caller.lease import Lease
-    from raycompat._caller.leases import LeasePool
     from raycompat._caller.report import Report
     from raycompat._caller.roads import RelayedRoad
     from raycompat._protocol.resource_set import ResourceSet
@@ -99,7 +100,7 @@ class Session:
         self.table = ObjectTable(
             self._release, self._remove_segment, partial(unhandled.tell_soon, self)
         )
-        self.calls: dict[str, PendingCall | DirectCall] = {}
+        self.calls: dict[str, Call] = {}
         #: Of calls that other calls made here: those by key, grouped by their makers.
         self.children: GroupedDict[str, str] = GroupedDict(lambda parent: parent)
         #: The ways to the actors that we have called, by their keys.
@@ -117,6 +118,7 @@ class Session:
         self.out_of_reach: set[str] = set()
         self.pump = Pump()
         self.sharing = Sharing(self)
+        self.by_scheduler = SchedulerSender(self)
         #: What the program measures: executors send it by their nodes.
         self.measurements = Measurements(self._send_measured, self._call_later)
         #: What writes a report of the program at its end, if one is wanted.
@@ -365,7 +367,7 @@ class Session:
         """Return what sends calls to leases, of a placement group maybe."""
         pool = self._pools.get(strategy)
         if pool is None:
-            from raycompat._caller.leases import LeasePool
+            from raycompat._caller.by_lease import LeasePool
 
             with self.table.lock:
                 pool = self._pools.setdefault(strategy, LeasePool(self, strategy))
@@ -490,10 +492,10 @@ class Session:
     def cancel(self, key: str, *, force: bool, recursive: bool) -> None:
         """Ask for the end of a call, ours or another's."""
         call = self.calls.get(key)
-        if isinstance(call, DirectCall):
+        if call is not None:
             call.sender.cancel(call, force=force, recursive=recursive)
-            return
-        self.send("raycompat-cancel", key=key, force=force, recursive=recursive)
+        else:
+            self.send("raycompat-cancel", key=key, force=force, recursive=recursive)
 
     def cancel_children(self, key: str) -> None:
         """Ask for the end of all calls that a call has made here."""
@@ -504,10 +506,8 @@ class Session:
     def give_credit(self, key: str, num_received: int, is_wanted: bool) -> None:
         """Tell the generator of a call how many of its items were received here."""
         call = self.calls.get(key)
-        if isinstance(call, DirectCall):
+        if call is not None:
             call.sender.give_credit(call, num_received, is_wanted)
-        elif call is not None:
-            self.send("raycompat-credit", key=key, num_received=num_received, is_wanted=is_wanted)
 
     # --- lifetimes ------------------------------------------------------------------------------
 
@@ -520,7 +520,7 @@ class Session:
 
     # --- how calls end --------------------------------------------------------------------------
 
-    def call_ended(self, call: PendingCall | DirectCall) -> None:
+    def call_ended(self, call: Call) -> None:
         """Let go of what a call has kept alive."""
         call.holds = ()
         self.calls.pop(call.key, None)
@@ -546,14 +546,11 @@ class Session:
             if not self.table.lose_value(entry, path):
                 return
             origin = entry.origin
-            if origin is None or origin.retries == 0:
-                self.table.lose(entry)
-            else:
-                from raycompat._caller import lineage
-
-                origin.retries -= origin.retries > 0
+            if origin is not None and origin.use_retry():
                 entry.state = State.PENDING
-                lineage.schedule(self, origin)
+                self.by_scheduler.run_again(origin)
+            else:
+                self.table.lose(entry)
 
     def wait_until_idle(self) -> None:
         """Wait until every call of ours has ended."""

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import interrupts
+from raycompat._caller.calls import Call, CallState
 from raycompat._caller.object_table import Entry, State
 from raycompat._protocol import failures, segment
 from raycompat._protocol.values import SegmentLink, Wire, to_wire
 
 if TYPE_CHECKING:
-    from raycompat._caller.calls import DirectCall
     from raycompat._caller.session import Session
     from raycompat.object_ref import ObjectRef
 
@@ -169,13 +169,12 @@ class Sharing:
             self.note_said()
             return entry.key
 
-    def _announce_origin(self, entry: Entry, origin: DirectCall) -> None:
+    def _announce_origin(self, entry: Entry, origin: Call) -> None:
         """Tell Dask of the call that a lease runs for an object, or has run."""
-        from raycompat._caller import lineage
-
-        lineage.announce(self._session, origin)
-        if origin.has_ended:  # else it is told when it does
-            lineage.tell_made(self._session, origin)
+        by_scheduler = self._session.by_scheduler
+        by_scheduler.announce(origin)
+        if origin.state is CallState.ENDED:  # else it is told when it does
+            by_scheduler.tell_made(origin)
             entry.origin = None
 
     def load_in_dask(self, entry: Entry) -> str:

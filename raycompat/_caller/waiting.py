@@ -11,10 +11,8 @@ import operator
 from bisect import bisect_left
 from collections import Counter, deque
 from functools import partial
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from raycompat._caller.calls import DirectCall
+from raycompat._caller.calls import Call, CallState
 
 #: Withdrawn calls that may stay in a queue, however few others are there.
 _FEW = 64
@@ -24,7 +22,7 @@ class WaitingCalls:
     """See the module."""
 
     def __init__(self) -> None:
-        self._queues: dict[int, deque[DirectCall]] = {}
+        self._queues: dict[int, deque[Call]] = {}
         #: Sizes whose queues have calls, in ascending order; some queues may be empty by now.
         self._sizes: list[int] = []
         #: The next size to be served is this one, or the next larger one.
@@ -40,7 +38,7 @@ class WaitingCalls:
         sizes = self._sizes
         return len(sizes) > 1 or (bool(sizes) and bool(self._queues.get(sizes[0])))
 
-    def append(self, call: DirectCall) -> deque[DirectCall] | None:
+    def append(self, call: Call) -> deque[Call] | None:
         """Put a call at the end of its queue, which is returned if it is to be `enter`ed."""
         queue = self._queues.get(call.units)
         if queue is None:
@@ -48,7 +46,7 @@ class WaitingCalls:
         queue.append(call)
         return queue if len(queue) == 1 else None
 
-    def enter(self, size: int, queue: deque[DirectCall]) -> None:
+    def enter(self, size: int, queue: deque[Call]) -> None:
         """Let the calls of a queue take their turns."""
         current = self._queues.setdefault(size, queue)
         if current is not queue:  # it was given up as empty just when a call was appended
@@ -64,7 +62,7 @@ class WaitingCalls:
             if queue:
                 self.enter(size, queue)
 
-    def queue_of(self, call: DirectCall) -> deque[DirectCall]:
+    def queue_of(self, call: Call) -> deque[Call]:
         """Return the queue that a call is in, or may be put back to."""
         queue = self._queues.get(call.units)
         if queue is None or len(self._sizes) != 1 or self._sizes[0] != call.units:
@@ -79,7 +77,7 @@ class WaitingCalls:
         """Return the name of a call of a size that waits."""
         return self._queues[size][0].name
 
-    def next(self, below: int | None = None) -> DirectCall | None:
+    def next(self, below: int | None = None) -> Call | None:
         """Return the call whose turn it is, of a size below a limit if one is given."""
         sizes = self._sizes
         while sizes:
@@ -109,14 +107,14 @@ class WaitingCalls:
         """Enter that a call of a size was sent: it is the turn of the next larger size."""
         self._turn = size + 1
 
-    def withdraw(self, call: DirectCall) -> None:
+    def withdraw(self, call: Call) -> None:
         """Take a call out that waits."""
-        call.is_withdrawn = True
+        call.state = CallState.ENDED
         queue, size = self.queue_of(call), call.units
         self._withdrawn[size] += 1
         if self._withdrawn[size] > max(_FEW, len(queue) // 2):
             present = list(queue)
-            kept = [each for each in present if not each.is_withdrawn]
+            kept = [each for each in present if each.state is not CallState.ENDED]
             replace = [queue.popleft] * len(present) + [partial(queue.extendleft, kept[::-1])]
             deque(map(operator.call, replace), 0)  # in one C call: no interrupt, no other thread
             self._withdrawn[size] = 0
@@ -124,7 +122,7 @@ class WaitingCalls:
         if not queue and len(self._sizes) > 1:
             self._give_up(bisect_left(self._sizes, size), size)
 
-    def withdraw_if_there(self, call: DirectCall) -> None:
+    def withdraw_if_there(self, call: Call) -> None:
         """Take a call out whose submission was interrupted. It may never have come, or be sent."""
         queue = self._queues.get(call.units)
         if queue is not None and call in list(queue):
@@ -133,15 +131,15 @@ class WaitingCalls:
     def _drop_first_withdrawn(self, size: int) -> None:
         """Remove withdrawn calls from the head of a queue, so that it is empty when no call waits."""
         queue = self._queues[size]
-        while queue and queue[0].is_withdrawn:
+        while queue and queue[0].state is CallState.ENDED:
             queue.popleft()
             self._withdrawn[size] -= 1
 
-    def clear(self) -> list[DirectCall]:
+    def clear(self) -> list[Call]:
         """Take all calls out, and return them."""
         calls = []
         for queue in list(self._queues.values()):
             while queue:
                 calls.append(queue.popleft())
         self._withdrawn.clear()
-        return [call for call in calls if not call.is_withdrawn]
+        return [call for call in calls if call.state is not CallState.ENDED]

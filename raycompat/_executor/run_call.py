@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
 from raycompat._caller import resolve
-from raycompat._caller.submit import NO_ARGUMENTS, Known, Slot
 from raycompat._protocol import failures, item_credit, segment
+from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
 from raycompat._protocol.serialization import deserialize, serialize
 from raycompat._protocol.spans import Failure
 from raycompat._protocol.values import ErrorValue, InlineValue, Wire, from_wire, to_wire

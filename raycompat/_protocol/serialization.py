@@ -159,3 +159,18 @@ def deserialize(block: bytes | memoryview | Mapping) -> Any:
         return pickle.loads(data)
     spans = (_SPAN.unpack_from(view, _HEAD.size + _SPAN.size * i) for i in range(count))
     return pickle.loads(data, buffers=[view[at : at + size] for at, size in spans])
+
+
+def unpicklable(what: str, error: BaseException) -> TypeError:
+    """Return the error for a value that cannot be pickled; `what` it is, in words."""
+    return TypeError(
+        f"Could not serialize {what}: {error!r}. Everything that goes to another process must be "
+        "picklable: pass data rather than open files, locks, sockets or sessions, or make such things "
+        "inside of the task or actor."
+    )
+
+
+def shortened(value: Any) -> str:
+    """Return how a value looks, in an error about it."""
+    text = repr(value)
+    return text if len(text) <= 200 else text[:200] + "..."

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from raycompat._caller.calls import DirectCall
-from raycompat._caller.channel import Channel
+from raycompat._caller.by_channel import Channel
+from raycompat._caller.calls import Call
 
 NUM_CALLS = 1000
 
 
-class CountingCall(DirectCall):
+class CountingCall(Call):
     """A call that counts how often one is asked whether it still waits."""
 
     num_looks = 0
@@ -43,7 +43,7 @@ def make_channel() -> Channel:
 
 
 def submit(channel: Channel, key: str, *, waits: bool) -> CountingCall:
-    call = CountingCall(channel, key, "method", "method")
+    call = CountingCall(key, "method", "method")
     call.dependencies = [SimpleNamespace(state=None)] if waits else []
     channel.submit(call)
     return call

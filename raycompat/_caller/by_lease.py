@@ -24,11 +24,16 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from raycompat._caller import lineage, roads
-from raycompat._caller.calls import DirectCall
+from raycompat._caller import roads
+from raycompat._caller.calls import Call, CallState
+from raycompat._caller.direct_sender import (
+    LARGE_BYTES,
+    LAST_WORDS_S,
+    DirectSender,
+    after_last_words,
+)
 from raycompat._caller.lease import Lease
 from raycompat._caller.object_table import Entry, State
-from raycompat._caller.sender import LARGE_BYTES, LAST_WORDS_S, Sender, after_last_words
 from raycompat._caller.waiting import WaitingCalls
 from raycompat._protocol import failures, ids
 from raycompat._protocol.call_spec import new_spec
@@ -58,7 +63,7 @@ _MANY_COSTS = 10_000
 _CHOICES = 4
 
 
-class LeasePool(Sender):
+class LeasePool(DirectSender):
     """See the module. One per session and placement group."""
 
     def __init__(self, session: Session, strategy: LeaseStrategy = "DEFAULT") -> None:
@@ -76,8 +81,11 @@ class LeasePool(Sender):
 
     # --- calls on their way out -----------------------------------------------------------------
 
-    def submit(self, call: DirectCall) -> None:
+    def submit(self, call: Call) -> None:
         """Send a call when its turn has come. Never waits."""
+        call.units = call.request.get("CPU")
+        for entry in call.returns:
+            entry.origin = call
         try:
             self._session.calls[call.key] = call
             if call.dependencies or call.carries_references:
@@ -95,10 +103,9 @@ class LeasePool(Sender):
             with self._lock:
                 self._waiting.withdraw_if_there(call)
             self._forget(call)
-            self._session.calls.pop(call.key, None)
             raise
 
-    def _wait_is_over(self, call: DirectCall) -> None:
+    def _wait_is_over(self, call: Call) -> None:
         with self._conclusions, self._lock:
             call.num_waits -= 1
             if call.num_waits or self._session.calls.get(call.key) is not call:
@@ -111,7 +118,7 @@ class LeasePool(Sender):
                     self._waiting.enter(call.units, queue)
                 self._advance()
 
-    def _resolve(self, call: DirectCall) -> bool:
+    def _resolve(self, call: Call) -> bool:
         """Enter the values of the arguments that were references; False if it takes no lease."""
         here = self._session.setup.host
         for entry in call.dependencies:
@@ -194,12 +201,12 @@ class LeasePool(Sender):
         large = [lease for lease in self._idle.values() if lease.units >= units]
         return min(large, key=lambda lease: lease.units, default=None)
 
-    def _post(self, call: DirectCall, lease: Lease, cost_s: float) -> None:
+    def _post(self, call: Call, lease: Lease, cost_s: float) -> None:
         """Send a call, the first of its queue."""
         assert lease.road is not None
         is_first = not lease.unanswered
         call.attempt += 1
-        call.lease, call.cost_s = lease, cost_s
+        call.state, call.lease, call.cost_s = CallState.SENT, lease, cost_s
         lease.sent_s += cost_s
         for entry in call.returns:
             entry.channel, entry.is_on_wire = lease, True
@@ -210,7 +217,7 @@ class LeasePool(Sender):
         if not now:
             self._session.unflushed.add(lease)
 
-    def _forget(self, call: DirectCall) -> None:
+    def _forget(self, call: Call) -> None:
         lease = call.lease
         if lease is None:
             return
@@ -232,7 +239,7 @@ class LeasePool(Sender):
             lease.idle_since = time.monotonic()
             self._idle[lease.key] = lease
 
-    def _take_back(self, calls: Iterable[DirectCall]) -> None:
+    def _take_back(self, calls: Iterable[Call]) -> None:
         """Queue calls that were sent and not started for another lease, before the others."""
         for call in reversed(list(calls)):
             lease = call.lease
@@ -248,15 +255,15 @@ class LeasePool(Sender):
             )
             deque(map(operator.call, moves), 0)  # in one C call: an interrupt comes before or after
             lease.done_s += call.cost_s
-            call.lease = None
+            call.state, call.lease = CallState.WAITING, None
 
-    def _leave_to_scheduler(self, call: DirectCall) -> None:
-        lineage.schedule(self._session, call)
+    def _leave_to_scheduler(self, call: Call) -> None:
+        self._session.by_scheduler.take(call)
         if call.lease is not None:
             call.lease.num_returned += 1
             self._forget(call)
 
-    def cancel(self, call: DirectCall, *, force: bool, recursive: bool) -> None:
+    def cancel(self, call: Call, *, force: bool, recursive: bool) -> None:
         """End a call that was not sent; have the executor end one that was."""
         with self._conclusions, self._lock:
             call.is_cancelled = True
@@ -454,11 +461,10 @@ class LeasePool(Sender):
         for call in lost[:num_begun]:
             if call.is_cancelled:
                 self._fail(call, failures.cancelled(call.key))
-            elif call.retries == 0:
-                self._fail(call, lease.error or failures.crashed(call.name, lease.how))
-            else:
-                call.retries -= call.retries > 0
+            elif call.use_retry():
                 self._leave_to_scheduler(call)
+            else:
+                self._fail(call, lease.error or failures.crashed(call.name, lease.how))
 
     # --- answers --------------------------------------------------------------------------------
 
@@ -500,7 +506,7 @@ class LeasePool(Sender):
             with self._conclusions, self._lock:
                 self._advance()
 
-    def _take_answer(self, lease: Lease, call: DirectCall, message: tuple[Any, ...]) -> None:
+    def _take_answer(self, lease: Lease, call: Call, message: tuple[Any, ...]) -> None:
         operation, key = message[0], message[1]
         took_s = message[-1]
         self._costs[call.function] = (self._costs.get(call.function, took_s) + took_s) / 2
@@ -521,29 +527,28 @@ class LeasePool(Sender):
             logger.exception("raycompat could not take the answer to %s", call.name)
             self._fail(call, failures.internal(f"The answer could not be taken: {error!r}"))
 
-    def _fail_or_retry(self, call: DirectCall, error: bytes, may_retry: bool) -> None:
-        if may_retry and call.retries:
-            call.retries -= call.retries > 0
+    def _fail_or_retry(self, call: Call, error: bytes, may_retry: bool) -> None:
+        if may_retry and call.use_retry():
             self._leave_to_scheduler(call)
         else:
             self._fail(call, error)
 
-    def _made(self, lease: Lease, call: DirectCall, wires: Sequence[Wire]) -> Sequence[Wire]:
+    def _made(self, lease: Lease, call: Call, wires: Sequence[Wire]) -> Sequence[Wire]:
         """Ask Dask to keep a value that a node of another host holds."""
         session = self._session
         if lease.host != session.setup.host and any(wire[0] == "segment" for wire in wires):
-            lineage.announce(session, call)
-            lineage.tell_made(session, call, wires=wires, worker=lease.node_address)
+            session.by_scheduler.announce(call)
+            session.by_scheduler.tell_made(call, wires=wires, worker=lease.node_address)
         return wires
 
     def _settle(self, entry: Entry, wire: Wire) -> None:
         if not self._settle_here(entry, wire):
             self._session.table.settle(entry)  # it is in the cluster
 
-    def _end_call(self, call: DirectCall, error: bytes | None = None) -> None:
+    def _end_call(self, call: Call, error: bytes | None = None) -> None:
         if error is not None:
-            lineage.tell_made(self._session, call, error=error)
-        lineage.keep_for_others(self._session, call)
+            self._session.by_scheduler.tell_made(call, error=error)
+        self._session.by_scheduler.keep_for_others(call)
         super()._end_call(call, error)
 
 

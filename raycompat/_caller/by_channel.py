@@ -16,9 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
 from raycompat._caller import roads
-from raycompat._caller.calls import DirectCall
+from raycompat._caller.calls import Call, CallState
+from raycompat._caller.direct_sender import (
+    LARGE_BYTES,
+    LAST_WORDS_S,
+    DirectSender,
+    after_last_words,
+)
 from raycompat._caller.object_table import Entry, State
-from raycompat._caller.sender import LARGE_BYTES, LAST_WORDS_S, Sender, after_last_words
 from raycompat._protocol import failures
 from raycompat._protocol.connection import Notes
 from raycompat._protocol.ids import return_key
@@ -30,7 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Channel(Sender):
+class Channel(DirectSender):
     """See the module. One per actor and session, shared by all handles."""
 
     def __init__(self, session: Session, actor: str, *, in_order: bool) -> None:
@@ -40,9 +45,9 @@ class Channel(Sender):
         self._in_order = in_order
         self._num_handles = 0
         #: Calls that were not sent yet, by key, in order. None is searched for.
-        self._queue: OrderedDict[str, DirectCall] = OrderedDict()
+        self._queue: OrderedDict[str, Call] = OrderedDict()
         #: Calls that were sent and not answered, in order.
-        self._unanswered: dict[str, DirectCall] = {}
+        self._unanswered: dict[str, Call] = {}
         #: What the scheduler said last, and which incarnation of the process we were connected to.
         self._report: dict[str, Any] = {"state": "PENDING"}
         self._incarnation = -1
@@ -90,8 +95,10 @@ class Channel(Sender):
 
     # --- calls on their way out -----------------------------------------------------------------
 
-    def submit(self, call: DirectCall) -> None:
+    def submit(self, call: Call) -> None:
         """Send a call when its turn has come. Never waits."""
+        for entry in call.returns:
+            entry.channel = self
         try:
             self._session.calls[call.key] = call
             with self._lock:
@@ -109,29 +116,28 @@ class Channel(Sender):
                 self._refuse_while_restarting([call])
         except BaseException:  # nobody will get its reference
             self._unanswered.pop(call.key, None)
-            self._session.calls.pop(call.key, None)
             raise
 
-    def _wait_is_over(self, call: DirectCall) -> None:
+    def _wait_is_over(self, call: Call) -> None:
         with self._conclusions, self._lock:
             call.num_waits -= 1
             if not call.num_waits:
                 self._fail_if_an_argument_failed(call)
             self._advance([call])
 
-    def _fail_if_an_argument_failed(self, call: DirectCall) -> None:
+    def _fail_if_an_argument_failed(self, call: Call) -> None:
         for entry in call.dependencies:
             if entry.state is State.FAILED and self._queue.pop(call.key, None) is not None:
                 self._fail(call, entry.error or b"", victim=call.name)
 
-    def _resolve(self, call: DirectCall) -> bool:
+    def _resolve(self, call: Call) -> bool:
         """Enter the values of arguments that were references; False if there is more to wait for."""
         if call.wires is None:
             call.wires = tuple(self._wire_of(entry, self._host) for entry in call.dependencies)
             self._when_synced(call)
         return not call.num_waits
 
-    def _advance(self, calls: Iterable[DirectCall] = ()) -> None:
+    def _advance(self, calls: Iterable[Call] = ()) -> None:
         """Send what may be sent: in order, or those of some calls that are ready.
 
         The caller holds the lock.
@@ -147,13 +153,14 @@ class Channel(Sender):
             self._post(call, connection, self._dequeue(call))
         self.flush()
 
-    def _dequeue(self, call: DirectCall) -> Callable[[], object]:
+    def _dequeue(self, call: Call) -> Callable[[], object]:
         return partial(self._queue.pop, call.key, None)
 
-    def _post(self, call: DirectCall, connection: roads.Road, *taken: Callable[[], object]) -> None:
+    def _post(self, call: Call, connection: roads.Road, *taken: Callable[[], object]) -> None:
         """Send a call; `taken` takes it out of where it waited."""
         is_first = not self._unanswered
         call.attempt += 1
+        call.state = CallState.SENT
         for entry in call.returns:
             entry.is_on_wire = True
         # The first one leaves at once; while its answer is awaited, small ones may gather behind it.
@@ -176,7 +183,7 @@ class Channel(Sender):
         connection = self._connection
         return connection is not None and connection.receive_until(is_over, timeout_s)
 
-    def cancel(self, call: DirectCall, *, force: bool, recursive: bool) -> None:
+    def cancel(self, call: Call, *, force: bool, recursive: bool) -> None:
         """End a call that was not sent; have the actor's process end one that was."""
         with self._conclusions, self._lock:
             call.is_cancelled = True
@@ -187,7 +194,7 @@ class Channel(Sender):
         message = {"key": call.key, "force": False, "recursive": recursive}
         self._session.send("raycompat-cancel-direct", party=self.key, **message)
 
-    def give_credit(self, call: DirectCall, num_received: int, is_wanted: bool) -> None:
+    def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:
         """Tell the generator of a call how many of its items were received here.
 
         If there is no connection, it begins again by the next one.
@@ -287,19 +294,23 @@ class Channel(Sender):
         lost, self._unanswered = self._unanswered, {}
         again = []
         for call in lost.values():
-            if call.retries == 0:
+            if call.use_retry():
+                again.append(call)
+            else:
                 self._fail(call, self._unavailable("its process has died or is out of reach"))
-                continue
-            call.retries -= call.retries > 0
-            again.append(call)
         self._queue = OrderedDict({call.key: call for call in (*again, *self._queue.values())})
         for call in again:
-            for entry in call.returns:
-                entry.is_on_wire = False
+            self._wait_again(call)
             call.wires = None
             self._await_arguments(call)
 
-    def _refuse_while_restarting(self, calls: Sequence[DirectCall]) -> None:
+    @staticmethod
+    def _wait_again(call: Call) -> None:
+        call.state = CallState.WAITING
+        for entry in call.returns:
+            entry.is_on_wire = False
+
+    def _refuse_while_restarting(self, calls: Sequence[Call]) -> None:
         """Fail those calls that may not be retried: they do not wait for a restart, as in Ray."""
         if self._report["state"] != "RESTARTING":
             return
@@ -338,36 +349,33 @@ class Channel(Sender):
                 self._add_item(call, *rest)
             elif operation == "failed":
                 error, may_retry, attempt = rest
-                if not may_retry or call.retries == 0:
-                    self._fail(call, error)
-                elif attempt == call.attempt:
-                    self._try_again(call)
+                if attempt == call.attempt or not may_retry or not call.retries:
+                    self._fail_or_retry(call, error, may_retry)
         except Exception as error:
             logger.exception("raycompat could not take the answer to %s", call.name)
             self._fail(call, failures.internal(f"The answer could not be taken: {error!r}"))
 
-    def _take_results(self, call: DirectCall, wires: Sequence[Wire]) -> None:
+    def _take_results(self, call: Call, wires: Sequence[Wire]) -> None:
         taken = self._take_over(wires)
         if taken is not None:
             self._succeed(call, taken, self._connection, self._settle)
-        elif call.retries:
-            self._try_again(call)
         else:
-            self._fail(call, failures.object_lost(call.key))
+            self._fail_or_retry(call, failures.object_lost(call.key), may_retry=True)
 
-    def _try_again(self, call: DirectCall) -> None:
+    def _fail_or_retry(self, call: Call, error: bytes, may_retry: bool) -> None:
+        if not may_retry or not call.use_retry():
+            self._fail(call, error)
+            return
         with self._conclusions, self._lock:
             self._unanswered.pop(call.key, None)
-            call.retries -= call.retries > 0
             if self._connection is not None:
                 self._post(call, self._connection)
                 self._connection.flush()
             else:
-                for entry in call.returns:
-                    entry.is_on_wire = False
+                self._wait_again(call)
                 self._queue[call.key] = call
 
-    def _add_item(self, call: DirectCall, index: int, wire: Wire) -> None:
+    def _add_item(self, call: Call, index: int, wire: Wire) -> None:
         stream = call.stream
         if stream is None or not stream.receive(index, wire):
             self._discard(("item", call.key, index, wire), self._connection)
@@ -389,7 +397,7 @@ class Channel(Sender):
         elif entry.promised:
             session.sharing.fulfil(entry)
 
-    def _forget(self, call: DirectCall) -> None:
+    def _forget(self, call: Call) -> None:
         self._unanswered.pop(call.key, None)
 
     def check_room(self, limit: int, method: str) -> None:

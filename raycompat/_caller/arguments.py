@@ -1,0 +1,118 @@
+"""The arguments of a call, laid out to travel.
+
+A reference among the arguments becomes a dependency of the call; a small value that is here already
+goes along instead. References nested deeper only travel, and are kept alive by the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from raycompat._caller.dask_values import as_ref, is_dask_value
+from raycompat._caller.object_table import Entry, State
+from raycompat._caller.put import put_block
+from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
+from raycompat._protocol.serialization import (
+    INLINE_LIMIT_BYTES,
+    Block,
+    serialize,
+    shortened,
+    unpicklable,
+)
+from raycompat._protocol.values import InlineValue
+from raycompat.object_ref import ObjectRef
+
+if TYPE_CHECKING:
+    from raycompat._caller.session import Session
+
+#: Bytes. Up to this size arguments travel inside a message to an actor: about where the cost of a
+#: segment (to make, map and remove a file) equals that of the copies.
+CHANNEL_LIMIT_BYTES = 200 * 1024
+
+
+class Arguments:
+    """The arguments of one call, ready to travel.
+
+    `block` is the arguments laid out, with a `Slot` for each of the `dependencies`; it is None when it
+    is large, and then the last of the dependencies. `holds` keeps alive what they refer to.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        name: str,
+        *,
+        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
+    ) -> None:
+        self.dependencies: list[Entry] = []
+        self.holds: list[Any] = []
+        self.block: bytes | None = NO_ARGUMENTS
+        #: Whether there are references inside the arguments.
+        self.carries_references = False
+        self._session = session
+        if not args and not kwargs:
+            return
+        args = [self._top_level(value) for value in args]
+        kwargs = {name: self._top_level(value) for name, value in kwargs.items()}
+        block, found = _serialize_arguments(args, kwargs, name)
+        if found:
+            self.holds += found.values()
+            self.carries_references = True
+        if block.size <= inline_limit_bytes:
+            self.block = block.to_bytes()
+        else:
+            self.block = None
+            ref = put_block(session, block, tuple(found.values()))
+            self.holds.append(ref)
+            self.dependencies.append(ref._entry)
+
+    def _top_level(self, value: Any) -> Any:
+        if not isinstance(value, ObjectRef):
+            if not is_dask_value(value):
+                return value
+            value = as_ref(self._session, value)
+        entry = value._entry
+        if value._session is not self._session:
+            raise ValueError(
+                f"{value!r} is not from the current Ray session: its cluster is gone. Put the value "
+                "anew."
+            )
+        if entry.state is State.READY and isinstance(entry.value, InlineValue):
+            if entry.holds:
+                self.holds.append(value)
+                self.carries_references = True
+            return Known(entry.value.block)
+        entry.is_asked_for = True  # by whoever asks for the call
+        self.holds.append(value)
+        self.dependencies.append(entry)
+        return Slot(len(self.dependencies) - 1)
+
+    def failed(self) -> Entry | None:
+        """Return the first dependency that has failed already."""
+        return next((e for e in self.dependencies if e.state is State.FAILED), None)
+
+    def publish(self) -> list[str]:
+        """Return the keys of the dependencies, for Dask to wait for."""
+        return [self._session.sharing.publish(entry) for entry in self.dependencies]
+
+
+def _serialize_arguments(
+    args: Sequence[Any], kwargs: Mapping[str, Any], name: str
+) -> tuple[Block, dict[str, Any]]:
+    try:
+        return serialize((args, kwargs))
+    except TypeError as error:  # others pass, as in Ray
+        culprit = next(filter(_cannot_be_pickled, [*args, *kwargs.values()]), args)
+        what = f"the argument {shortened(culprit)} for a task or actor {name}"
+        raise unpicklable(what, error) from error
+
+
+def _cannot_be_pickled(value: Any) -> bool:
+    try:
+        serialize(value)
+    except Exception:
+        return True
+    return False

@@ -1,0 +1,200 @@
+"""Calls that the scheduler places: those that leases do not take or could not run, and new actors.
+
+The scheduler sees no call that a lease runs. It learns of one when its result is passed on before it is
+there, or is large and others may have to make it again: then the call is *announced*, as a task that
+waits for this process to say what it has returned. From then on the result is like that of any other
+task. A call that was announced, or never was, can be left to the scheduler altogether (`take`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from raycompat._caller.calls import Call, CallState
+from raycompat._caller.object_table import Entry, State
+from raycompat._caller.sender import Sender
+from raycompat._protocol import failures
+from raycompat._protocol.values import ErrorValue, SegmentLink, Wire, from_wire, to_wire
+from raycompat.object_ref import ObjectRef
+
+
+class SchedulerSender(Sender):
+    """See the module. One per session."""
+
+    def submit(self, call: Call) -> None:
+        """Ask the scheduler to run a call once its arguments are made and there is room for it."""
+        failed = next((e for e in call.dependencies if e.state is State.FAILED), None)
+        if failed is not None:
+            self._refuse(call, failed.error or b"")
+            return
+        session = self._session
+        if call.actor is not None:
+            call.returns[0].escaped = True  # an actor that has died keeps its row, which says why
+        session.calls[call.key] = call
+        ref = self._make_known(call, promised=False)
+        call.state = CallState.SENT
+        # A call whose references are dropped runs all the same; an actor ends.
+        call.ref = ref if call.actor is None else None
+
+    def _refuse(self, call: Call, error: bytes) -> None:
+        """End a call that cannot run because an argument has already failed."""
+        if call.actor is not None:
+            self._fail_results(call, failures.actor_not_built(error, call.key))
+        else:
+            self._fail_results(call, error, victim=call.name)
+        self._end_call(call)
+
+    def cancel(self, call: Call, *, force: bool, recursive: bool) -> None:
+        """Ask the scheduler to end a call."""
+        self._session.send("raycompat-cancel", key=call.key, force=force, recursive=recursive)
+
+    def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:
+        """Tell the generator of a call, by the scheduler, how many of its items were received here."""
+        credit = {"num_received": num_received, "is_wanted": is_wanted}
+        self._session.send("raycompat-credit", key=call.key, **credit)
+
+    def ended(
+        self,
+        call: Call,
+        values: Sequence[Any] | None,
+        error: bytes | None,
+        *,
+        of_an_argument: bool = False,
+    ) -> None:
+        """Enter what a call has returned, or its error. Called in the session's event loop."""
+        session = self._session
+        if error is not None:
+            self._fail_results(call, error, call.name if of_an_argument else None)
+        else:
+            assert values is not None
+            if call.stream is not None:
+                call.stream.end(None, None)
+            for index, entry in enumerate(call.returns):
+                value = from_wire(values[index])
+                if isinstance(value, ErrorValue):
+                    session.table.fail(entry, value.error)
+                else:
+                    session.settle(entry, value)
+        call.ref = None
+        self._end_call(call)
+        session.wake()
+
+    def add_item(self, call: Call, index: int, item: str, wire: Wire, *, stored: bool) -> bool:
+        """Enter an item of a generator; False if nobody wants it."""
+        session, stream = self._session, call.stream
+        if stream is None or not stream.receive(index, wire):
+            return False
+        entry = session.table.add(item, wanted=stored)
+        session.settle(entry, from_wire(wire))
+        stream.add(entry)
+        return True
+
+    # --- calls of leases ------------------------------------------------------------------------
+
+    def announce(self, call: Call) -> None:
+        """Tell Dask of a call that this process runs by a lease."""
+        with self._session.table.lock:
+            if not call.is_announced:
+                call.is_announced = True
+                ref = self._make_known(call, promised=True)
+                call.holds = (*call.holds, ref)  # until it has ended
+
+    def take(self, call: Call) -> None:
+        """Run a call that a lease could not run: as any other, from now on."""
+        with self._session.table.lock:
+            if call.sender is not self and call.state is not CallState.ENDED:  # else: interrupted
+                self.run_again(call)
+
+    def run_again(self, call: Call) -> None:
+        """Run a call of a lease that has ended, because what it has returned is lost."""
+        session = self._session
+        with session.table.lock:
+            if call.is_announced:
+                call.ref = ObjectRef._from_key(call.key, session)
+                session.send("raycompat-schedule", key=call.key, retries=call.retries)
+            else:
+                call.ref = self._make_known(call, promised=False)
+            for entry in call.returns:
+                entry.origin = entry.channel = None
+                entry.is_on_wire = False
+            session.calls[call.key] = call
+            call.state, call.sender = CallState.SENT, self
+
+    def _make_known(self, call: Call, *, promised: bool) -> ObjectRef[None]:
+        """Tell the scheduler of a call, and return the reference that keeps it there."""
+        session, table = self._session, self._session.table
+        deps = [session.sharing.publish(entry) for entry in call.dependencies]
+        spec = call.spec(session.setup, deps, promised=promised)
+        with table.lock:
+            if call.is_one:
+                entry = call.returns[0]
+                table.entries[call.key] = entry  # its references may all be gone
+            else:
+                entry = table.add(call.key)
+                for index, one in enumerate(call.returns):
+                    if table.get(one.key) is one:
+                        one.parent, one.pick_index = entry, index
+                        entry.count += 1
+            entry.wanted = True
+            ref: ObjectRef[None] = ObjectRef._from_key(call.key, session)
+        session.submit(spec)
+        return ref
+
+    def tell_made(
+        self,
+        call: Call,
+        *,
+        error: bytes | None = None,
+        wires: Sequence[Wire] | None = None,
+        worker: str = "",
+    ) -> None:
+        """Tell Dask how an announced call ended: with an error, or with `wires` that a node keeps.
+
+        By default what it has returned is here, and our own node keeps it.
+        """
+        session = self._session
+        with session.table.lock:
+            if call.is_made or not call.is_announced:
+                return
+            call.is_made = True
+            if error is None and wires is None:
+                wires, worker = [self._give(entry) for entry in call.returns], ""
+            session.send(
+                "raycompat-made",
+                key=call.key,
+                wires=None if wires is None else list(wires),
+                worker=worker or session.home.address,
+                error=error,
+            )
+
+    def _give(self, entry: Entry) -> Wire:
+        if entry.error is not None:
+            return to_wire(ErrorValue(entry.error))
+        if isinstance(entry.value, SegmentLink) and self._session.table.get(entry.key) is not entry:
+            return to_wire(ErrorValue(failures.object_lost(entry.key)))  # nobody refers to it
+        return self._session.sharing.give(entry)
+
+    def keep_for_others(self, call: Call) -> None:
+        """See to it that a result that has just come can be made again, if others come to need it."""
+        if not call.is_announced and not any(
+            isinstance(e.value, SegmentLink) for e in call.returns
+        ):
+            for entry in call.returns:
+                entry.origin = None
+            return
+        table = self._session.table
+        with table.lock:
+            call.state = CallState.ENDED
+            large = [
+                each
+                for each in call.returns
+                if isinstance(each.value, SegmentLink) and table.get(each.key) is each
+            ]
+            if large and not call.is_announced:
+                if not call.dependencies and call.num_returns == 1:
+                    return  # whoever publishes it will announce the call
+                self.announce(call)  # while its arguments are still there
+            self.tell_made(call)
+            for entry in call.returns:
+                entry.origin = None

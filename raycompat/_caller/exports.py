@@ -1,0 +1,101 @@
+"""Functions and classes: sent to the scheduler once a session; executors load them by their ids."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+import weakref
+from typing import TYPE_CHECKING
+
+import cloudpickle
+
+from raycompat._protocol import tensorflow_mode
+from raycompat._protocol.serialization import collecting_refs, unpicklable
+
+if TYPE_CHECKING:
+    from raycompat._caller.session import Session
+
+logger = logging.getLogger(__name__)
+
+#: Bytes of a pickled function or class above which a warning is given, or it is refused; as in Ray.
+_WARN_FROM_BYTES, _REFUSE_FROM_BYTES = 10 * 2**20, 95 * 2**20
+
+
+def export(session: Session, function: str, code: object, what: str, remote: object) -> None:
+    """Send a function or class to the scheduler, once a session, under the id `function`.
+
+    The references in its closure live as long as `remote`, what `raycompat.remote` made of it. What
+    else executors load by an id goes the same way: environment variables.
+
+    It counts as exported only when it was sent. So two threads may both pickle and send it, which
+    does no harm; and after an error, or an interrupt, the next call tries again.
+
+    Raises
+    ------
+    TypeError
+        When it cannot be pickled.
+    """
+    if function in session.exported:
+        return
+    try:
+        with collecting_refs() as found:
+            data = cloudpickle.dumps(code, protocol=5)
+    except Exception as error:
+        raise unpicklable(
+            f"the {what} with the globals and closures that it uses", error
+        ) from error
+    _check_size(len(data), what)
+    if not session.names_tensorflow and tensorflow_mode.is_named_in(data):
+        session.names_tensorflow = True
+        session.send("raycompat-names-tensorflow", job=session.setup.job)
+    session.send(
+        "raycompat-export",
+        job=session.setup.job,
+        function=function,
+        code=tensorflow_mode.in_mode(data),
+    )
+    session.exported[function] = tuple(found.values())
+    if found:
+        weakref.finalize(remote, session.exported.pop, function, None).atexit = False
+
+
+def exported_id(
+    session: Session, known: dict[str, str], code: object, what: str, remote: object
+) -> str:
+    """Return the id under which executors load a function or class; export it if that is not done.
+
+    `known` has its id by job, and travels with `remote`.
+
+    Raises
+    ------
+    TypeError
+        When it cannot be pickled.
+    """
+    job = session.setup.job
+    function = known.get(job)
+    if function is None:
+        function = uuid.uuid4().hex
+        session.own_exports.add(function)
+        function = known.setdefault(job, function)  # before the pickling: it may refer to itself
+    elif not session.setup.is_driver and function not in session.own_exports:
+        return function  # it came from a caller that has exported it
+    try:
+        export(session, function, code, what, remote)
+    except BaseException:
+        known.pop(job, None)  # nobody may refer to an id that nobody has sent
+        raise
+    return function
+
+
+def _check_size(num_bytes: int, what: str) -> None:
+    """Warn of code that is large, and refuse what is too large: each executor loads it."""
+    if num_bytes <= _WARN_FROM_BYTES:
+        return
+    text = (
+        f"The {what} is very large ({num_bytes / 2**20:.0f} MiB). Check that its definition does not "
+        "capture large arrays or other objects: store these with ray.put, and pass the references as "
+        "arguments."
+    )
+    if num_bytes > _REFUSE_FROM_BYTES:
+        raise ValueError(f"{text} The limit is {_REFUSE_FROM_BYTES // 2**20} MiB.")
+    logger.warning(text)

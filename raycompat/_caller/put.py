@@ -1,0 +1,69 @@
+"""Values that this process puts: small ones stay here, large ones go to the store of this host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from raycompat import exceptions
+from raycompat._caller import interrupts
+from raycompat._protocol import ids
+from raycompat._protocol.serialization import (
+    INLINE_LIMIT_BYTES,
+    Block,
+    serialize,
+    shortened,
+    unpicklable,
+)
+from raycompat._protocol.values import InlineValue
+from raycompat.object_ref import ObjectRef
+
+if TYPE_CHECKING:
+    from raycompat._caller.session import Session
+
+
+def put(session: Session, value: Any) -> ObjectRef[Any]:
+    """Keep a value and return the reference to it.
+
+    Raises
+    ------
+    TypeError, pickle.PicklingError, ...
+        When it cannot be pickled.
+    """
+    try:
+        block, found = serialize(value)
+    except TypeError as error:  # others pass, as in Ray
+        raise unpicklable(f"the put value {shortened(value)}", error) from error
+    return put_block(session, block, tuple(found.values()))
+
+
+def put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> ObjectRef[Any]:
+    """Keep a block in this process (small) or on this host (large), and refer to it.
+
+    Raises
+    ------
+    ObjectStoreFullError
+        When the host has no room for it.
+    """
+    if block.size <= INLINE_LIMIT_BYTES:
+        return _put_block(session, block, holds)
+    with interrupts.deferred():  # a segment always has an owner that removes it
+        return _put_block(session, block, holds)
+
+
+def _put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> ObjectRef[Any]:
+    try:
+        value = session.home.place.save(block)
+    except OSError as error:
+        raise exceptions.ObjectStoreFullError(
+            f"There is no room for an object of {block.size} bytes in "
+            f"{' or '.join(session.home.place.directories)}."
+        ) from error
+    entry = session.table.add(ids.call_key("put", ids.new_task_id()))
+    ref = ObjectRef._from_key(entry.key, session)
+    is_large = not isinstance(value, InlineValue)
+    session.table.settle(entry, value=value, holds=holds, own_segment=is_large)
+    if is_large:
+        session.sharing.share_segments()
+    if not session.is_connected:
+        session.table.collect_dropped()
+    return ref

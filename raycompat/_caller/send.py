@@ -1,0 +1,97 @@
+"""`call`: chooses who sends a call, and makes what stands for its results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from raycompat._caller import interrupts
+from raycompat._caller.by_channel import Channel
+from raycompat._caller.by_lease import is_near
+from raycompat._caller.calls import Call
+from raycompat._caller.generator import Stream
+from raycompat._caller.object_table import State
+from raycompat._protocol import ids
+from raycompat._protocol.strategy import InGroup
+from raycompat.object_ref import ObjectRef, ObjectRefGenerator
+
+if TYPE_CHECKING:
+    from raycompat._caller.sender import Sender
+    from raycompat._caller.session import Session
+
+
+def call(session: Session, call: Call, sender: Sender) -> Any:
+    """Send a call; return what stands for its results: a reference, several, none, or a generator.
+
+    It is sent now, or when its arguments are made and it has a place. Never waits.
+    """
+    if sender is session.by_scheduler:
+        with interrupts.deferred():  # there are entries for the results before there are references
+            return _call(session, call, sender)
+    return _call(session, call, sender)
+
+
+def _call(session: Session, call: Call, sender: Sender) -> Any:
+    call.sender = sender
+    parent = session.current_task()
+    if parent is not None:
+        call.parent = session.children[call.key] = parent
+    table = session.table
+    if table.dropped and not session.is_connected:
+        table.collect_dropped()
+    if call.is_one:
+        keys = [call.key]
+    else:
+        keys = [ids.return_key(call.key, index) for index in range(int(call.num_returns))]
+    try:
+        call.returns = [table.add(key) for key in keys]
+        refs: Any = [ObjectRef._of_new(entry, session) for entry in call.returns]
+        if call.num_returns == "streaming":
+            call.stream = Stream(session, call.key, refs[0])
+            refs = ObjectRefGenerator(call.stream)
+        sender.submit(call)
+    except BaseException:  # nobody will get its references; an interrupt may have come before them
+        session.call_ended(call)
+        table.remove_unreferenced(keys)
+        raise
+    return refs[0] if call.num_returns == 1 else refs or None
+
+
+def sender_of(session: Session, call: Call, *, only_takes_cpus: bool) -> Sender:
+    """Return who sends the call of a function: leases, where they can, or the scheduler.
+
+    `only_takes_cpus`: its options ask for nothing that a lease does not have.
+    """
+    if (
+        only_takes_cpus
+        and session.setup.uses_leases
+        and call.num_returns != "streaming"
+        and (call.strategy == "DEFAULT" or isinstance(call.strategy, InGroup))
+        and _arguments_come_here(session, call)
+    ):
+        return session.lease_pool(call.strategy)
+    return session.by_scheduler
+
+
+def _arguments_come_here(session: Session, call: Call) -> bool:
+    """Whether a call's arguments are here, or are being made for this process."""
+    for entry in call.dependencies:
+        if entry.state is State.PENDING:
+            is_ours = entry.origin is not None or entry.channel is not None
+            if not is_ours and (entry.parent or entry).key not in session.calls:
+                return False
+        elif entry.state is State.FAILED or not is_near(entry, session.setup.host):
+            return False
+    return True
+
+
+def cancel(session: Session, ref: ObjectRef[Any], *, force: bool, recursive: bool) -> None:
+    """Ask for the end of the call that makes an object, ours or another's.
+
+    Raises
+    ------
+    ValueError
+        With `force` on a call of an actor's method.
+    """
+    if force and isinstance(ref._entry.channel, Channel):
+        raise ValueError("force=True is not supported for actor tasks. Use ray.kill(actor).")
+    session.cancel(ids.call_of(ref._key), force=force, recursive=recursive)
