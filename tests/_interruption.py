@@ -58,12 +58,12 @@ def _begins_with(frame: FrameType) -> bool:
 STEP = int(os.environ.get("RAYCOMPAT_INTERRUPT_STEP", "7"))
 
 
-def interruptions(first: int = 0) -> Iterator[Interruption]:
-    """Yield one for each `STEP`-th line, until an operation has ended before it came."""
+def interruptions(first: int = 0, step: int = STEP) -> Iterator[Interruption]:
+    """Yield one for each `step`-th line, until an operation has ended before it came."""
     at = first
     while True:
         interruption = Interruption(at)
         yield interruption
         if not interruption.has_come:
             return
-        at += STEP
+        at += step

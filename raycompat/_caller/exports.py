@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING
 
 import cloudpickle
@@ -38,8 +39,7 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
     if function in session.exported:
         return
     try:
-        with collecting_refs() as found:
-            data = cloudpickle.dumps(code, protocol=5)
+        data, found = collecting_refs(partial(cloudpickle.dumps, code, protocol=5))
     except Exception as error:
         raise unpicklable(
             f"the {what} with the globals and closures that it uses", error

@@ -17,8 +17,9 @@ import io
 import pickle
 import struct
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import cloudpickle
@@ -58,25 +59,32 @@ class Block:
         return b"".join(self.parts)
 
 
-class _Collector(threading.local):
-    """The references met by the pickling that is under way in this thread, innermost last."""
+class _Found(dict[str, Any]):
+    """The references that a pickling has met, by key."""
 
-    def __init__(self) -> None:
-        self.stack: list[dict[str, Any]] = []
-
-
-_collector = _Collector()
+    __slots__ = ("__weakref__",)
 
 
-@contextmanager
-def collecting_refs() -> Iterator[dict[str, Any]]:
-    """Collect, by key, what objects report to `report_ref` while they are pickled."""
-    found: dict[str, Any] = {}
-    _collector.stack.append(found)
+class _Innermost(threading.local):
+    """The innermost pickling of ours that is under way in this thread.
+
+    A weak reference: after an interrupt at any place no pickling is taken for one that still goes on.
+    """
+
+    found: Callable[[], _Found | None] = staticmethod(lambda: None)
+
+
+_innermost = _Innermost()
+
+
+def collecting_refs(pickled: Callable[[], bytes]) -> tuple[bytes, dict[str, Any]]:
+    """Call `pickled`; return its result and, by key, what objects report to `report_ref` meanwhile."""
+    outer, found = _innermost.found, _Found()
     try:
-        yield found
+        _innermost.found = weakref.ref(found)
+        return pickled(), found
     finally:
-        _collector.stack.pop()
+        _innermost.found = outer
 
 
 def report_ref(key: str, holder: Any) -> bool:
@@ -84,9 +92,10 @@ def report_ref(key: str, holder: Any) -> bool:
 
     Returns False where no pickling of ours is under way: somebody else pickles a reference.
     """
-    if not _collector.stack:
+    found = _innermost.found()
+    if found is None:
         return False
-    _collector.stack[-1][key] = holder
+    found[key] = holder
     return True
 
 
@@ -141,8 +150,7 @@ def serialize(value: Any) -> tuple[Block, dict[str, Any]]:
         Whatever the value's own pickling raises.
     """
     buffers: list[pickle.PickleBuffer] = []
-    with collecting_refs() as found:
-        data = _pickle(value, buffers)
+    data, found = collecting_refs(partial(_pickle, value, buffers))
     parts, size = _lay_out(data, buffers)
     return Block(parts, size, tuple(found)), found
 

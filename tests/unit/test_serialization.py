@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from _interruption import interruptions
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -126,13 +127,22 @@ def test_keys_inside_a_value_are_found_however_deep():
 
 
 def test_nested_collections_do_not_mix():
-    with collecting_refs() as outer:
+    def pickled() -> bytes:
         report_ref("outer", None)
-        serialize(Reporter("inner"))
-    assert list(outer) == ["outer"]
+        return serialize(Reporter("inner"))[0].to_bytes()
+
+    assert list(collecting_refs(pickled)[1]) == ["outer"]
 
 
 def test_a_pickling_that_is_not_ours_is_noticed():
     reporter = Reporter("one")
     pickle.dumps(reporter)
     assert reporter.reported is False
+
+
+def test_a_pickling_that_was_interrupted_anywhere_is_over():
+    for interruption in interruptions(step=1):
+        interruption.run(lambda: serialize(Reporter("one")))
+        reporter = Reporter("two")
+        pickle.dumps(reporter)
+        assert reporter.reported is False, interruption.where
