@@ -29,8 +29,8 @@ from raycompat._protocol.shared_secret import Authority
 if TYPE_CHECKING:
     from distributed import Client
 
-    from raycompat._caller.addresses import Destination
-    from raycompat._caller.local_cluster import LocalCluster
+    from raycompat._launch.addresses import Destination
+    from raycompat._launch.local_cluster import LocalCluster
 
 logger = logging.getLogger(__name__)
 
@@ -277,7 +277,8 @@ def _begin(
     *,
     uses_leases: bool,
 ) -> RayContext:
-    from raycompat._caller import addresses, connect, interrupts
+    from raycompat._caller import interrupts
+    from raycompat._launch import addresses, connect
 
     with interrupts.allowed():
         destination = addresses.find(given["address"], authority)
@@ -346,8 +347,8 @@ def _start_cluster(
     """Start this process's cluster; whoever calls ends it after an error."""
     global _cluster
     from raycompat._caller import interrupts
-    from raycompat._caller.local_cluster import LocalCluster
-    from raycompat._caller.node_options import node_options
+    from raycompat._launch.local_cluster import LocalCluster
+    from raycompat._launch.node_options import node_options
 
     options = node_options(given, is_head=True)
     if authority is not None and authority.why_weak is not None:
@@ -571,7 +572,7 @@ def _refuse_in_dask() -> None:
     """Raise in a Dask task that is about to start a cluster: that is not what anybody means."""
     from distributed import get_worker
 
-    from raycompat._caller import addresses
+    from raycompat._launch import addresses
 
     try:
         worker = get_worker()

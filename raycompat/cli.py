@@ -161,10 +161,11 @@ def _check_start(given: dict[str, Any]) -> None:
 def _start_head(given: dict[str, Any], authority: Authority | None) -> Any:
     from raycompat._cli import start as starting
     from raycompat._cli.node_flags import options_of
+    from raycompat._launch.launch import Place
 
     node = options_of(given, is_head=True)
     host = given["node_ip_address"] or _LOOPBACK
-    place = starting.Place(host, _PORT if given["port"] is None else given["port"])
+    place = Place(host, _PORT if given["port"] is None else given["port"])
     why_not = starting.why_not(place)
     if why_not is not None:
         raise click.ClickException(
@@ -177,7 +178,7 @@ def _start_head(given: dict[str, Any], authority: Authority | None) -> Any:
         _warn_of_others(host, given["dashboard_host"])
     elif authority.why_weak is not None:
         _warn(authority.why_weak)
-    node_place = starting.Place(host, given["node_manager_port"])
+    node_place = Place(host, given["node_manager_port"])
     try:
         started = starting.start_head(
             place, dashboard, node_place, node, authority, given["temp_dir"]
@@ -186,14 +187,14 @@ def _start_head(given: dict[str, Any], authority: Authority | None) -> Any:
         _fail(error)
     text = head_started(
         started.address,
-        dashboard=started.dashboard,
+        dashboard=started.dashboard_url,
         logs=str(started.logs),
         has_password=authority is not None,
         is_local=_is_loopback(host),
     )
     click.echo(text)
     wanted = given["dashboard_port"]
-    if wanted and f":{wanted}" not in (started.dashboard or ""):
+    if wanted and f":{wanted}" not in (started.dashboard_url or ""):
         _warn(f"port {wanted} was taken: the dashboard has another.")
     return started
 
@@ -236,17 +237,18 @@ def _warn_of_others(host: str, dashboard_host: str | None) -> None:
 def _start_node(given: dict[str, Any], authority: Authority | None) -> Any:
     from raycompat._cli import start as starting
     from raycompat._cli.node_flags import options_of
+    from raycompat._launch.launch import Place
     from raycompat._protocol.refusals import split_address
 
     node = options_of(given, is_head=False)
     try:
         to = starting.destination(given["address"], authority)
         towards = starting.address_towards(split_address(to.address)[0])
-        place = starting.Place(given["node_ip_address"] or towards, given["node_manager_port"])
+        place = Place(given["node_ip_address"] or towards, given["node_manager_port"])
         started = starting.start_node(to, place, node, authority, given["temp_dir"])
     except (OSError, RuntimeError, ValueError) as error:
         _fail(error)
-    click.echo(node_started(place.host, started.address, logs=str(started.logs)))
+    click.echo(node_started(place.host, to.address, logs=str(started.logs)))
     return started
 
 
@@ -308,9 +310,9 @@ def status(
     verbose: bool, address: str | None, redis_password: str | None, redis_password_file: str | None
 ) -> None:
     """Show the nodes of a cluster, what is used of what, and what waits."""
-    from raycompat._caller import connect
     from raycompat._cli import start as starting
     from raycompat._cli.status import report, running
+    from raycompat._launch import connect
 
     authority = _authority(redis_password, redis_password_file)
     try:

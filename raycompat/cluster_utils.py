@@ -8,10 +8,11 @@ import os
 from typing import Any
 
 from raycompat import _driver, exceptions
-from raycompat._caller import addresses, connect
 from raycompat._caller import session as sessions
-from raycompat._caller.local_cluster import LocalCluster, LocalNode
-from raycompat._caller.node_options import node_options
+from raycompat._launch import addresses, connect
+from raycompat._launch.launch import LocalNode
+from raycompat._launch.local_cluster import LocalCluster
+from raycompat._launch.node_options import node_options
 from raycompat._protocol import current_cluster
 
 #: Bytes of a node's object store unless it is told otherwise: Ray's.
@@ -149,7 +150,7 @@ class ClusterNode:
             rows = {row["address"]: row for row in self._cluster._nodes()}
             if address not in rows:
                 raise exceptions.RaySystemError(
-                    f"The node at {address} has left the cluster; its log is gone with it."
+                    f"The node at {address} has left the cluster. Its log is {self._node.process.log}."
                 )
             self._row = rows[address]
         return self._row

@@ -12,8 +12,9 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from raycompat._caller.calls import DirectCall, PendingCall
-from raycompat._caller.channel import Channel
+from raycompat._caller.by_channel import Channel
+from raycompat._caller.by_scheduler import SchedulerSender
+from raycompat._caller.calls import Call, CallState
 from raycompat._caller.object_table import Entry
 from raycompat._protocol import ids
 from raycompat._protocol.values import InlineValue, SegmentLink
@@ -34,7 +35,7 @@ def describe(session: Session) -> dict[str, Any]:
     used = {
         entry.key
         for call in itertools.islice(calls.values(), MOST)
-        if isinstance(call, DirectCall)
+        if not isinstance(call.sender, SchedulerSender)
         for entry in call.dependencies
     }
     objects = [
@@ -55,10 +56,10 @@ def describe(session: Session) -> dict[str, Any]:
     }
 
 
-def _call(call: PendingCall | DirectCall) -> dict[str, Any]:
+def _call(call: Call) -> dict[str, Any]:
     parent = ids.task_hex(call.parent) if call.parent is not None else None
     found = {"key": call.key, "name": call.name, "parent": parent, "party": None}
-    if isinstance(call, PendingCall):  # the scheduler knows the rest
+    if isinstance(call.sender, SchedulerSender):  # the scheduler knows the rest
         return {**found, "state": None, "is_method": False}
     sender, lease = call.sender, call.lease
     is_method = isinstance(sender, Channel)
@@ -66,7 +67,7 @@ def _call(call: PendingCall | DirectCall) -> dict[str, Any]:
         found["party"] = sender.key
     elif lease is not None:
         found["party"] = lease.key
-    if call.attempt and (is_method or lease is not None):
+    if call.state is CallState.SENT:
         state = "SUBMITTED_TO_WORKER"
     elif call.num_waits:
         state = "PENDING_ARGS_AVAIL"

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import yaml
 
-from raycompat._caller.node_options import NodeOptions, node_options
+from raycompat._launch.node_options import NodeOptions, node_options
 
 #: Resources that have their own flags.
 _OWN_FLAGS = {

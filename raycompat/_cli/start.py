@@ -9,72 +9,36 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raycompat._caller import connect
-from raycompat._caller.addresses import Destination
-from raycompat._caller.local_cluster import LocalNode, Process
-from raycompat._caller.node_options import NodeOptions
 from raycompat._cli import state_files
+from raycompat._launch import connect
+from raycompat._launch.addresses import Destination
+from raycompat._launch.launch import Launch, Place
+from raycompat._launch.node_options import NodeOptions
+from raycompat._launch.process import Process
 from raycompat._protocol import current_cluster
 from raycompat._protocol.shared_secret import Authority
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a process listens; port 0 is any."""
+class StayingLaunch(Launch):
+    """A scheduler and a node, or a node, that go on when the command has ended.
 
-    host: str
-    port: int = 0
-
-
-class Launch:
-    """The processes that one command has started, and where they are."""
+    They are noted in `state_files`, for ``raycompat stop``.
+    """
 
     def __init__(self, temp_dir: str | None, authority: Authority | None) -> None:
         parent = temp_dir or current_cluster.folder()
-        self.directory = Path(tempfile.mkdtemp(prefix="session-", dir=parent))
-        self.logs = self.directory / "logs"
-        self.logs.mkdir()
-        self.address = ""
-        #: What opens the dashboard, if there is one: host and port, or an address with a token.
-        self.dashboard: str | None = None
-        self._authority = authority
+        super().__init__(Path(tempfile.mkdtemp(prefix="session-", dir=parent)), authority)
         self._processes: dict[str, Process] = {}
 
     def _start(
-        self, role: str, options: dict[str, Any], environment: dict[str, str]
-    ) -> tuple[Process, Path]:
-        own = self.directory / role
-        own.mkdir()
-        options = {**options, "directory": str(own)}
-        module, log = f"raycompat._{role}.main", self.logs / f"{role}.log"
-        process = self._processes[role] = Process(module, options, log, environment)
-        state_files.record(process.pid, role, own)
-        return process, own
-
-    def start_scheduler(self, place: Place, dashboard: str | None) -> None:
-        """Start the scheduler; `dashboard` is where its dashboard is to listen, None for none."""
-        secured = self._authority is not None
-        options = {"host": place.host, "port": place.port, "dashboard_address": dashboard}
-        scheduler, _ = self._start("scheduler", {**options, "secured": secured}, {})
-        if self._authority is not None:
-            scheduler.tell(self._authority.credentials())
-
-    def wait_for_scheduler(self) -> None:
-        """Wait until the scheduler is up, and learn where it is."""
-        words = self._processes["scheduler"].first_words()
-        self.address, self.dashboard = words["address"], words["dashboard"]
-
-    def start_node(self, place: Place, node: NodeOptions) -> LocalNode:
-        """Start a node, which waits until it is told what to join."""
-        options = {"resources": node.resources, "memory_bytes": node.memory_bytes}
-        where = {"host": place.host, "port": place.port}
-        process, own = self._start("node", {**options, **where}, node.environment)
-        authority = self._authority
-        return LocalNode(process, own, authority.credentials() if authority is not None else None)
+        self, role: str, options: dict[str, Any], environment: dict[str, str], folder: Path
+    ) -> Process:
+        process = self._processes[role] = super()._start(role, options, environment, folder)
+        state_files.record(process.pid, role, folder)
+        return process
 
     def be_found(self) -> None:
         """Make the cluster the one that ``init("auto")`` connects to."""
@@ -118,7 +82,7 @@ class Launch:
 
 
 @contextmanager
-def _ended_on_error(started: Launch) -> Iterator[None]:
+def _ended_on_error(started: StayingLaunch) -> Iterator[None]:
     try:
         yield
     except BaseException:
@@ -133,7 +97,7 @@ def start_head(
     node: NodeOptions,
     authority: Authority | None,
     temp_dir: str | None,
-) -> Launch:
+) -> StayingLaunch:
     """Start a scheduler and a node on this machine; return when both are ready for drivers.
 
     Raises
@@ -141,11 +105,10 @@ def start_head(
     RaySystemError
         When one of them does not come up; then neither runs.
     """
-    started = Launch(temp_dir, authority)
+    started = StayingLaunch(temp_dir, authority)
     with _ended_on_error(started):
         started.start_scheduler(place, dashboard)
-        local = started.start_node(node_place, node)  # it imports while the scheduler starts
-        started.wait_for_scheduler()
+        local = started.start_node(node, node_place)  # it imports while the scheduler starts
         local.join(started.address)
         local.wait_until_up()
         prepare(destination(started.address, authority))
@@ -159,7 +122,7 @@ def start_node(
     node: NodeOptions,
     authority: Authority | None,
     temp_dir: str | None,
-) -> Launch:
+) -> StayingLaunch:
     """Start a node on this machine that joins a cluster; return when it is ready for calls.
 
     Raises
@@ -170,10 +133,9 @@ def start_node(
         When the node does not come up; then it does not run.
     """
     connect.connect(to).close()
-    started = Launch(temp_dir, authority)
+    started = StayingLaunch(temp_dir, authority)
     with _ended_on_error(started):
-        started.address = to.address
-        local = started.start_node(place, node)
+        local = started.start_node(node, place)
         local.join(to.address)
         local.wait_until_up()
         prepare(to)
@@ -188,7 +150,7 @@ def destination(address: str, authority: Authority | None) -> Destination:
     ConnectionError, ValueError
         When there is nothing, or it is malformed.
     """
-    from raycompat._caller import addresses
+    from raycompat._launch import addresses
 
     found = addresses.find(address, authority)
     assert found is not None

@@ -21,7 +21,7 @@ from distributed.security import Security
 
 import raycompat as ray
 from raycompat import _dask_adapter
-from raycompat._caller import connect
+from raycompat._launch import connect
 from raycompat._protocol import current_cluster, segment
 
 QUIET = {"configure_logging": False, "log_to_driver": False}

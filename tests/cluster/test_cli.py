@@ -17,7 +17,7 @@ import psutil
 import pytest
 from _commands import CommandLine
 
-from raycompat._caller.node_options import LABELS_VARIABLE
+from raycompat._launch.node_options import LABELS_VARIABLE
 from raycompat._protocol import segment
 
 #: What a driver does first and last, in the tests' programs.

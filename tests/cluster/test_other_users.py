@@ -22,8 +22,8 @@ from distributed.comm.core import FatalCommClosedError
 
 import raycompat as ray
 from raycompat._caller import roads
-from raycompat._caller.local_cluster import LocalCluster
-from raycompat._caller.node_options import NodeOptions
+from raycompat._launch.local_cluster import LocalCluster
+from raycompat._launch.node_options import NodeOptions
 from raycompat._node.relay import Relays
 from raycompat._protocol import current_cluster, local_address, own_folder, segment
 from raycompat.util import dask

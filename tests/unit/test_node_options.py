@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from raycompat._caller.node_options import HEAD_RESOURCE, LABELS_VARIABLE, node_options
+from raycompat._launch.node_options import HEAD_RESOURCE, LABELS_VARIABLE, node_options
 
 
 def test_a_node_has_the_machine_s_cpus_and_a_share_of_its_memory():

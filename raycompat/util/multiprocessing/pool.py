@@ -419,7 +419,7 @@ def _checked(chunksize: int) -> int:
 def _connect(processes: int | None, address: str | None) -> int:
     """Start a session if there is none, and return the number of processes of the pool."""
     if not _driver.is_initialized():
-        from raycompat._caller import addresses
+        from raycompat._launch import addresses
 
         wanted = address or os.environ.get("RAY_ADDRESS")
         if wanted == "local" or (wanted is None and addresses.find(None) is None):

@@ -25,7 +25,7 @@ from raycompat.util.state.common import (
 from raycompat.util.state.exception import RayStateApiException, ServerUnavailable
 
 if TYPE_CHECKING:
-    from raycompat._caller.addresses import Destination
+    from raycompat._launch.addresses import Destination
 
 #: What Ray lists and raycompat does not, and what to look at instead.
 _REFUSED = {
@@ -187,7 +187,7 @@ def _client(address: str | None, destination: Destination | None) -> Iterator[An
         session.check_connection()
         yield session.client
         return
-    from raycompat._caller import addresses, connect
+    from raycompat._launch import addresses, connect
 
     if destination is None:
         destination = addresses.find(address or "auto", _authority())

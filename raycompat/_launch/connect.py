@@ -16,7 +16,7 @@ from typing import Any
 from distributed import Client
 
 from raycompat import _dask_adapter as dask
-from raycompat._caller.addresses import Destination
+from raycompat._launch.addresses import Destination
 from raycompat._protocol import refusals
 from raycompat._protocol.version import VERSION
 

@@ -1,0 +1,167 @@
+"""A process that this one has started: it says when it is up, and ends when its input is closed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from raycompat import exceptions
+from raycompat._protocol import shared_secret
+
+#: Seconds that a process of the cluster has to start, on a machine that is busy.
+_START_S = 120.0
+
+#: Seconds that a process of the cluster has to end before it is killed.
+_END_S = 10.0
+
+#: Seconds that the kernel has to end the processes of a node that was killed.
+_REAP_S = 10.0
+
+
+class Process:
+    """One process of the cluster. It says one line of JSON when it is up."""
+
+    def __init__(
+        self, module: str, options: dict[str, Any], log: Path, environment: dict[str, str]
+    ) -> None:
+        self.log = log
+        self._words: dict[str, Any] | None = None
+        with log.open("wb") as output:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-m", module, json.dumps(options)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                # One thread: executors are forked from a process that has imported numpy. And a node
+                # may install packages: it is the user's own.
+                env={
+                    "OMP_NUM_THREADS": "1",
+                    "RAYCOMPAT_ALLOW_PIP": "1",
+                    **shared_secret.environment_without(),
+                    **environment,
+                },
+                start_new_session=True,
+            )
+        _processes.add(self)
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._popen.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._popen.poll() is None
+
+    def first_words(self) -> dict[str, Any]:
+        """Wait until the process is up and return what it says of itself.
+
+        Raises
+        ------
+        RaySystemError
+            When it ends first, or takes too long.
+        """
+        words = self.words_within(_START_S)
+        if words is None:
+            raise exceptions.RaySystemError(self._why_not())
+        return words
+
+    def words_within(self, timeout_s: float) -> dict[str, Any] | None:
+        """Return what the process says of itself; None if it has not in time, or has ended."""
+        output = self._popen.stdout
+        assert output is not None
+        if self._words is None and not output.closed:
+            waiting = select.poll()
+            waiting.register(output, select.POLLIN)
+            line = output.readline() if waiting.poll(timeout_s * 1000) else b""
+            self._words = json.loads(line) if line else None
+        return self._words
+
+    def _why_not(self) -> str:
+        """Say why the process is not up: it has closed its output, or has had its time."""
+        try:
+            how = f"ended with exit code {self._popen.wait(_END_S)} while starting"
+        except subprocess.TimeoutExpired:
+            how = f"has not started within {_START_S:.0f} s"
+        log = self.log.read_text(errors="replace")[-4000:]
+        return f"A process of the local cluster {how}. Its log said:\n{log}"
+
+    def let_go(self) -> None:
+        """Let the process continue when this one ends (see `lifeline.told_to_end`)."""
+        self.tell({})
+        self.close_input()
+        self._close_output()
+        self._popen.returncode = 0  # or else Python would complain that it still runs
+
+    def tell(self, words: Mapping[str, Any]) -> None:
+        """Tell the process something that it waits for.
+
+        Raises
+        ------
+        RaySystemError
+            When it has ended.
+        """
+        assert self._popen.stdin is not None
+        try:
+            self._popen.stdin.write(json.dumps(words).encode() + b"\n")
+            self._popen.stdin.flush()
+        except BrokenPipeError:
+            raise exceptions.RaySystemError(self._why_not()) from None
+
+    def end(self) -> None:
+        """End the process, and wait until it has ended."""
+        self.close_input()
+        try:
+            self._popen.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._close_output()
+
+    def kill(self) -> None:
+        """Kill the process; wait until it, and what it has started, are gone."""
+        if not self.is_running:
+            self.close_input()
+            self._close_output()
+            return
+        offspring = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            offspring = psutil.Process(self.pid).children(recursive=True)
+        self._popen.kill()
+        self._popen.wait()
+        psutil.wait_procs(offspring, _REAP_S)  # the kernel kills them with it
+        self.close_input()
+        self._close_output()
+
+    def close_input(self) -> None:
+        """Close the process's standard input: what has it end, unless somebody else has it open."""
+        assert self._popen.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended, with words unread
+            self._popen.stdin.close()
+
+    def _close_output(self) -> None:
+        assert self._popen.stdout is not None
+        self._popen.stdout.close()
+
+
+#: All that there are.
+_processes: weakref.WeakSet[Process] = weakref.WeakSet()
+
+
+def _close_inputs_in_fork() -> None:
+    """Leave the processes to the parent: a forked child that lives on must not keep them alive."""
+    for process in list(_processes):
+        process.close_input()
+
+
+os.register_at_fork(after_in_child=_close_inputs_in_fork)
