@@ -463,10 +463,10 @@ def get_gpu_ids() -> list[int] | list[str]:
     Ray source: ``ray.get_gpu_ids``, 2.60.0. Ids are integers, or strings where the node was started
     with ``CUDA_VISIBLE_DEVICES``.
     """
-    from raycompat._executor import context
+    from raycompat._caller import this_process
 
     _driver.require_session()
-    call, executor = context.current(), context.executor()
+    call, executor = this_process.current(), this_process.executor()
     if call is None or executor is None:
         return []
     if executor.setup["gpus_are_named"]:

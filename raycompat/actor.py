@@ -598,9 +598,9 @@ def exit_actor() -> None:
     -----
     Ray source: ``ray.actor.exit_actor``, 2.60.0. No known difference.
     """
-    from raycompat._executor import context
+    from raycompat._caller import this_process
 
-    executor = context.executor()
+    executor = this_process.executor()
     if executor is None or executor.actor is None:
         raise TypeError(
             "exit_actor was called on a non-actor worker. Call it in a method of an actor."

@@ -137,9 +137,9 @@ class Environment:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)  # what copy, pickle and others ask every object for
-        from raycompat._executor import context
+        from raycompat._caller import this_process
 
-        executor = context.executor()
+        executor = this_process.executor()
         if executor is not None:
             return executor.environment.read(name)
         definition = _definitions.get(name)
@@ -149,9 +149,9 @@ class Environment:
 
     def __setattr__(self, name: str, variable: EnvironmentVariable) -> None:
         global _version
-        from raycompat._executor import context
+        from raycompat._caller import this_process
 
-        if context.executor() is not None:
+        if this_process.executor() is not None:
             raise RuntimeError(
                 f"ray.env.{name} was assigned in a task or actor: environment variables are "
                 "defined in the driver. Assign it there, before the call."

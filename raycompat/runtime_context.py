@@ -8,7 +8,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _driver
-from raycompat._executor import context
+from raycompat._caller import this_process
 from raycompat._protocol import id_types, ids
 from raycompat.runtime_env import RuntimeEnv
 
@@ -66,24 +66,24 @@ class RuntimeContext:
 
     def get_task_id(self) -> str | None:
         """Return the id of the running task, 48 hexadecimal digits; None in a driver."""
-        call = context.current()
+        call = this_process.current()
         return call.task_id.ljust(2 * ids.TASK_ID_BYTES, "0") if call is not None else None
 
     def get_task_name(self) -> str | None:
         """Return the name of the running task; None in a driver."""
-        call = context.current()
+        call = this_process.current()
         return call.name if call is not None else None
 
     def get_task_function_name(self) -> str | None:
         """Return the name of the running function; None in a driver."""
-        call = context.current()
+        call = this_process.current()
         if call is None or call.actor is not None:
             return self.get_task_name()
         return call.key.rpartition("-")[0]
 
     def get_actor_id(self) -> str | None:
         """Return the id of the actor that runs this, 32 hexadecimal digits; None elsewhere."""
-        call = context.current()
+        call = this_process.current()
         return call.actor.rpartition("-")[2] if call is not None and call.actor else None
 
     @property
@@ -111,14 +111,14 @@ class RuntimeContext:
             In a driver.
         """
         warnings.warn("Use get_actor_id() instead", DeprecationWarning, stacklevel=2)
-        if context.current() is None:
+        if this_process.current() is None:
             raise AssertionError("actor_id is only available in tasks and actors, not in a driver.")
         actor = self.get_actor_id()
         return id_types.ActorID.from_hex(actor) if actor is not None else None
 
     def get_actor_name(self) -> str | None:
         """Return the name of the actor that runs this; empty without a name, None elsewhere."""
-        call = context.current()
+        call = this_process.current()
         return (call.actor_name or "") if call is not None and call.actor else None
 
     @property
@@ -128,7 +128,7 @@ class RuntimeContext:
 
     def get_placement_group_id(self) -> str | None:
         """Return the id of the placement group that this runs in, 36 hexadecimal digits; or None."""
-        call = context.current()
+        call = this_process.current()
         return call.group.group if call is not None and call.group is not None else None
 
     @property
@@ -143,7 +143,7 @@ class RuntimeContext:
     @property
     def should_capture_child_tasks_in_placement_group(self) -> bool:
         """Whether what is called here goes to the placement group that this runs in."""
-        return context.captured() is not None
+        return this_process.captured() is not None
 
     def get_node_labels(self) -> dict[str, str]:
         """Return the labels of this node."""
@@ -154,7 +154,7 @@ class RuntimeContext:
         """Whether this actor's process was started again after it died."""
         if self.get_actor_id() is None:
             raise RuntimeError("was_current_actor_reconstructed is only available in an actor.")
-        return context.num_restarts() > 0
+        return this_process.num_restarts() > 0
 
     @property
     def current_actor(self) -> ActorHandle[Any]:
@@ -167,7 +167,7 @@ class RuntimeContext:
         """
         from raycompat.actor import ActorHandle
 
-        executor = context.executor()
+        executor = this_process.executor()
         if executor is None or executor.actor is None:
             raise RuntimeError("current_actor is only available in an actor.")
         (ref,) = self._session.sharing.hold([executor.actor.key])
@@ -175,7 +175,7 @@ class RuntimeContext:
 
     def get_assigned_resources(self) -> dict[str, float]:
         """Return what the running call holds, by resource."""
-        call = context.current()
+        call = this_process.current()
         if call is None:
             raise AssertionError(  # Ray's class for it
                 "get_assigned_resources is only available in tasks and actors, not in a driver."
@@ -184,7 +184,7 @@ class RuntimeContext:
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
         """Return the ids of the accelerators that the running call was given, by kind."""
-        call = context.current()
+        call = this_process.current()
         return {"GPU": list(call.gpus) if call is not None else []}
 
     def get_resource_ids(self) -> dict[str, list[str]]:
@@ -202,7 +202,7 @@ class RuntimeContext:
 
     def is_canceled(self) -> bool:
         """Return whether the running task has been asked to end."""
-        call, executor = context.current(), context.executor()
+        call, executor = this_process.current(), this_process.executor()
         if executor is None or call is None:
             raise RuntimeError("is_canceled is only available in a task, not in a driver.")
         if executor.actor is not None and executor.actor.about["is_async"]:

@@ -22,10 +22,10 @@ from typing import Any, NoReturn
 
 from raycompat import exceptions
 from raycompat._as_ray import install_as_ray
-from raycompat._caller import interrupts
+from raycompat._caller import interrupts, this_process
 from raycompat._caller import session as sessions
 from raycompat._caller.home import Home
-from raycompat._executor import context, native_output
+from raycompat._executor import native_output
 from raycompat._executor.environment import Environment
 from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.run_actor import Actor
@@ -94,8 +94,8 @@ class Executor:
                 extra=setup,
             )
         )
-        session.current_task = context.current_task
-        session.captured = context.captured
+        session.current_task = this_process.current_task
+        session.captured = this_process.captured
         session.on_block = lambda: self._tell_of_block("blocked")
         session.on_unblock = lambda: self._tell_of_block("unblocked")
         session.on_hand_over = lambda wire: self.send("hand-over", session.client.id, wire)
@@ -108,7 +108,7 @@ class Executor:
         self.send("measured", process, measured)
 
     def _tell_of_block(self, operation: str) -> None:
-        call = context.current()
+        call = this_process.current()
         # As in Ray, an actor keeps what it has; only tasks lend their CPUs.
         if call is None or call.actor is not None:
             return
@@ -234,7 +234,9 @@ class Executor:
                 self._serve_lease(work)
                 continue
             key, payload, wires, about = work
-            self._run_one(Call(context.describe(key, about), pickle.loads(payload), wires), about)
+            self._run_one(
+                Call(this_process.describe(key, about), pickle.loads(payload), wires), about
+            )
             del work, payload, wires
             if self.actor is not None and self.actor.instance is not None:
                 self.actor.serve()
@@ -265,7 +267,7 @@ class Executor:
     def _run_one(self, call: Call, about: dict[str, Any]) -> None:
         key, name = call.running.key, call.running.name
         outcome: Outcome | None = None
-        context.enter(call.running)
+        this_process.enter(call.running)
         try:
             if key in self._cancelled:
                 outcome = Outcome.cancelled(key, name)
@@ -283,7 +285,7 @@ class Executor:
             outcome = Outcome.cancelled(key, name)
         finally:
             self._interruptible = self._sink = None
-            context.leave()
+            this_process.leave()
         self.forget_cancelled(key)
         self.session.table.collect_dropped()
         self.session.sharing.hand_over()
@@ -445,5 +447,5 @@ def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
     except OSError as error:
         print(f"raycompat: the driver's folder is not here: {error}", file=sys.stderr)
     _executor = Executor(connection, setup)
-    context.set_executor(_executor)
+    this_process.set_executor(_executor)
     return _executor.serve()

@@ -7,7 +7,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from raycompat._executor import context, lanes
+from raycompat._caller import this_process
+from raycompat._executor import lanes
 from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, Sink, run, run_async
@@ -144,7 +145,7 @@ class Actor:
 
     def _begin(self, message: tuple[Any, ...]) -> Call:
         _, key, method, name, num_returns, _, arguments, wires, retry, _, _, environment = message
-        running = context.RunningCall.of_method(key, name, self.key)
+        running = this_process.RunningCall.of_method(key, name, self.key)
         return Call(
             running,
             {
@@ -159,18 +160,18 @@ class Actor:
 
     def _run(self, caller: Caller, message: tuple[Any, ...]) -> None:
         call = self._begin(message)
-        context.enter(call.running)
+        this_process.enter(call.running)
         try:
             self._run_here(caller, call, _attempt(message))
         except SystemExit:
             self.mailbox.close()  # what has been answered arrives
             raise
         finally:
-            context.leave()
+            this_process.leave()
 
     def _run_in_thread(self, caller: Caller, message: tuple[Any, ...]) -> None:
         call = self._begin(message)
-        with context.in_this_thread(call.running):
+        with this_process.in_this_thread(call.running):
             try:
                 self._run_here(caller, call, _attempt(message))
             except SystemExit as exit_:
@@ -192,7 +193,7 @@ class Actor:
         call = self._begin(message)
         answers = Answers(self.executor, caller, call.running.key, self.post)
         start = self._note_begin(call.running)
-        with context.in_this_thread(call.running):
+        with this_process.in_this_thread(call.running):
             try:
                 if self.executor.is_cancelled(call.running.key):
                     outcome = Outcome.cancelled(call.running.key, call.running.name)
@@ -215,7 +216,7 @@ class Actor:
         self,
         answers: Answers,
         outcome: Outcome,
-        running: context.RunningCall,
+        running: this_process.RunningCall,
         start: float,
         attempt: int,
     ) -> None:

@@ -22,7 +22,7 @@ from raycompat._protocol.spans import Failure
 from raycompat._protocol.values import ErrorValue, InlineValue, Wire, from_wire, to_wire
 
 if TYPE_CHECKING:
-    from raycompat._executor.context import RunningCall
+    from raycompat._caller.this_process import RunningCall
     from raycompat._executor.item_window import ItemWindow
     from raycompat._executor.main import Executor
 

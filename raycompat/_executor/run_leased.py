@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from raycompat._executor import context
+from raycompat._caller import this_process
 from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, run
@@ -42,7 +42,7 @@ class Lease:
         self._units = to_units("CPU", about["resources"].get("CPU", 0))
         self._resources: dict[str, float] = about["resources"]
         self._shown_units = self._units
-        self._group = context.group_of(about)
+        self._group = this_process.group_of(about)
         self._timeline = Timeline(lambda spans: executor.send("spans", key, spans))
         self._mailbox = Mailbox(about["socket"], executor.session.pump, self._timeline.flush)
         #: Held by whoever takes calls in or out. While a call runs, another thread may.
@@ -132,7 +132,7 @@ class Lease:
         if units != self._shown_units:
             self._shown_units = units
             self._resources = ResourceSet({"CPU": units}).amounts()
-        running = context.RunningCall(key, name, self._resources, [], None, None, self._group)
+        running = this_process.RunningCall(key, name, self._resources, [], None, None, self._group)
         payload = {
             "function": function,
             "arguments": arguments,
@@ -142,7 +142,7 @@ class Lease:
         }
         answers = Answers(executor, caller, key, self._post)
         outcome: Outcome | None = None
-        context.enter(running)
+        this_process.enter(running)
         self._since = start = time.time()
         try:
             if executor.is_cancelled(key):
@@ -158,7 +158,7 @@ class Lease:
             raise
         finally:
             executor.end_user_code()
-            context.leave()
+            this_process.leave()
         stop = time.time()
         executor.forget_cancelled(key)
         self._timeline.add(name, key, start, stop, outcome.failure)

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from raycompat import _api, _driver
-from raycompat._caller import interrupts, placement
+from raycompat._caller import interrupts, placement, this_process
 from raycompat._caller.session import current
-from raycompat._executor import context
 from raycompat._protocol import id_types, ids
 from raycompat._protocol.call_spec import GroupSpec
 from raycompat._protocol.resource_set import ResourceSet
@@ -194,7 +193,7 @@ def placement_group(
     checked_text("The name of a placement group", name or "")
     sets = _checked_bundles(bundles)
     session = _driver.require_session()
-    call = context.current()
+    call = this_process.current()
     group = ids.new_placement_group_id()
     spec = GroupSpec(
         group=group,
@@ -377,7 +376,7 @@ def get_current_placement_group() -> PlacementGroup | None:
     Ray source: ``ray.util.get_current_placement_group``, 2.60.0. No known difference.
     """
     _driver.require_session()
-    call = context.current()
+    call = this_process.current()
     if call is None or call.group is None:
         return None
     return PlacementGroup(id_types.PlacementGroupID.from_hex(call.group.group))

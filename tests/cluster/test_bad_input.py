@@ -282,9 +282,9 @@ def test_a_message_that_cannot_be_handled_ends_no_connection_and_its_caller_is_t
 def test_an_executor_that_cannot_read_what_its_node_says_ends(session):
     @ray.remote(max_retries=0, num_gpus=1)  # in a process that has not run the function
     def be_deaf(function):
-        from raycompat._executor import context
+        from raycompat._caller import this_process
 
-        executor = context.executor()
+        executor = this_process.executor()
         executor._on_message = None
         executor.load(function)  # asks the node
 

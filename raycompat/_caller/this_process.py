@@ -1,4 +1,4 @@
-"""What a running call can know about itself: the source of `get_runtime_context` in executors."""
+"""What runs in this process: the call of this thread, the actor, the executor; nothing in a driver."""
 
 from __future__ import annotations
 
@@ -7,13 +7,51 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn, Protocol
 
 from raycompat._protocol import ids
 from raycompat._protocol.strategy import InGroup
 
-if TYPE_CHECKING:
-    from raycompat._executor.main import Executor
+
+class RunningActor(Protocol):
+    """The actor that this process is."""
+
+    @property
+    def key(self) -> str:
+        """Its Dask key."""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What its node has said of it."""
+
+    def exit(self) -> NoReturn:
+        """Leave the method that runs, and end the actor."""
+
+
+class Environment(Protocol):
+    """The environment variables that the call which runs is to see."""
+
+    def read(self, name: str) -> Any:
+        """Return the value of a variable."""
+
+
+class Executor(Protocol):
+    """What this process is when it runs calls."""
+
+    @property
+    def actor(self) -> RunningActor | None:
+        """The actor that it is, if it is one."""
+
+    @property
+    def environment(self) -> Environment:
+        """The environment variables that calls see."""
+
+    @property
+    def setup(self) -> dict[str, Any]:
+        """What its node told it at its start."""
+
+    def is_cancelled(self, key: str) -> bool:
+        """Whether the end of a call was asked for."""
 
 
 @dataclass(slots=True)
