@@ -24,7 +24,7 @@ from raycompat._caller.direct_sender import (
     after_last_words,
 )
 from raycompat._caller.object_table import Entry, State
-from raycompat._protocol import failures
+from raycompat._protocol import direct_messages, failures
 from raycompat._protocol.connection import Notes
 from raycompat._protocol.ids import return_key
 from raycompat._protocol.values import ErrorValue, Wire, to_wire
@@ -201,7 +201,7 @@ class Channel(DirectSender):
         """
         connection = self._connection
         if connection is not None:
-            connection.post(("credit", call.key, num_received, is_wanted), now=True)
+            connection.post((direct_messages.CREDIT, call.key, num_received, is_wanted), now=True)
 
     # --- where the actor is ---------------------------------------------------------------------
 
@@ -334,23 +334,25 @@ class Channel(DirectSender):
 
     def on_message(self, message: tuple[Any, ...]) -> None:
         """Handle one message of the actor's process."""
-        operation, key, *rest = message
+        key = message[1]
         call = self._unanswered.get(key)
         if call is None:
             self._discard(message, self._connection)
             return
         try:
-            if operation == "done" and call.is_cancelled:  # its result is lost, as in Ray
-                self._discard(message, self._connection)
-                self._fail(call, failures.cancelled(key))
-            elif operation == "done":
-                self._take_results(call, rest[0])
-            elif operation == "item":
-                self._add_item(call, *rest)
-            elif operation == "failed":
-                error, may_retry, attempt = rest
-                if attempt == call.attempt or not may_retry or not call.retries:
-                    self._fail_or_retry(call, error, may_retry)
+            match message:
+                case (direct_messages.DONE, *_) if (
+                    call.is_cancelled
+                ):  # its result is lost, as in Ray
+                    self._discard(message, self._connection)
+                    self._fail(call, failures.cancelled(key))
+                case (direct_messages.DONE, _, wires, _):
+                    self._take_results(call, wires)
+                case (direct_messages.ITEM, _, index, wire):
+                    self._add_item(call, index, wire)
+                case (direct_messages.FAILED, _, error, may_retry, attempt):
+                    if attempt == call.attempt or not may_retry or not call.retries:
+                        self._fail_or_retry(call, error, may_retry)
         except Exception as error:
             logger.exception("raycompat could not take the answer to %s", call.name)
             self._fail(call, failures.internal(f"The answer could not be taken: {error!r}"))
@@ -378,7 +380,7 @@ class Channel(DirectSender):
     def _add_item(self, call: Call, index: int, wire: Wire) -> None:
         stream = call.stream
         if stream is None or not stream.receive(index, wire):
-            self._discard(("item", call.key, index, wire), self._connection)
+            self._discard((direct_messages.ITEM, call.key, index, wire), self._connection)
             return
         entry = self._session.table.add(return_key(call.key, index))
         taken = self._take_over([wire])

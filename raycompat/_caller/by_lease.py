@@ -35,7 +35,7 @@ from raycompat._caller.direct_sender import (
 from raycompat._caller.lease import Lease
 from raycompat._caller.object_table import Entry, State
 from raycompat._caller.waiting import WaitingCalls
-from raycompat._protocol import failures, ids
+from raycompat._protocol import direct_messages, failures, ids
 from raycompat._protocol.call_spec import new_spec
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.values import SegmentLink, Wire
@@ -213,7 +213,7 @@ class LeasePool(DirectSender):
         now = is_first or len(call.arguments or b"") > LARGE_BYTES
         dequeue = self._waiting.queue_of(call).popleft
         sent = (dequeue, partial(lease.unanswered.__setitem__, call.key, call))
-        lease.road.post((*call.message(), call.units), now=now, notes=sent)
+        lease.road.post(call.message(), now=now, notes=sent)
         if not now:
             self._session.unflushed.add(lease)
 
@@ -355,7 +355,7 @@ class LeasePool(DirectSender):
     def _return(self, lease: Lease) -> None:
         self._strike_out(lease)
         if lease.road is not None:
-            lease.road.post(("return",), now=True)
+            lease.road.post((direct_messages.RETURN,), now=True)
 
     def _strike_out(self, lease: Lease) -> None:
         lease.is_open = False
@@ -470,59 +470,65 @@ class LeasePool(DirectSender):
 
     def on_message(self, lease: Lease, message: tuple[Any, ...]) -> None:
         """Handle one message of an executor. May be called again when it was interrupted."""
-        operation = message[0]
-        if operation == "returned":
-            with self._conclusions, self._lock:
-                lease.is_open = False
-                lease.num_returned += 1
-                self._idle.pop(lease.key, None)
-                self._take_back(
-                    call
-                    for key, attempt in message[1]
-                    if (call := lease.unanswered.get(key)) is not None and call.attempt == attempt
-                )
-                self._advance()
-            return
-        if operation == "open":
-            with self._conclusions, self._lock:
-                lease.is_open = lease in self._leases
-                self._rest(lease)
-                self._advance()
-            return
-        if operation == "trimmed":
-            with self._conclusions, self._lock:
-                lease.units = message[1]
-                self._advance()
-            return
-        if operation == "bye":
-            self._part(lease)
-            return
-        call = lease.unanswered.get(message[1])
-        if call is None:
-            self._discard(message, lease.road)
-        else:
-            self._take_answer(lease, call, message)
+        match message:
+            case (direct_messages.DONE | direct_messages.FAILED, key, *_, took_s):
+                call = lease.unanswered.get(key)
+                if call is None:
+                    self._discard(message, lease.road)
+                else:
+                    self._take_answer(lease, call, message, took_s)
+            case (direct_messages.RETURNED, calls):
+                self._take_returned(lease, calls)
+            case (direct_messages.OPEN,):
+                with self._conclusions, self._lock:
+                    lease.is_open = lease in self._leases
+                    self._rest(lease)
+                    self._advance()
+            case (direct_messages.TRIMMED, units):
+                with self._conclusions, self._lock:
+                    lease.units = units
+                    self._advance()
+            case (direct_messages.BYE,):
+                self._part(lease)
         if self._waiting and lease.is_low:
             with self._conclusions, self._lock:
                 self._advance()
 
-    def _take_answer(self, lease: Lease, call: Call, message: tuple[Any, ...]) -> None:
-        operation, key = message[0], message[1]
-        took_s = message[-1]
+    def _take_returned(self, lease: Lease, calls: Sequence[tuple[str, int]]) -> None:
+        """Queue calls that an executor gives back, by key and attempt; it takes no more for now."""
+        with self._conclusions, self._lock:
+            lease.is_open = False
+            lease.num_returned += 1
+            self._idle.pop(lease.key, None)
+            self._take_back(
+                call
+                for key, attempt in calls
+                if (call := lease.unanswered.get(key)) is not None and call.attempt == attempt
+            )
+            self._advance()
+
+    def _take_answer(
+        self, lease: Lease, call: Call, message: tuple[Any, ...], took_s: float
+    ) -> None:
         self._costs[call.function] = (self._costs.get(call.function, took_s) + took_s) / 2
         if len(self._costs) > _MANY_COSTS:  # half of them at once: each costs little
             self._costs = dict(list(self._costs.items())[_MANY_COSTS // 2 :])
         try:
-            if operation == "done" and call.is_cancelled:  # its result is lost, as in Ray
-                self._discard(message, lease.road)
-                self._fail(call, failures.cancelled(key))
-            elif operation != "done":
-                error, may_retry = message[2:4]
-                self._fail_or_retry(call, error, may_retry and not call.is_cancelled)
-            elif (wires := self._take_over(message[2])) is None:
-                self._fail_or_retry(call, failures.object_lost(key), may_retry=True)
-            else:
-                self._succeed(call, self._made(lease, call, wires), lease.road, self._settle)
+            match message:
+                case (direct_messages.DONE, *_) if (
+                    call.is_cancelled
+                ):  # its result is lost, as in Ray
+                    self._discard(message, lease.road)
+                    self._fail(call, failures.cancelled(call.key))
+                case (direct_messages.DONE, _, wires, _):
+                    taken = self._take_over(wires)
+                    if taken is None:
+                        self._fail_or_retry(call, failures.object_lost(call.key), may_retry=True)
+                    else:
+                        made = self._made(lease, call, taken)
+                        self._succeed(call, made, lease.road, self._settle)
+                case (_, _, error, may_retry, _):
+                    self._fail_or_retry(call, error, may_retry and not call.is_cancelled)
         except Exception as error:
             logger.exception("raycompat could not take the answer to %s", call.name)
             self._fail(call, failures.internal(f"The answer could not be taken: {error!r}"))

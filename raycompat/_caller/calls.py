@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
+from raycompat._protocol import direct_messages
 from raycompat._protocol.call_spec import ActorSpec, CallSpec, new_spec
 
 if TYPE_CHECKING:
@@ -153,9 +154,9 @@ class Call:
         )
 
     def message(self) -> tuple[Any, ...]:
-        """Return what to send to the process that runs it."""
+        """Return what to send to the process that runs it: a `direct_messages.CallMessage`."""
         return (
-            "call",
+            direct_messages.CALL,
             self.key,
             self.function,
             self.name,
@@ -167,4 +168,5 @@ class Call:
             self.attempt,
             self.retries != 0,
             self.environment,
+            self.units,
         )

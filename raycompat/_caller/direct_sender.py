@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from raycompat._caller.calls import Call
 from raycompat._caller.object_table import Entry
 from raycompat._caller.sender import Sender
-from raycompat._protocol import segment
+from raycompat._protocol import direct_messages, segment
 from raycompat._protocol.values import InlineValue, SegmentLink, Wire, from_wire, to_wire
 
 if TYPE_CHECKING:
@@ -145,22 +145,27 @@ class DirectSender(Sender):
 
     def _discard(self, message: tuple[Any, ...], road: Road | None) -> None:
         """Let go of an answer that nobody waits for any more."""
-        operation, key, *rest = message
-        if operation not in ("done", "item"):
-            return
-        index, wires = ("", rest[0]) if operation == "done" else (f":{rest[0]}", rest[1:])
+        match message:
+            case (direct_messages.DONE, key, wires, _):
+                pass
+            case (direct_messages.ITEM, call, index, wire):
+                key, wires = f"{call}:{index}", [wire]
+            case _:
+                return
         for wire in wires:
             if wire[0] == "segment" and wire[3] == self._session.setup.host:
                 self._session.home.place.remove(wire[1])
         if any(wire[-1] for wire in wires):
-            self._acknowledge(key + index, road)
+            self._acknowledge(key, road)
 
     def _acknowledge(self, key: str, road: Road | None) -> None:
         """Tell the other process, once it is so, that the references in a result are held here."""
         if road is None:
             return
-        if not self._session.sharing.when_synced(lambda: road.post(("held", key), now=True)):
-            road.post(("held", key), now=True)
+        if not self._session.sharing.when_synced(
+            lambda: road.post((direct_messages.HELD, key), now=True)
+        ):
+            road.post((direct_messages.HELD, key), now=True)
 
     def _take_over(self, wires: Sequence[Wire]) -> Sequence[Wire] | None:
         """Take the segments of an answer over from their writer; None if one is gone with its node.

@@ -29,7 +29,7 @@ from raycompat._caller.home import Home
 from raycompat._caller.object_table import Entry, ObjectTable, State
 from raycompat._caller.reports import Reports
 from raycompat._caller.sharing import Sharing
-from raycompat._protocol import failures, ids, segment
+from raycompat._protocol import direct_messages, failures, ids, segment
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
 from raycompat._protocol.grouped_dict import GroupedDict
@@ -187,7 +187,7 @@ class Session:
     @property
     def hello(self) -> tuple[str, str, str]:
         """What this process says first to one that it sends calls to."""
-        return ("hello", self.setup.host, self.client.id)
+        return (direct_messages.HELLO, self.setup.host, self.client.id)
 
     @property
     def is_near(self) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.mailbox import Caller
 from raycompat._executor.run_call import Outcome, Sink
+from raycompat._protocol import direct_messages
 from raycompat._protocol.values import Wire
 
 if TYPE_CHECKING:
@@ -51,17 +52,17 @@ class Answers(Sink):
     def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
         """Send an item of a generator."""
         self._keep(f"{self._key}:{index}", (wire,), outcome)
-        self._post(self._caller, ("item", self._key, index, wire))
+        self._post(self._caller, (direct_messages.ITEM, self._key, index, wire))
 
     def end(self, outcome: Outcome, remark: float) -> None:
         """Send how the call ended; `remark` comes last."""
         message: tuple[Any, ...]
         if outcome.values is None:
             self._executor.session.sharing.hand_over()  # what the call has kept, it may keep on
-            message = ("failed", self._key, outcome.error, outcome.retry, remark)
+            message = (direct_messages.FAILED, self._key, outcome.error, outcome.retry, remark)
         else:
             self._keep(self._key, outcome.values, outcome)
-            message = ("done", self._key, outcome.values, remark)
+            message = (direct_messages.DONE, self._key, outcome.values, remark)
         self._post(self._caller, message)
 
     def _keep(self, key: str, wires: Any, outcome: Outcome) -> None:

@@ -19,20 +19,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from raycompat._executor.mailbox import Caller, Mailbox
+from raycompat._protocol.direct_messages import CallMessage
 
 #: Seconds between two calls of what an idle actor does, in one with event loops.
 _TICK_S = 0.5
 
 #: A call as it arrives, and what runs one and answers it.
-Arrival = tuple[Caller, tuple[Any, ...]]
-Run = Callable[[Caller, tuple[Any, ...]], None]
-RunAsync = Callable[[Caller, tuple[Any, ...]], Coroutine[Any, Any, None]]
-
-
-def group_of(message: tuple[Any, ...]) -> str | None:
-    """Return the concurrency group that a call asks for."""
-    group: str | None = message[5]
-    return group
+Arrival = tuple[Caller, CallMessage]
+Run = Callable[[Caller, CallMessage], None]
+RunAsync = Callable[[Caller, CallMessage], Coroutine[Any, Any, None]]
 
 
 def serve_in_order(mailbox: Mailbox, run: Run, is_leaving: Callable[[], bool]) -> None:
@@ -60,7 +55,7 @@ def serve_in_threads(
     while not is_leaving():
         while calls:
             caller, message = calls.popleft()
-            pools[group_of(message)].submit(run, caller, message)
+            pools[message.group].submit(run, caller, message)
         mailbox.wait()
     for pool in pools.values():
         pool.shutdown(wait=False, cancel_futures=True)
@@ -85,7 +80,7 @@ class _Loop:
 
     def _begin(self, arrival: Arrival) -> None:
         caller, message = arrival
-        key = message[1]
+        key = message.key
         self.running[key] = task = self.loop.create_task(self._run(caller, message))
         task.add_done_callback(lambda _: self._end(key))
 
@@ -129,7 +124,8 @@ def serve_in_loops(
         mailbox.look()
         while mailbox.calls:
             arrival = mailbox.calls.popleft()
-            group = groups[group_of(arrival[1])]
+            _, message = arrival
+            group = groups[message.group]
             if group.loop is main_loop:
                 group.submit(arrival)
             else:

@@ -16,8 +16,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from raycompat._protocol import peer, segment
+from raycompat._protocol import direct_messages, peer, segment
 from raycompat._protocol.connection import Connection
+from raycompat._protocol.direct_messages import CallMessage
 
 if TYPE_CHECKING:
     from raycompat._executor.item_window import ItemWindow
@@ -84,21 +85,21 @@ class Caller(Connection):
             segment.remove(path)
 
     def _receive_message(self, message: tuple[Any, ...]) -> None:
-        operation = message[0]
-        if operation == "call":
-            self.mailbox.calls.append((self, message))
-        elif operation == "credit":
-            window = self.windows.get(message[1])
-            if window is not None:
-                window.hear(*message[2:])
-        elif operation == "held":
-            self.holds.pop(message[1], None)
-        elif operation == "return":
-            self.mailbox.is_returned = True
-        elif operation == "hello":
-            self.host, self.client = message[1:]
-        else:
-            logger.error("a caller said %r, which nobody knows", operation)
+        match message:
+            case (direct_messages.CALL, *_):
+                self.mailbox.calls.append((self, CallMessage._make(message)))
+            case (direct_messages.CREDIT, key, num_received, is_wanted):
+                window = self.windows.get(key)
+                if window is not None:
+                    window.hear(num_received, is_wanted)
+            case (direct_messages.HELD, key):
+                self.holds.pop(key, None)
+            case (direct_messages.RETURN,):
+                self.mailbox.is_returned = True
+            case (direct_messages.HELLO, host, client):
+                self.host, self.client = host, client
+            case _:
+                logger.error("a caller has sent a message of an unknown kind: %r", message[0])
 
 
 class Mailbox:
@@ -107,7 +108,7 @@ class Mailbox:
     def __init__(self, name: str, pump: Pump, on_idle: Callable[[], bool]) -> None:
         """Listen at `name`; `on_idle` is called when nothing has come for a while."""
         self.on_idle = on_idle
-        self.calls: deque[tuple[Caller, tuple[Any, ...]]] = deque()
+        self.calls: deque[tuple[Caller, CallMessage]] = deque()
         self._pump = pump
         self._callers: dict[int, Caller] = {}
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -238,7 +239,7 @@ class Mailbox:
 
         Return whether they have it.
         """
-        self.tell_all(("bye",))
+        self.tell_all((direct_messages.BYE,))
         deadline = time.monotonic() + _DRAIN_S
         while self._callers and (left := deadline - time.monotonic()) > 0:
             self.flush()

@@ -14,6 +14,7 @@ from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, Sink, run, run_async
 from raycompat._executor.timeline import Timeline
 from raycompat._protocol import failures
+from raycompat._protocol.direct_messages import CallMessage
 
 if TYPE_CHECKING:
     from raycompat._executor.main import Executor
@@ -22,11 +23,6 @@ logger = logging.getLogger(__name__)
 
 #: Calls that run at once in an actor with asynchronous methods, unless it says otherwise: Ray's number.
 _ASYNC_CONCURRENCY = 1000
-
-
-def _attempt(message: tuple[Any, ...]) -> int:
-    attempt: int = message[9]
-    return attempt
 
 
 class ActorExit(SystemExit):
@@ -143,37 +139,35 @@ class Actor:
         self._flush_due = False
         self.mailbox.flush()
 
-    def _begin(self, message: tuple[Any, ...]) -> Call:
-        _, key, method, name, num_returns, _, arguments, wires, retry, _, _, environment = message
-        running = this_process.RunningCall.of_method(key, name, self.key)
+    def _begin(self, message: CallMessage) -> Call:
         return Call(
-            running,
+            this_process.RunningCall.of_method(message.key, message.name, self.key),
             {
-                "method": method,
-                "arguments": arguments,
-                "num_returns": num_returns,
-                "retry_exceptions": retry,
-                "environment": environment,
+                "method": message.function,
+                "arguments": message.arguments,
+                "num_returns": message.num_returns,
+                "retry_exceptions": message.retry_exceptions,
+                "environment": message.environment,
             },
-            wires,
+            message.wires,
         )
 
-    def _run(self, caller: Caller, message: tuple[Any, ...]) -> None:
+    def _run(self, caller: Caller, message: CallMessage) -> None:
         call = self._begin(message)
         this_process.enter(call.running)
         try:
-            self._run_here(caller, call, _attempt(message))
+            self._run_here(caller, call, message.attempt)
         except SystemExit:
             self.mailbox.close()  # what has been answered arrives
             raise
         finally:
             this_process.leave()
 
-    def _run_in_thread(self, caller: Caller, message: tuple[Any, ...]) -> None:
+    def _run_in_thread(self, caller: Caller, message: CallMessage) -> None:
         call = self._begin(message)
         with this_process.in_this_thread(call.running):
             try:
-                self._run_here(caller, call, _attempt(message))
+                self._run_here(caller, call, message.attempt)
             except SystemExit as exit_:
                 self.executor.die(exit_)
 
@@ -189,7 +183,7 @@ class Actor:
                 outcome = Outcome.cancelled(call.running.key, call.running.name)
         self._conclude(answers, outcome, call.running, start, attempt)
 
-    async def _run_async(self, caller: Caller, message: tuple[Any, ...]) -> None:
+    async def _run_async(self, caller: Caller, message: CallMessage) -> None:
         call = self._begin(message)
         answers = Answers(self.executor, caller, call.running.key, self.post)
         start = self._note_begin(call.running)
@@ -204,9 +198,9 @@ class Actor:
             if self.executor.is_cancelled(call.running.key):  # though it may have caught that
                 outcome.discard(self.executor)
                 outcome = Outcome.cancelled(call.running.key, call.running.name)
-            self._conclude(answers, outcome, call.running, start, _attempt(message))
+            self._conclude(answers, outcome, call.running, start, message.attempt)
 
-    def _note_begin(self, running: context.RunningCall) -> float:
+    def _note_begin(self, running: this_process.RunningCall) -> float:
         """Enter that a call runs from now on; return what time it is."""
         start = time.time()
         self._running[running.key] = (running.name, start)

@@ -20,13 +20,12 @@ from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, run
 from raycompat._executor.timeline import Timeline
+from raycompat._protocol import direct_messages
+from raycompat._protocol.direct_messages import CallMessage
 from raycompat._protocol.resource_set import ResourceSet, to_units
 
 if TYPE_CHECKING:
     from raycompat._executor.main import Executor
-
-#: Where the attempt and the units of CPU are in the message of a call.
-_ATTEMPT, _UNITS = 9, 12
 
 #: Seconds after which a call is a long one; and between two looks while one goes on.
 _LONG_S, _LONGER_S = 0.005, 0.05
@@ -87,45 +86,46 @@ class Lease:
         watch.join()
         return is_complete
 
-    def _take(self) -> tuple[Caller, tuple[Any, ...]] | None:
+    def _take(self) -> tuple[Caller, CallMessage] | None:
         """Take the next call, and begin it."""
         with self._lock:
             arrival = self._next()
             if not self._is_open and not self._is_leaving:
                 self._is_open = True
-                self._mailbox.tell_all(("open",))
+                self._mailbox.tell_all((direct_messages.OPEN,))
             if arrival is None:
                 return None
-            self._running, self._running_units = arrival[1][1], arrival[1][_UNITS]
+            _, call = arrival
+            self._running, self._running_units = call.key, call.units
             self._num_begun += 1
             if not self._is_busy.is_set():
                 self._is_busy.set()
             return arrival
 
-    def _next(self) -> tuple[Caller, tuple[Any, ...]] | None:
+    def _next(self) -> tuple[Caller, CallMessage] | None:
         """Take the next call out; give those back that came when the lease was larger."""
         calls, too_large = self._mailbox.calls, []
         arrival = None
         while calls and arrival is None:
-            arrival = calls.popleft()
-            if arrival[1][_UNITS] > self._units:
-                too_large.append(arrival)
-                arrival = None
+            caller, call = calls.popleft()
+            if call.units > self._units:
+                too_large.append((caller, call))
+            else:
+                arrival = caller, call
         if too_large:
             self._is_open = False
             self._return(too_large)
         return arrival
 
-    def _run(self, caller: Caller, message: tuple[Any, ...]) -> None:
-        _, key, function, name, num_returns, _, arguments, wires, *rest = message
-        retry, _, may_repeat, environment, units = rest
+    def _run(self, caller: Caller, message: CallMessage) -> None:
+        key, name, units = message.key, message.name, message.units
         executor = self._executor
         # Of calls that may not be repeated, the first without an answer is the one that had begun.
-        if self._owes_answer or not may_repeat:
+        if self._owes_answer or not message.may_repeat:
             while not self._mailbox.drain():
                 with self._lock:
                     self._mailbox.look()  # a caller may be gone
-        self._owes_answer = not may_repeat
+        self._owes_answer = not message.may_repeat
         if name != self._name:
             self._name = name
             executor.announce_name(name)
@@ -134,11 +134,11 @@ class Lease:
             self._resources = ResourceSet({"CPU": units}).amounts()
         running = this_process.RunningCall(key, name, self._resources, [], None, None, self._group)
         payload = {
-            "function": function,
-            "arguments": arguments,
-            "num_returns": num_returns,
-            "retry_exceptions": retry,
-            "environment": environment,
+            "function": message.function,
+            "arguments": message.arguments,
+            "num_returns": message.num_returns,
+            "retry_exceptions": message.retry_exceptions,
+            "environment": message.environment,
         }
         answers = Answers(executor, caller, key, self._post)
         outcome: Outcome | None = None
@@ -148,7 +148,7 @@ class Lease:
             if executor.is_cancelled(key):
                 outcome = Outcome.cancelled(key, name)
             else:
-                outcome = run(executor, Call(running, payload, wires), answers)
+                outcome = run(executor, Call(running, payload, message.wires), answers)
         except KeyboardInterrupt:  # between the end of the user's code and ours
             if outcome is not None:
                 outcome.discard(executor)
@@ -184,19 +184,19 @@ class Lease:
             calls.clear()
             self._return(arrivals)
 
-    def _return(self, arrivals: Iterable[tuple[Caller, tuple[Any, ...]]]) -> None:
+    def _return(self, arrivals: Iterable[tuple[Caller, CallMessage]]) -> None:
         """Tell every caller that no call is taken now, and which of its calls were not."""
         returned: dict[Caller, list[tuple[str, int]]] = {c: [] for c in self._mailbox.callers}
-        for caller, message in arrivals:
-            returned.setdefault(caller, []).append((message[1], message[_ATTEMPT]))
+        for caller, call in arrivals:
+            returned.setdefault(caller, []).append((call.key, call.attempt))
         for caller, calls_of_it in returned.items():
-            caller.post(("returned", calls_of_it), now=True)
+            caller.post((direct_messages.RETURNED, calls_of_it), now=True)
 
     def _trim(self) -> None:
         """Give back the CPUs that the call which runs did not ask for. The caller holds the lock."""
         if self._running is not None and self._running_units < self._units:
             self._units = self._running_units
-            self._mailbox.tell_all(("trimmed", self._units))
+            self._mailbox.tell_all((direct_messages.TRIMMED, self._units))
             self._executor.send("trimmed", self.key, self._units)
 
     def tell_what_has_ended(self) -> None:
