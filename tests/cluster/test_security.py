@@ -33,7 +33,7 @@ from tornado.iostream import StreamClosedError
 from tornado.tcpclient import TCPClient
 
 import raycompat as ray
-from raycompat._launch.local_cluster import Process
+from raycompat._launch.process import Process
 from raycompat._protocol.shared_secret import Authority
 
 PASSWORD = "correct horse battery staple"
