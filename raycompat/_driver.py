@@ -23,6 +23,7 @@ from raycompat._caller.home import home_at
 from raycompat._caller.packages import Package, pack, telling_of_uploads, upload
 from raycompat._caller.report import Report
 from raycompat._protocol import current_cluster, ids, local_address, runtime_env, segment
+from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._protocol.shared_secret import Authority
 
@@ -400,7 +401,7 @@ def _open_session(
     sessions.set_current(session)
     log_to_driver = given["log_to_driver"]
     session.send(
-        "raycompat-job",
+        ToScheduler.JOB,
         job=setup.job,
         namespace=namespace,
         setup={

@@ -40,6 +40,7 @@ from raycompat._protocol.actor_about import (
     signature_without_self,
 )
 from raycompat._protocol.call_spec import ActorSpec
+from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.options import (
     ActorOptions,
     MethodOptions,
@@ -259,7 +260,7 @@ class ActorClass(Generic[T]):
             try:
                 created = send.call(session, call, session.by_scheduler)
             except BaseException:
-                session.send("raycompat-free-name", key=key)
+                session.send(ToScheduler.FREE_NAME, key=key)
                 raise
             return ActorHandle(created, about)
 
@@ -279,7 +280,7 @@ def _reserve(session: Session, key: str, actor: ActorSpec) -> ActorHandle[Any] |
     """Take a name for an actor that is about to be submitted, or return the one that has it."""
     there = session.rpc_or_undo(
         "raycompat_reserve_actor",
-        lambda: session.send("raycompat-free-name", key=key),
+        lambda: session.send(ToScheduler.FREE_NAME, key=key),
         client=session.client.id,
         key=key,
         job=session.setup.job,
@@ -648,7 +649,7 @@ def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
         )
     session = actor._session()
     key = actor._actor_ref._key
-    session.send("raycompat-kill-actor", key=key, no_restart=no_restart)
+    session.send(ToScheduler.KILL_ACTOR, key=key, no_restart=no_restart)
     channel = session.channels.get(key)
     if no_restart and channel is not None:
         channel.kill()  # what is called from now on must not overtake the end

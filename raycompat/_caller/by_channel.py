@@ -27,6 +27,7 @@ from raycompat._caller.object_table import Entry, State
 from raycompat._protocol import direct_messages, failures
 from raycompat._protocol.connection import Notes
 from raycompat._protocol.ids import return_key
+from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import ErrorValue, Wire, to_wire
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Channel(DirectSender):
         #: Why the actor is dead.
         self._error: bytes | None = entry.error if entry is not None else None
         if self._error is None:
-            session.send("raycompat-watch-actor", key=actor)
+            session.send(ToScheduler.WATCH_ACTOR, key=actor)
 
     # --- handles --------------------------------------------------------------------------------
 
@@ -76,7 +77,7 @@ class Channel(DirectSender):
                 return
             if session.channels.get(self.key) is self:
                 del session.channels[self.key]
-                session.send("raycompat-unwatch-actor", key=self.key)
+                session.send(ToScheduler.UNWATCH_ACTOR, key=self.key)
         # Not before the scheduler knows what we hold of the last results: until then the actor does.
         if not session.sharing.when_synced(self.close):
             self.close()
@@ -192,7 +193,7 @@ class Channel(DirectSender):
                 self._advance()
                 return
         message = {"key": call.key, "force": False, "recursive": recursive}
-        self._session.send("raycompat-cancel-direct", party=self.key, **message)
+        self._session.send(ToScheduler.CANCEL_DIRECT, party=self.key, **message)
 
     def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:
         """Tell the generator of a call how many of its items were received here.

@@ -37,6 +37,7 @@ from raycompat._caller.object_table import Entry, State
 from raycompat._caller.waiting import WaitingCalls
 from raycompat._protocol import direct_messages, failures, ids
 from raycompat._protocol.call_spec import new_spec
+from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.values import SegmentLink, Wire
 from raycompat.object_ref import ObjectRef
@@ -274,7 +275,7 @@ class LeasePool(DirectSender):
                 self._fail(call, failures.cancelled(call.key))
                 return
         message = {"key": call.key, "force": force, "recursive": recursive}
-        self._session.send("raycompat-cancel-direct", party=lease.key, **message)
+        self._session.send(ToScheduler.CANCEL_DIRECT, party=lease.key, **message)
 
     # --- leases come and go ---------------------------------------------------------------------
 
@@ -383,7 +384,7 @@ class LeasePool(DirectSender):
     def kill(self, lease: Lease) -> None:
         """Ask the node to end an executor."""
         if not lease.is_over.is_set():
-            self._session.send("raycompat-cancel", key=lease.key, force=True, recursive=False)
+            self._session.send(ToScheduler.CANCEL, key=lease.key, force=True, recursive=False)
 
     def disconnected(self, lease: Lease, road: roads.Road) -> None:
         """Hear that nothing more comes from an executor."""

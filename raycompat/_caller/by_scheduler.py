@@ -15,6 +15,7 @@ from raycompat._caller.calls import Call, CallState
 from raycompat._caller.object_table import Entry, State
 from raycompat._caller.sender import Sender
 from raycompat._protocol import failures
+from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import ErrorValue, SegmentLink, Wire, from_wire, to_wire
 from raycompat.object_ref import ObjectRef
 
@@ -47,12 +48,12 @@ class SchedulerSender(Sender):
 
     def cancel(self, call: Call, *, force: bool, recursive: bool) -> None:
         """Ask the scheduler to end a call."""
-        self._session.send("raycompat-cancel", key=call.key, force=force, recursive=recursive)
+        self._session.send(ToScheduler.CANCEL, key=call.key, force=force, recursive=recursive)
 
     def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:
         """Tell the generator of a call, by the scheduler, how many of its items were received here."""
         credit = {"num_received": num_received, "is_wanted": is_wanted}
-        self._session.send("raycompat-credit", key=call.key, **credit)
+        self._session.send(ToScheduler.CREDIT, key=call.key, **credit)
 
     def ended(
         self,
@@ -112,7 +113,7 @@ class SchedulerSender(Sender):
         with session.table.lock:
             if call.is_announced:
                 call.ref = ObjectRef._from_key(call.key, session)
-                session.send("raycompat-schedule", key=call.key, retries=call.retries)
+                session.send(ToScheduler.SCHEDULE, key=call.key, retries=call.retries)
             else:
                 call.ref = self._make_known(call, promised=False)
             for entry in call.returns:
@@ -161,7 +162,7 @@ class SchedulerSender(Sender):
             if error is None and wires is None:
                 wires, worker = [self._give(entry) for entry in call.returns], ""
             session.send(
-                "raycompat-made",
+                ToScheduler.MADE,
                 key=call.key,
                 wires=None if wires is None else list(wires),
                 worker=worker or session.home.address,

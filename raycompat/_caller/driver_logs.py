@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from raycompat._caller.log_folding import Folding
 from raycompat._protocol.frames import BAR_MARK
+from raycompat._protocol.operations import ToScheduler
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
@@ -89,7 +90,7 @@ class DriverLogs:
     def flush(self) -> None:
         """Wait until all is printed that was printed elsewhere up to now, as long as some comes."""
         self._is_flushed.clear()
-        self._session.send("raycompat-flush-logs", job=self._session.setup.job)
+        self._session.send(ToScheduler.FLUSH_LOGS, job=self._session.setup.job)
         self._wait_for(self._is_flushed.wait)
         if not self._is_flushed.is_set():
             logger.warning(
@@ -206,7 +207,7 @@ class DriverLogs:
         cost += self._unsaid.pop(worker, 0)
         if cost and (now or cost > _PRINTED_BYTES):
             job = self._session.setup.job
-            self._session.send("raycompat-log-printed", worker=worker, job=job, cost=cost)
+            self._session.send(ToScheduler.LOG_PRINTED, worker=worker, job=job, cost=cost)
         elif cost:
             self._unsaid[worker] = cost
 

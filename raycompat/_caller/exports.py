@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import cloudpickle
 
 from raycompat._protocol import tensorflow_mode
+from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.serialization import collecting_refs, unpicklable
 
 if TYPE_CHECKING:
@@ -47,9 +48,9 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
     _check_size(len(data), what)
     if not session.names_tensorflow and tensorflow_mode.is_named_in(data):
         session.names_tensorflow = True
-        session.send("raycompat-names-tensorflow", job=session.setup.job)
+        session.send(ToScheduler.NAMES_TENSORFLOW, job=session.setup.job)
     session.send(
-        "raycompat-export",
+        ToScheduler.EXPORT,
         job=session.setup.job,
         function=function,
         code=tensorflow_mode.in_mode(data),

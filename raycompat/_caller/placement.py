@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from raycompat._protocol import ids
+from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.serialization import serialize
 from raycompat._protocol.strategy import GroupStrategy, InGroup, NodeStrategy, Strategy
@@ -97,7 +98,7 @@ def create(session: Session, spec: GroupSpec, undo: Callable[[], object]) -> boo
         answer = session.rpc_or_undo("raycompat_create_group", undo, client=client, spec=spec)
         return bool(answer)
     session.check_connection()
-    session.send("raycompat-create-group", spec=spec)
+    session.send(ToScheduler.CREATE_GROUP, spec=spec)
     session.sharing.note_hold()
     return True
 
@@ -105,7 +106,7 @@ def create(session: Session, spec: GroupSpec, undo: Callable[[], object]) -> boo
 def remove(session: Session, group: str) -> None:
     """Remove a group; requests of this process that come later see that it is gone."""
     session.check_connection()
-    session.send("raycompat-remove-group", group=group)
+    session.send(ToScheduler.REMOVE_GROUP, group=group)
     session.sharing.note_hold()
 
 
@@ -119,7 +120,7 @@ def when_ready(session: Session, group: str, value: Any) -> ObjectRef[Any]:
         waiting = session.awaited_groups.get(group)
         if waiting is None:
             waiting = session.awaited_groups[group] = {}
-            session.send("raycompat-await-group", group=group)
+            session.send(ToScheduler.AWAIT_GROUP, group=group)
         for gone in [each for each in waiting if session.table.get(each) is None]:
             del waiting[gone]  # each `wait` that timed out has left one
         waiting[key] = InlineValue(block.to_bytes())

@@ -14,6 +14,7 @@ from raycompat._caller.home import home_at
 from raycompat._caller.object_table import State
 from raycompat._protocol import failures
 from raycompat._protocol.ids import call_of, return_key
+from raycompat._protocol.operations import ToCaller
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
@@ -32,18 +33,18 @@ class Reports:
     def handlers(self) -> dict[str, Callable[..., None]]:
         """Return what handles each kind of message."""
         return {
-            "raycompat-done": self._on_done,
-            "raycompat-actor-alive": self._on_actor_alive,
-            "raycompat-lease-alive": self._on_lease_alive,
-            "raycompat-lease-ended": self._on_lease_ended,
-            "raycompat-pressure": self._on_pressure,
-            "raycompat-home": self._on_home,
-            "raycompat-give-again": self._session.sharing.give_again,
-            "raycompat-actor-state": self._on_actor_state,
-            "raycompat-group-ready": partial(placement.on_ready, self._session),
-            "raycompat-relay-data": self._on_relay_data,
-            "raycompat-cancel-promised": self._on_cancel_promised,
-            "raycompat-item": self._on_item,
+            ToCaller.DONE: self._on_done,
+            ToCaller.ACTOR_ALIVE: self._on_actor_alive,
+            ToCaller.LEASE_ALIVE: self._on_lease_alive,
+            ToCaller.LEASE_ENDED: self._on_lease_ended,
+            ToCaller.PRESSURE: self._on_pressure,
+            ToCaller.HOME: self._on_home,
+            ToCaller.GIVE_AGAIN: self._session.sharing.give_again,
+            ToCaller.ACTOR_STATE: self._on_actor_state,
+            ToCaller.GROUP_READY: partial(placement.on_ready, self._session),
+            ToCaller.RELAY_DATA: self._on_relay_data,
+            ToCaller.CANCEL_PROMISED: self._on_cancel_promised,
+            ToCaller.ITEM: self._on_item,
             "key-in-memory": self._on_key_in_memory,
             "task-erred": self._on_task_erred,
             "cancelled-keys": self._on_cancelled_keys,

@@ -24,6 +24,7 @@ from raycompat._protocol.connection import (
     post_and_note,
     split_frames,
 )
+from raycompat._protocol.operations import ToScheduler
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
@@ -246,13 +247,13 @@ async def through_the_scheduler(session: Session, place: dict[str, Any], party: 
     name = uuid.uuid4().hex
 
     def send(data: bytes) -> None:
-        session.send("raycompat-relay-data", relay=name, data=data)
+        session.send(ToScheduler.RELAY_DATA, relay=name, data=data)
 
     def end() -> None:
         session.relays.pop(name, None)
-        session.send("raycompat-relay-close", relay=name)
+        session.send(ToScheduler.RELAY_CLOSE, relay=name)
 
     road = RelayedRoad(session, party, send, end)
     session.relays[name] = road
-    session.send("raycompat-relay-open", relay=name, actor=party.key)
+    session.send(ToScheduler.RELAY_OPEN, relay=name, actor=party.key)
     party.connected(road, place["incarnation"])

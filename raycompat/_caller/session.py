@@ -34,6 +34,7 @@ from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
 from raycompat._protocol.grouped_dict import GroupedDict
 from raycompat._protocol.measurements import Measurements
+from raycompat._protocol.operations import ToCaller, ToScheduler
 from raycompat._protocol.runtime_env import EMPTY
 from raycompat._protocol.strategy import InGroup, LeaseStrategy
 from raycompat._protocol.values import (
@@ -218,10 +219,10 @@ class Session:
 
         handlers = {
             **self._reports.handlers(),
-            "raycompat-synced": self.sharing.on_synced,
-            "raycompat-log": self._on_log,
-            "raycompat-logs-flushed": self._on_log,
-            "raycompat-look": self._on_look,
+            ToCaller.SYNCED: self.sharing.on_synced,
+            ToCaller.LOG: self._on_log,
+            ToCaller.LOGS_FLUSHED: self._on_log,
+            ToCaller.LOOK: self._on_look,
         }
         client.sync(_call_soon, dask.prepare_client, client, handlers, self.lose_connection)
         # Only now: whoever wakes a loop that cannot send yet would wait for us.
@@ -230,7 +231,7 @@ class Session:
         self._loop.call_soon_threadsafe(self._tick)
 
     def _on_look(self, token: int) -> None:
-        self.send("raycompat-caller-looked", token=token, found=look.describe(self))
+        self.send(ToScheduler.CALLER_LOOKED, token=token, found=look.describe(self))
 
     def _on_log(self, **message: Any) -> None:
         if self.logs is not None:
@@ -247,7 +248,7 @@ class Session:
 
     def submit(self, spec: CallSpec) -> None:
         """Queue one call; calls queued in a row travel in one message."""
-        self.send("raycompat-submit", calls=[spec])
+        self.send(ToScheduler.SUBMIT, calls=[spec])
         self.sharing.note_said()
 
     def wake(self) -> None:
@@ -274,7 +275,7 @@ class Session:
         while self._outbox:
             message = self._outbox.popleft()
             last = messages[-1] if messages else None
-            if message["op"] == "raycompat-submit" and last and last["op"] == message["op"]:
+            if message["op"] == ToScheduler.SUBMIT and last and last["op"] == message["op"]:
                 last["calls"] += message["calls"]
             else:
                 messages.append(message)
@@ -408,7 +409,7 @@ class Session:
 
     def _send_measured(self, measured: list[Any]) -> None:
         process = ids.worker_id(os.getpid(), self.setup.job)
-        self.send("raycompat-measured-by-caller", process=process, measured=measured)
+        self.send(ToScheduler.MEASURED_BY_CALLER, process=process, measured=measured)
 
     def _call_later(self, delay_s: float, function: Callable[[], None]) -> None:
         self.call_soon(self.call_later, delay_s, function)
@@ -495,7 +496,7 @@ class Session:
         if call is not None:
             call.sender.cancel(call, force=force, recursive=recursive)
         else:
-            self.send("raycompat-cancel", key=key, force=force, recursive=recursive)
+            self.send(ToScheduler.CANCEL, key=key, force=force, recursive=recursive)
 
     def cancel_children(self, key: str) -> None:
         """Ask for the end of all calls that a call has made here."""

@@ -15,6 +15,7 @@ from raycompat._caller import interrupts
 from raycompat._caller.calls import Call, CallState
 from raycompat._caller.object_table import Entry, State
 from raycompat._protocol import failures, segment
+from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import SegmentLink, Wire, to_wire
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Sharing:
             if entry is None:
                 entry = self._session.table.add(key, wanted=True)
                 entry.escaped = True
-                self._session.send("raycompat-borrow", key=key)
+                self._session.send(ToScheduler.BORROW, key=key)
                 self.note_hold()
             return entry
 
@@ -75,7 +76,7 @@ class Sharing:
         """Ask the scheduler to keep `keys` as long as it keeps `carrier`."""
         keys = list(keys)
         if keys:
-            self._session.send("raycompat-pin", carrier=carrier, keys=keys)
+            self._session.send(ToScheduler.PIN, carrier=carrier, keys=keys)
             self.note_hold()
 
     # --- what the scheduler has heard -------------------------------------------------------------
@@ -99,7 +100,7 @@ class Sharing:
         if said == self._num_heard:
             return False
         self._when_heard.append((said, callback))
-        self._session.send("raycompat-sync", token=said)
+        self._session.send(ToScheduler.SYNC, token=said)
         return True
 
     def hand_over(self) -> None:
@@ -111,7 +112,7 @@ class Sharing:
         session, said = self._session, self._num_said
         if self._last_hold <= self._num_heard or session.is_in_event_loop():
             return
-        session.send("raycompat-sync", token=said)
+        session.send(ToScheduler.SYNC, token=said)
         with self._news:
             self._news.wait_for(lambda: self._num_heard >= said or session.closed)
 
@@ -153,19 +154,19 @@ class Sharing:
             entry.wanted = True
             if entry.parent is not None:
                 self._session.send(
-                    "raycompat-pick",
+                    ToScheduler.PICK,
                     key=entry.key,
                     call=entry.parent.key,
                     index=entry.pick_index,
                 )
             elif entry.state is State.PENDING:
                 entry.promised = True
-                self._session.send("raycompat-promise", key=entry.key)
+                self._session.send(ToScheduler.PROMISE, key=entry.key)
             elif entry.state is State.FAILED:
-                self._session.send("raycompat-promise", key=entry.key)
+                self._session.send(ToScheduler.PROMISE, key=entry.key)
                 self.fulfil(entry)
             else:
-                self._give(entry, "raycompat-adopt")
+                self._give(entry, ToScheduler.ADOPT)
             self.note_said()
             return entry.key
 
@@ -183,7 +184,7 @@ class Sharing:
             if entry.key_in_dask is None:
                 source = self.publish(entry)
                 entry.key_in_dask = f"load-{source.rpartition('-')[2]}"
-                self._session.send("raycompat-load", key=entry.key_in_dask, source=source)
+                self._session.send(ToScheduler.LOAD, key=entry.key_in_dask, source=source)
                 self.note_hold()
             key = entry.key_in_dask
         self.hand_over()  # a graph may come by another client
@@ -194,15 +195,15 @@ class Sharing:
         with self._session.table.lock:
             if entry.error is not None:
                 message = {"wire": None, "worker": "", "error": entry.error}
-                self._session.send("raycompat-fulfil", key=entry.key, **message)
+                self._session.send(ToScheduler.FULFIL, key=entry.key, **message)
             else:
-                self._give(entry, "raycompat-fulfil")
+                self._give(entry, ToScheduler.FULFIL)
 
     def adopt(self, entry: Entry, wire: Wire, worker: str) -> None:
         """Ask Dask to keep a value whose segment a node of another host holds."""
         with self._session.table.lock:
             entry.escaped = entry.wanted = True
-            operation = "raycompat-fulfil" if entry.promised else "raycompat-adopt"
+            operation = ToScheduler.FULFIL if entry.promised else ToScheduler.ADOPT
             entry.promised = False
             self._session.send(operation, key=entry.key, wire=wire, worker=worker)
             self.note_said()
@@ -217,10 +218,10 @@ class Sharing:
             if self._session.home_left.is_set():
                 self._to_give.append(key)
             elif entry.value is not None:
-                self._give(entry, "raycompat-fulfil")
+                self._give(entry, ToScheduler.FULFIL)
             else:
                 message = {"wire": None, "worker": "", "error": failures.object_lost(key)}
-                self._session.send("raycompat-fulfil", key=key, **message)
+                self._session.send(ToScheduler.FULFIL, key=key, **message)
 
     def _give(self, entry: Entry, operation: str) -> None:
         """Give Dask a value that is here."""

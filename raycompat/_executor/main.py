@@ -33,6 +33,7 @@ from raycompat._executor.run_call import Call, Outcome, Sink, run
 from raycompat._executor.run_leased import Lease
 from raycompat._protocol import frames, ids
 from raycompat._protocol.measurements import Measurements
+from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import StorePlace, Wire
 
 _INTERRUPT = signal.SIGUSR2
@@ -244,7 +245,7 @@ class Executor:
         self.session.measurements.flush()
         self.session.wait_until_idle()
         if self.actor is None and self.session.is_connected:
-            self.session.send("raycompat-disown")
+            self.session.send(ToScheduler.DISOWN)
         self.session.close()
         return 0
 

@@ -12,6 +12,7 @@ from raycompat._node.calls import Running
 from raycompat._node.executor_pool import Executor, ExecutorDied, describe_exit
 from raycompat._node.runtime_env import RuntimeEnvFailed
 from raycompat._protocol import failures
+from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import to_wire
 
 if TYPE_CHECKING:
@@ -57,15 +58,15 @@ class Actors:
                 left = spec["max_restarts"] - grant["num_restarts"]
                 again = actor.error is None and not running.ended
                 if not again or (left <= 0 and spec["max_restarts"] >= 0):
-                    message = {"op": "raycompat-actor-ended", "key": key, "error": error}
+                    message = {"op": ToScheduler.ACTOR_ENDED, "key": key, "error": error}
                     self._node.tell(message)
                     return None
                 grant["num_restarts"] += 1
-                message = {"op": "raycompat-actor-restarting", "key": key, "error": error}
+                message = {"op": ToScheduler.ACTOR_RESTARTING, "key": key, "error": error}
                 self._node.tell(message)
         except RuntimeEnvFailed as failed:
             text = f"Could not create the actor because its runtime environment failed:\n{failed}"
-            message = {"op": "raycompat-actor-ended", "key": key}
+            message = {"op": ToScheduler.ACTOR_ENDED, "key": key}
             message["error"] = failures.runtime_env_failed(text)
             self._node.tell(message)
         finally:
@@ -96,7 +97,7 @@ class Actors:
             executor.leave()
             return actor.error
         message = {
-            "op": "raycompat-actor-alive",
+            "op": ToScheduler.ACTOR_ALIVE,
             "key": key,
             "pid": executor.pid,
             "socket": self._node.sockets[key],

@@ -11,6 +11,7 @@ from raycompat._node import accelerators
 from raycompat._node.executor_pool import LEAVE_S, Executor, ExecutorDied
 from raycompat._protocol import failures
 from raycompat._protocol.call_spec import Grant
+from raycompat._protocol.operations import ToScheduler
 
 if TYPE_CHECKING:
     from raycompat._node.node import Node
@@ -130,7 +131,7 @@ class Calls:
         """Say that others may have a call's GPUs: its process has memory there until it ends."""
         if process is not None:
             await asyncio.wait([process.ended], timeout=LEAVE_S)
-        self._node.tell({"op": "raycompat-freed", "key": key})
+        self._node.tell({"op": ToScheduler.FREED, "key": key})
 
     async def run(
         self, executor: Executor, running: Running, payload: bytes, wires: list[Any]

@@ -11,6 +11,7 @@ from raycompat._node.calls import Running
 from raycompat._node.executor_pool import LEAVE_S, Executor, ExecutorDied
 from raycompat._node.runtime_env import RuntimeEnvFailed
 from raycompat._protocol import failures
+from raycompat._protocol.operations import ToScheduler
 
 if TYPE_CHECKING:
     from raycompat._node.node import Node
@@ -43,7 +44,7 @@ class Leases:
             error = failures.runtime_env_failed(str(failed))
         finally:
             self._node.calls.drop(running)
-        message = {"op": "raycompat-lease-ended", "key": key, "owner": running.grant["owner"]}
+        message = {"op": ToScheduler.LEASE_ENDED, "key": key, "owner": running.grant["owner"]}
         self._node.tell({**message, "how": how, "error": error})
         return None
 
@@ -80,7 +81,7 @@ class Leases:
         running, socket_name = self._node.calls.granted.get(key), self._node.sockets.get(key)
         if running is None or socket_name is None:
             return
-        message = {"op": "raycompat-lease-alive", "key": key, "owner": running.grant["owner"]}
+        message = {"op": ToScheduler.LEASE_ALIVE, "key": key, "owner": running.grant["owner"]}
         self._node.tell({**message, "socket": socket_name})
 
     def revoke(self, key: str) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 from raycompat._node.output import Output, Piece
 from raycompat._node.spool import Spool
 from raycompat._protocol import ids
+from raycompat._protocol.operations import ToScheduler
 
 logger = logging.getLogger(__name__)
 
@@ -278,7 +279,7 @@ class Logs:
     def _send_piece(self, sender: _Sender, output: ExecutorOutput, piece: Piece) -> None:
         cost = len(piece.data) + _MESSAGE_BYTES
         sender.in_flight += cost
-        message = {"op": "raycompat-log", "job": sender.job, "ip": self._ip, "cost": cost}
+        message = {"op": ToScheduler.LOG, "job": sender.job, "ip": self._ip, "cost": cost}
         about = {"pid": output.pid, "stream": output.stream, **piece._asdict()}
         self._tell({**message, **about})
 
@@ -313,7 +314,7 @@ class Logs:
         """Answer when all is sent that the job has printed up to now."""
         sender = self._senders.get(job)
         if sender is None:
-            self._tell({"op": "raycompat-logs-flushed", "token": token})
+            self._tell({"op": ToScheduler.LOGS_FLUSHED, "token": token})
             return
         ours = {each for each in self._outputs.values() if each.sender is sender}
         for output in ours:
@@ -328,7 +329,7 @@ class Logs:
         for token, goals in list(sender.goals.items()):
             if all(output.position >= goal for output, goal in goals.items()):
                 del sender.goals[token]
-                self._tell({"op": "raycompat-logs-flushed", "token": token})
+                self._tell({"op": ToScheduler.LOGS_FLUSHED, "token": token})
 
 
 def _setting(variable: str, default: int, least: int) -> int:

@@ -10,6 +10,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from raycompat._protocol.operations import ToScheduler
+
 if TYPE_CHECKING:
     from raycompat._node.executor_pool import Executor
     from raycompat._node.node import Node
@@ -75,7 +77,7 @@ class Looks:
             return
         assert look.timer is not None
         look.timer.cancel()
-        message = {"op": "raycompat-looked", "token": token}
+        message = {"op": ToScheduler.LOOKED, "token": token}
         found = {
             "running": look.running,
             "silent": [executor.pid for executor in look.expected],

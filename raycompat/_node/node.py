@@ -38,6 +38,7 @@ from raycompat._node.relay import Relays
 from raycompat._node.runtime_env import RuntimeEnvs
 from raycompat._node.tasks import Tasks
 from raycompat._protocol import failures, ids, liveness
+from raycompat._protocol.operations import ToNode, ToScheduler
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.serialization import serialize
 from raycompat._protocol.spans import Span
@@ -143,23 +144,23 @@ class Node:
         """Return what handles each kind of message of the scheduler's part."""
         calls, jobs, logs, relays = self.calls, self.jobs, self.logs, self.relays
         return {
-            "raycompat-job": jobs.begin,
-            "raycompat-job-ended": jobs.end,
-            "raycompat-names-tensorflow": jobs.note_tensorflow,
-            "raycompat-grant": calls.grant,
-            "raycompat-cancel": calls.cancel,
-            "raycompat-cancel-direct": calls.cancel_direct,
-            "raycompat-credit": calls.credit,
-            "raycompat-end": calls.end,
-            "raycompat-revoke": self.leases.revoke,
-            "raycompat-restart-actor": self.actors.restart,
-            "raycompat-discard": self.store.discard,
-            "raycompat-log-printed": logs.printed,
-            "raycompat-flush-logs": logs.flush,
-            "raycompat-look": self.looks.look,
-            "raycompat-relay-open": relays.open,
-            "raycompat-relay-data": relays.write,
-            "raycompat-relay-close": relays.close,
+            ToNode.JOB: jobs.begin,
+            ToNode.JOB_ENDED: jobs.end,
+            ToNode.NAMES_TENSORFLOW: jobs.note_tensorflow,
+            ToNode.GRANT: calls.grant,
+            ToNode.CANCEL: calls.cancel,
+            ToNode.CANCEL_DIRECT: calls.cancel_direct,
+            ToNode.CREDIT: calls.credit,
+            ToNode.END: calls.end,
+            ToNode.REVOKE: self.leases.revoke,
+            ToNode.RESTART_ACTOR: self.actors.restart,
+            ToNode.DISCARD: self.store.discard,
+            ToNode.LOG_PRINTED: logs.printed,
+            ToNode.FLUSH_LOGS: logs.flush,
+            ToNode.LOOK: self.looks.look,
+            ToNode.RELAY_OPEN: relays.open,
+            ToNode.RELAY_DATA: relays.write,
+            ToNode.RELAY_CLOSE: relays.close,
         }
 
     def handlers(self) -> dict[str, Callable[..., Any]]:
@@ -222,7 +223,7 @@ class Node:
             return self.store.adopt(wire)
         except FileNotFoundError as error:
             owner_died = failures.owner_died(key)
-            message = {"op": "raycompat-not-adopted", "key": key, "error": owner_died}
+            message = {"op": ToScheduler.NOT_ADOPTED, "key": key, "error": owner_died}
             self.tell(message)
             text = "the value of a put is gone with the process that made it"
             raise CallFailed(owner_died, text) from error
@@ -243,12 +244,14 @@ class Node:
     # --- what executors say ---------------------------------------------------------------------
 
     def _on_message(self, executor: Executor, operation: str, key: str, rest: list[Any]) -> None:
-        if operation in ("blocked", "unblocked"):
-            self.tell({"op": f"raycompat-{operation}", "key": key})
+        if operation == "blocked":
+            self.tell({"op": ToScheduler.BLOCKED, "key": key})
+        elif operation == "unblocked":
+            self.tell({"op": ToScheduler.UNBLOCKED, "key": key})
         elif operation == "leased":
             self.leases.begun(key)
         elif operation == "trimmed":
-            self.tell({"op": "raycompat-lease-trimmed", "key": key, "units": rest[0]})
+            self.tell({"op": ToScheduler.LEASE_TRIMMED, "key": key, "units": rest[0]})
         elif operation == "item":
             self._on_item(key, *rest)
         elif operation == "function":
@@ -269,10 +272,10 @@ class Node:
         elif operation == "running":
             self.looks.hear(executor, *rest)
         else:
-            self.tell({"op": "raycompat-measured", "process": key, "measured": rest[0]})
+            self.tell({"op": ToScheduler.MEASURED, "process": key, "measured": rest[0]})
 
     def _on_spans(self, executor: Executor, key: str, spans: list[Span]) -> None:
-        message = {"op": "raycompat-spans", "key": key, "pid": executor.pid}
+        message = {"op": ToScheduler.SPANS, "key": key, "pid": executor.pid}
         message["job"] = executor.kind[0]
         self.tell({**message, "spans": [span.to_wire() for span in spans]})
 
@@ -286,7 +289,7 @@ class Node:
             return
         self.store.hand_over(wire, running.grant["owner"])
         message = {
-            "op": "raycompat-item",
+            "op": ToScheduler.ITEM,
             "key": key,
             "owner": running.grant["owner"],
             "item": ids.return_key(key, index),

@@ -12,6 +12,7 @@ import distributed
 from raycompat import _dask_adapter as dask
 from raycompat._node.node import Node
 from raycompat._protocol import entry
+from raycompat._protocol.operations import ToScheduler
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -51,13 +52,13 @@ class NodePlugin(distributed.WorkerPlugin):
             self.node = node = Node(worker)
         except (OSError, ValueError) as error:
             reason = f"{error}{_ADVICE}" if isinstance(error, OSError) else str(error)
-            dask.tell_scheduler(worker, {"op": "raycompat-unfit", "reason": reason})
+            dask.tell_scheduler(worker, {"op": ToScheduler.UNFIT, "reason": reason})
             raise
         node.start()
         worker.stream_handlers.update(dask.guarded(node.stream_handlers()))
         worker.handlers.update(node.handlers())
         dask.send_batches_at_once(worker)
-        node.tell({"op": "raycompat-node", "info": node.info})
+        node.tell({"op": ToScheduler.NODE, "info": node.info})
         _plugins[worker] = self
 
     async def teardown(self, worker: Worker) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
 from raycompat._protocol import peer
+from raycompat._protocol.operations import ToScheduler
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -120,7 +121,7 @@ class Relays:
         writer.close()
 
     def _tell(self, relay: str, data: bytes | None) -> None:
-        message = {"op": "raycompat-relay-data", "relay": relay, "data": data}
+        message = {"op": ToScheduler.RELAY_DATA, "relay": relay, "data": data}
         dask.tell_scheduler(self._worker, message)
 
     def close_all(self) -> None:

@@ -9,6 +9,7 @@ from raycompat._node.calls import Running
 from raycompat._node.executor_pool import ExecutorDied
 from raycompat._node.runtime_env import RuntimeEnvFailed
 from raycompat._protocol import failures
+from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import CallFailed, SegmentValue, SeveralValues, to_wire
 
 if TYPE_CHECKING:
@@ -81,13 +82,13 @@ class Tasks:
             if running.cancelled or not retry or retries == 0:
                 return outcome
             retries -= 1
-            message = {"op": "raycompat-tried", "key": grant["key"], "retries": retries}
+            message = {"op": ToScheduler.TRIED, "key": grant["key"], "retries": retries}
             self._node.tell(message)
 
     def _finish(self, running: Running, outcome: tuple[Any, ...]) -> Any:
         key, owner = running.grant["key"], running.grant["owner"]
         pid = running.process.pid if running.process is not None else None
-        report = {"op": "raycompat-result", "key": key, "owner": owner, "pid": pid}
+        report = {"op": ToScheduler.RESULT, "key": key, "owner": owner, "pid": pid}
         if outcome[0] == "failed":
             error, text = outcome[1], outcome[2]
             self._node.tell({**report, "error": error})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from raycompat import _dask_adapter as dask
 from raycompat._protocol import failures
 from raycompat._protocol.call_spec import ActorSpec, CallSpec
+from raycompat._protocol.operations import ToCaller, ToNode
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._scheduler.actor_directory import ActorDirectory, ActorRow
 from raycompat._scheduler.endings import group_of
@@ -128,7 +129,7 @@ class Actors:
             row.watchers.discard(client)
 
     def _report(self, client: str, row: ActorRow) -> None:
-        message = {"op": "raycompat-actor-state", "key": row.key, **row.report()}
+        message = {"op": ToCaller.ACTOR_STATE, "key": row.key, **row.report()}
         dask.tell_client(self._scheduler, client, message)
 
     def _report_to_all(self, row: ActorRow) -> None:
@@ -146,7 +147,7 @@ class Actors:
         if call.holding is not None:
             keep = ResourceSet.from_units(call.spec["keep"])
             call.holding = self._core.ledger.shrink(call.holding, keep)
-        dask.tell_client(self._scheduler, call.owner, {"op": "raycompat-actor-alive", "key": key})
+        dask.tell_client(self._scheduler, call.owner, {"op": ToCaller.ACTOR_ALIVE, "key": key})
         self._report_to_all(row)
         self._core.dispatcher.soon()
 
@@ -187,7 +188,7 @@ class Actors:
             return
         if not no_restart:
             if row.address is not None:
-                again = {"op": "raycompat-restart-actor", "key": key}
+                again = {"op": ToNode.RESTART_ACTOR, "key": key}
                 dask.tell_worker(self._scheduler, row.address, again)
             return
         self.end(key, failures.actor_killed(key), frees_name=True)
@@ -199,7 +200,7 @@ class Actors:
             return
         self.bury(key, error, frees_name=frees_name)
         if call.address is not None:
-            message = {"op": "raycompat-end", "key": key, "error": error}
+            message = {"op": ToNode.END, "key": key, "error": error}
             dask.tell_worker(self._scheduler, call.address, message)
         else:
             self._core.calls.fail(key, error)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from raycompat import _dask_adapter as dask
 from raycompat._protocol import entry, failures
 from raycompat._protocol.call_spec import CallSpec
+from raycompat._protocol.operations import ToCaller, ToNode
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup, Strategy, from_wire
 from raycompat._protocol.values import CallFailed
@@ -235,7 +236,7 @@ class Calls:
             return
         dask.park(self._scheduler, key)
         if dask.goes_on(self._scheduler, address):
-            message = {"op": "raycompat-end", "key": key}
+            message = {"op": ToNode.END, "key": key}
             dask.tell_worker(self._scheduler, address, message)
         elif finish != "forgotten":
             self._node_was_lost(key, call)
@@ -355,7 +356,7 @@ class Calls:
             call.pid = pid
         if "error" in outcome and key in self.by_key:
             self._core.objects.errors[key] = outcome["error"]
-        dask.tell_client(self._scheduler, owner, {"op": "raycompat-done", "key": key, **outcome})
+        dask.tell_client(self._scheduler, owner, {"op": ToCaller.DONE, "key": key, **outcome})
 
     def item(self, worker: str, key: str, owner: str, item: str, index: int, wire: Any) -> None:
         """Pass on an item that a generator has yielded."""
@@ -369,14 +370,14 @@ class Calls:
         dask.tell_client(
             self._scheduler,
             owner,
-            {"op": "raycompat-item", "key": key, "index": index, "wire": wire, "stored": large},
+            {"op": ToCaller.ITEM, "key": key, "index": index, "wire": wire, "stored": large},
         )
 
     def credit(self, client: str, key: str, **credit: Any) -> None:
         """Tell a generator how many of its items its caller has received."""
         call = self.by_key.get(key)
         if call is not None and call.address is not None:
-            message = {"op": "raycompat-credit", "key": key, **credit}
+            message = {"op": ToNode.CREDIT, "key": key, **credit}
             dask.tell_worker(self._scheduler, call.address, message)
 
     def tried(self, worker: str, key: str, retries: int) -> None:
@@ -440,18 +441,18 @@ class Calls:
         elif call.address is None:
             self.fail(key, error)
         else:
-            message = {"op": "raycompat-cancel", "key": key, "force": True, "recursive": False}
+            message = {"op": ToNode.CANCEL, "key": key, "force": True, "recursive": False}
             dask.tell_worker(self._scheduler, call.address, {**message, "error": error})
 
     def cancel(self, client: str, key: str, force: bool, recursive: bool) -> None:
         """End a call because a client wants it; whoever runs it is told."""
         call = self.by_key.get(key)
         if call is not None and call.is_promised and call.owner != client:
-            message = {"op": "raycompat-cancel-promised", "key": key, "recursive": recursive}
+            message = {"op": ToCaller.CANCEL_PROMISED, "key": key, "recursive": recursive}
             dask.tell_client(self._scheduler, call.owner, message)
             return
         if key in self._core.objects.promises:
-            message = {"op": "raycompat-cancel-promised", "key": key, "recursive": recursive}
+            message = {"op": ToCaller.CANCEL_PROMISED, "key": key, "recursive": recursive}
             dask.tell_client(self._scheduler, self._core.objects.promises[key], message)
         if call is None:
             return
@@ -460,7 +461,7 @@ class Calls:
             self.fail(key, failures.cancelled(key))
         else:
             message = {
-                "op": "raycompat-cancel",
+                "op": ToNode.CANCEL,
                 "key": key,
                 "force": force,
                 "recursive": recursive,
@@ -471,7 +472,7 @@ class Calls:
         """Ask the process of an actor or a lease, `party`, to end one call that it was sent."""
         call = self.by_key.get(party)
         if call is not None and call.address is not None:
-            message |= {"op": "raycompat-cancel-direct", "party": party}
+            message |= {"op": ToNode.CANCEL_DIRECT, "party": party}
             dask.tell_worker(self._scheduler, call.address, message)
 
     @staticmethod

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
 from raycompat._protocol import failures
+from raycompat._protocol.operations import ToCaller, ToScheduler
 from raycompat._scheduler.actors import Actors
 from raycompat._scheduler.calls import Calls
 from raycompat._scheduler.dispatcher import Dispatcher
@@ -71,54 +72,54 @@ class Core:
         actors, calls, groups, jobs = self.actors, self.calls, self.groups, self.jobs
         leases, nodes, objects, relays = self.leases, self.nodes, self.objects, self.relays
         return {
-            "raycompat-job": jobs.begin,
-            "raycompat-export": jobs.export,
-            "raycompat-names-tensorflow": jobs.note_tensorflow,
-            "raycompat-submit": calls.submit,
-            "raycompat-made": calls.made_by_owner,
-            "raycompat-schedule": calls.schedule,
-            "raycompat-cancel": calls.cancel,
-            "raycompat-cancel-direct": calls.cancel_direct,
-            "raycompat-disown": calls.disown,
-            "raycompat-result": calls.result,
-            "raycompat-item": calls.item,
-            "raycompat-credit": calls.credit,
-            "raycompat-tried": calls.tried,
-            "raycompat-freed": calls.freed,
-            "raycompat-blocked": calls.blocked,
-            "raycompat-unblocked": calls.unblocked,
-            "raycompat-borrow": objects.borrow,
-            "raycompat-adopt": objects.adopt,
-            "raycompat-pick": objects.pick,
-            "raycompat-load": objects.load,
-            "raycompat-promise": objects.promise,
-            "raycompat-fulfil": objects.fulfil,
-            "raycompat-pin": objects.pin,
-            "raycompat-not-adopted": objects.not_adopted,
-            "raycompat-sync": self._sync,
-            "raycompat-kill-actor": actors.kill,
-            "raycompat-free-name": actors.withdraw,
-            "raycompat-watch-actor": actors.watch,
-            "raycompat-unwatch-actor": actors.unwatch,
-            "raycompat-actor-alive": actors.alive,
-            "raycompat-actor-restarting": actors.restarting,
-            "raycompat-actor-ended": actors.ended,
-            "raycompat-create-group": groups.create,
-            "raycompat-remove-group": groups.remove,
-            "raycompat-await-group": groups.tell_when_ready,
-            "raycompat-node": nodes.ready,
-            "raycompat-unfit": nodes.unfit,
-            "raycompat-lease-alive": leases.alive,
-            "raycompat-lease-trimmed": leases.trimmed,
-            "raycompat-lease-ended": leases.ended,
-            "raycompat-relay-open": relays.open,
-            "raycompat-relay-data": relays.data,
-            "raycompat-relay-close": relays.close,
-            "raycompat-spans": self.endings.hear_spans,
-            "raycompat-looked": self.surveys.hear_node,
-            "raycompat-measured": self.metrics.hear_node,
-            "raycompat-measured-by-caller": self.metrics.hear_caller,
-            "raycompat-caller-looked": self.surveys.hear_caller,
+            ToScheduler.JOB: jobs.begin,
+            ToScheduler.EXPORT: jobs.export,
+            ToScheduler.NAMES_TENSORFLOW: jobs.note_tensorflow,
+            ToScheduler.SUBMIT: calls.submit,
+            ToScheduler.MADE: calls.made_by_owner,
+            ToScheduler.SCHEDULE: calls.schedule,
+            ToScheduler.CANCEL: calls.cancel,
+            ToScheduler.CANCEL_DIRECT: calls.cancel_direct,
+            ToScheduler.DISOWN: calls.disown,
+            ToScheduler.RESULT: calls.result,
+            ToScheduler.ITEM: calls.item,
+            ToScheduler.CREDIT: calls.credit,
+            ToScheduler.TRIED: calls.tried,
+            ToScheduler.FREED: calls.freed,
+            ToScheduler.BLOCKED: calls.blocked,
+            ToScheduler.UNBLOCKED: calls.unblocked,
+            ToScheduler.BORROW: objects.borrow,
+            ToScheduler.ADOPT: objects.adopt,
+            ToScheduler.PICK: objects.pick,
+            ToScheduler.LOAD: objects.load,
+            ToScheduler.PROMISE: objects.promise,
+            ToScheduler.FULFIL: objects.fulfil,
+            ToScheduler.PIN: objects.pin,
+            ToScheduler.NOT_ADOPTED: objects.not_adopted,
+            ToScheduler.SYNC: self._sync,
+            ToScheduler.KILL_ACTOR: actors.kill,
+            ToScheduler.FREE_NAME: actors.withdraw,
+            ToScheduler.WATCH_ACTOR: actors.watch,
+            ToScheduler.UNWATCH_ACTOR: actors.unwatch,
+            ToScheduler.ACTOR_ALIVE: actors.alive,
+            ToScheduler.ACTOR_RESTARTING: actors.restarting,
+            ToScheduler.ACTOR_ENDED: actors.ended,
+            ToScheduler.CREATE_GROUP: groups.create,
+            ToScheduler.REMOVE_GROUP: groups.remove,
+            ToScheduler.AWAIT_GROUP: groups.tell_when_ready,
+            ToScheduler.NODE: nodes.ready,
+            ToScheduler.UNFIT: nodes.unfit,
+            ToScheduler.LEASE_ALIVE: leases.alive,
+            ToScheduler.LEASE_TRIMMED: leases.trimmed,
+            ToScheduler.LEASE_ENDED: leases.ended,
+            ToScheduler.RELAY_OPEN: relays.open,
+            ToScheduler.RELAY_DATA: relays.data,
+            ToScheduler.RELAY_CLOSE: relays.close,
+            ToScheduler.SPANS: self.endings.hear_spans,
+            ToScheduler.LOOKED: self.surveys.hear_node,
+            ToScheduler.MEASURED: self.metrics.hear_node,
+            ToScheduler.MEASURED_BY_CALLER: self.metrics.hear_caller,
+            ToScheduler.CALLER_LOOKED: self.surveys.hear_caller,
             **self.logs.handlers(),
         }
 
@@ -179,7 +180,7 @@ class Core:
 
     def tell_owner(self, owner: str, key: str, error: bytes, **more: bool) -> None:
         """Tell a client that its call has failed."""
-        message = {"op": "raycompat-done", "key": key, "error": error, **more}
+        message = {"op": ToCaller.DONE, "key": key, "error": error, **more}
         dask.tell_client(self.scheduler, owner, message)
 
     def tell_of_error(self, message: dict[str, Any], error: Exception) -> None:
@@ -190,7 +191,7 @@ class Core:
 
     def _sync(self, client: str, token: int) -> None:
         """Answer a client that wants to know that all it has said is known here."""
-        dask.tell_client(self.scheduler, client, {"op": "raycompat-synced", "token": token})
+        dask.tell_client(self.scheduler, client, {"op": ToCaller.SYNCED, "token": token})
 
     def expected(self, handed_over: Mapping[str, str]) -> list[str]:
         """Return which segments a node may still be asked to adopt; each has the client that asks.

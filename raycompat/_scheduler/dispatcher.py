@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
 from raycompat._protocol.call_spec import Grant
+from raycompat._protocol.operations import ToNode
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup, Strategy
 from raycompat._scheduler.lines import Line, Lines, Site
@@ -156,7 +157,7 @@ class Dispatcher:
             kind=call.spec["kind"],
             made=made,
         )
-        dask.tell_worker(self._scheduler, address, {"op": "raycompat-grant", "grant": dict(grant)})
+        dask.tell_worker(self._scheduler, address, {"op": ToNode.GRANT, "grant": dict(grant)})
         dask.release_to(self._scheduler, key, address)
 
     def pending(self) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from raycompat import _dask_adapter as dask
 from raycompat._protocol import failures
 from raycompat._protocol.call_spec import GroupSpec
+from raycompat._protocol.operations import ToCaller
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup
 from raycompat._scheduler.keeping import Keeper
@@ -158,7 +159,7 @@ class Groups:
             row.awaited_by.add(client)
 
     def _tell(self, client: str, group: str, error: bytes | None) -> None:
-        message = {"op": "raycompat-group-ready", "group": group, "error": error}
+        message = {"op": ToCaller.GROUP_READY, "group": group, "error": error}
         dask.tell_client(self._scheduler, client, message)
 
     def _tell_all(self, row: Group, error: bytes | None = None) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
+from raycompat._protocol.operations import ToCaller, ToNode
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._scheduler.functions import Functions
 
@@ -72,12 +73,12 @@ class Jobs:
             default=None,
         )
         node = {"address": job.home, **nodes[job.home]} if job.home is not None else None
-        dask.tell_client(self._scheduler, job.client, {"op": "raycompat-home", "node": node})
+        dask.tell_client(self._scheduler, job.client, {"op": ToCaller.HOME, "node": node})
 
     def end_if_done(self, job: Job) -> None:
         """End a job whose driver is gone, once it has no detached actors."""
         goes_on = self._core.actors.has_detached(job.job)
-        message = {"op": "raycompat-job-ended", "job": job.job, "for_good": not goes_on}
+        message = {"op": ToNode.JOB_ENDED, "job": job.job, "for_good": not goes_on}
         if not goes_on:
             self._core.actors.job_ended(job.job)
         for worker in self._core.nodes.info:
@@ -103,7 +104,7 @@ class Jobs:
 
     def _message(self, job: Job) -> dict[str, Any]:
         return {
-            "op": "raycompat-job",
+            "op": ToNode.JOB,
             "job": job.job,
             "namespace": job.namespace,
             "setup": job.setup,
@@ -118,7 +119,7 @@ class Jobs:
         """Tell nodes, also those that come later, that a job's code names TensorFlow."""
         if job in self.open:
             self.open[job].setup["names_tensorflow"] = True
-            message = {"op": "raycompat-names-tensorflow", "job": job}
+            message = {"op": ToNode.NAMES_TENSORFLOW, "job": job}
             for worker in self._core.nodes.info:
                 dask.tell_worker(self._scheduler, worker, message)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat import _dask_adapter as dask
+from raycompat._protocol.operations import ToCaller, ToNode
 from raycompat._protocol.resource_set import ResourceSet
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class Leases:
             is_pressed = bool(waiting - {owner})
             if is_pressed != (owner in self._pressed):
                 (self._pressed.add if is_pressed else self._pressed.discard)(owner)
-                message = {"op": "raycompat-pressure", "is_on": is_pressed}
+                message = {"op": ToCaller.PRESSURE, "is_on": is_pressed}
                 dask.tell_client(self._scheduler, owner, message)
 
     def make_room(
@@ -249,7 +250,7 @@ class Leases:
 
     def _revoke(self, held: Held) -> None:
         del self._held[held.key]
-        message = {"op": "raycompat-revoke", "key": held.key}
+        message = {"op": ToNode.REVOKE, "key": held.key}
         dask.tell_worker(self._scheduler, held.address, message)
 
     # --- what nodes and clients say -------------------------------------------------------------
@@ -259,7 +260,7 @@ class Leases:
         if key in self._held:
             self._held[key] = replace(self._held[key], since=time.monotonic())
         message = {
-            "op": "raycompat-lease-alive",
+            "op": ToCaller.LEASE_ALIVE,
             "key": key,
             "address": worker,
             "host": self._core.nodes.info[worker]["place"][2],
@@ -280,5 +281,5 @@ class Leases:
 
     def ended(self, worker: str, key: str, owner: str, how: str, error: bytes | None) -> None:
         """Hear from a node that a lease is over; `how` its process ended, if it did."""
-        message = {"op": "raycompat-lease-ended", "key": key, "how": how, "error": error}
+        message = {"op": ToCaller.LEASE_ENDED, "key": key, "how": how, "error": error}
         dask.tell_client(self._scheduler, owner, message)

@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
+from raycompat._protocol.operations import ToCaller, ToNode, ToScheduler
 
 if TYPE_CHECKING:
     from raycompat._scheduler.core import Core
@@ -24,16 +25,16 @@ class Logs:
     def handlers(self) -> dict[str, Any]:
         """Return the handlers of the streams' messages."""
         return {
-            "raycompat-log": self.to_driver,
-            "raycompat-log-printed": self._printed,
-            "raycompat-flush-logs": self._flush,
-            "raycompat-logs-flushed": self._flushed,
+            ToScheduler.LOG: self.to_driver,
+            ToScheduler.LOG_PRINTED: self._printed,
+            ToScheduler.FLUSH_LOGS: self._flush,
+            ToScheduler.LOGS_FLUSHED: self._flushed,
         }
 
     def to_driver(self, job: str, worker: str = "", **message: Any) -> None:
         """Pass on what a job has printed."""
         if job in self._core.jobs.open:
-            message |= {"op": "raycompat-log", "worker": worker}
+            message |= {"op": ToCaller.LOG, "worker": worker}
             dask.tell_client(self._scheduler, self._core.jobs.open[job].client, message)
 
     def tell(self, job: str, line: str) -> None:
@@ -44,14 +45,14 @@ class Logs:
 
     def _printed(self, client: str, worker: str, job: str, cost: int) -> None:
         if worker in self._core.nodes.info:
-            message = {"op": "raycompat-log-printed", "job": job, "cost": cost}
+            message = {"op": ToNode.LOG_PRINTED, "job": job, "cost": cost}
             dask.tell_worker(self._scheduler, worker, message)
 
     def _flush(self, client: str, job: str) -> None:
         """Ask all nodes for what a job has printed; answer when they have sent it."""
         token = next(self._tokens)
         self._flushes[token] = (client, set(self._core.nodes.info))
-        message = {"op": "raycompat-flush-logs", "job": job, "token": token}
+        message = {"op": ToNode.FLUSH_LOGS, "job": job, "token": token}
         for worker in self._core.nodes.info:
             dask.tell_worker(self._scheduler, worker, message)
         self._answer(token)
@@ -65,7 +66,7 @@ class Logs:
         client, workers = self._flushes[token]
         if not workers:
             del self._flushes[token]
-            dask.tell_client(self._scheduler, client, {"op": "raycompat-logs-flushed"})
+            dask.tell_client(self._scheduler, client, {"op": ToCaller.LOGS_FLUSHED})
 
     async def names(self, node: str, pattern: str) -> dict[str, Any]:
         """Return the names of a node's files that match a pattern."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from raycompat import _dask_adapter as dask
 from raycompat._protocol import entry, failures
 from raycompat._protocol.grouped_dict import GroupedDict
+from raycompat._protocol.operations import ToCaller, ToNode
 from raycompat._protocol.values import CallFailed
 from raycompat._scheduler.pins import Pins
 
@@ -80,7 +81,7 @@ class Objects:
             dask.fulfil(self._scheduler, key, entry.adopt, (wire,), keeper)
             self.pins.add(key, wire[-1])
         elif client in self._scheduler.clients:
-            dask.tell_client(self._scheduler, client, {"op": "raycompat-give-again", "key": key})
+            dask.tell_client(self._scheduler, client, {"op": ToCaller.GIVE_AGAIN, "key": key})
         else:
             self.break_promise(key, failures.owner_died(key))
 
@@ -106,7 +107,7 @@ class Objects:
     def discard(self, worker: str, wire: Any) -> None:
         """Ask a node to remove a value that has no reference any more."""
         if worker in self._scheduler.workers:
-            dask.tell_worker(self._scheduler, worker, {"op": "raycompat-discard", "wire": wire})
+            dask.tell_worker(self._scheduler, worker, {"op": ToNode.DISCARD, "wire": wire})
 
     def break_promises_of(self, client: str) -> None:
         """Fail what a client that is gone was waiting for; called in the middle of its removal."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
+from raycompat._protocol.operations import ToCaller, ToNode
 
 if TYPE_CHECKING:
     from raycompat._scheduler.core import Core
@@ -26,7 +27,7 @@ class Relays:
             self._tell_client(client, relay, None)
             return
         self._ends[relay] = (client, address)
-        self._tell_node(address, {"op": "raycompat-relay-open", "relay": relay, "actor": actor})
+        self._tell_node(address, {"op": ToNode.RELAY_OPEN, "relay": relay, "actor": actor})
 
     def data(
         self, relay: str, data: bytes | None, client: str | None = None, worker: str | None = None
@@ -40,7 +41,7 @@ class Relays:
     def to_node(self, client: str, relay: str, data: bytes) -> None:
         """Pass on what a client sends."""
         if relay in self._ends:
-            message = {"op": "raycompat-relay-data", "relay": relay, "data": data}
+            message = {"op": ToNode.RELAY_DATA, "relay": relay, "data": data}
             self._tell_node(self._ends[relay][1], message)
 
     def to_client(self, worker: str, relay: str, data: bytes | None) -> None:
@@ -54,7 +55,7 @@ class Relays:
         """Close what a client has closed."""
         ends = self._ends.pop(relay, None)
         if ends is not None:
-            self._tell_node(ends[1], {"op": "raycompat-relay-close", "relay": relay})
+            self._tell_node(ends[1], {"op": ToNode.RELAY_CLOSE, "relay": relay})
 
     def lose(self, end: str) -> None:
         """Close what a client or node that is gone had open."""
@@ -65,7 +66,7 @@ class Relays:
                 self.to_client(address, relay, None)
 
     def _tell_client(self, client: str, relay: str, data: bytes | None) -> None:
-        message = {"op": "raycompat-relay-data", "relay": relay, "data": data}
+        message = {"op": ToCaller.RELAY_DATA, "relay": relay, "data": data}
         dask.tell_client(self._scheduler, client, message)
 
     def _tell_node(self, address: str, message: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
+from raycompat._protocol.operations import ToCaller, ToNode
 
 if TYPE_CHECKING:
     from raycompat._scheduler.core import Core
@@ -94,12 +95,11 @@ class Surveys:
         self._asked = time.monotonic()
         nodes = set(self._core.nodes.info)
         survey = self._under_way[token] = _Survey(nodes | callers, Findings())
-        message = {"op": "raycompat-look", "token": token}
         try:
             for node in nodes:
-                dask.tell_worker(self._scheduler, node, message)
+                dask.tell_worker(self._scheduler, node, {"op": ToNode.LOOK, "token": token})
             for caller in callers:
-                dask.tell_client(self._scheduler, caller, message)
+                dask.tell_client(self._scheduler, caller, {"op": ToCaller.LOOK, "token": token})
             if survey.expected:
                 async with asyncio.timeout(_ANSWER_S):
                     await survey.is_complete.wait()
