@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raycompat._caller.calls import Call
 from raycompat._caller.waiting import WaitingCalls
 
 
-def call(name: object, units: int = 1) -> SimpleNamespace:
-    return SimpleNamespace(name=str(name), units=units, is_withdrawn=False)
+def call(name: object, units: int = 1) -> Call:
+    call = Call(str(name), "function", str(name))
+    call.units = units
+    return call
 
 
-def add(waiting: WaitingCalls, each: SimpleNamespace) -> SimpleNamespace:
+def add(waiting: WaitingCalls, each: Call) -> Call:
     queue = waiting.append(each)
     if queue is not None:
         waiting.enter(each.units, queue)
@@ -61,7 +62,7 @@ def test_nothing_waits_when_all_calls_are_withdrawn():
     assert send(waiting) == "late"
 
 
-class CountingCall(SimpleNamespace):
+class CountingCall(Call):
     """A call that counts how often it is compared."""
 
     num_compared = 0
@@ -76,14 +77,13 @@ class CountingCall(SimpleNamespace):
 def test_withdrawals_do_not_search():
     waiting = WaitingCalls()
     calls = [
-        add(waiting, CountingCall(name=str(number), units=1, is_withdrawn=False))
-        for number in range(10_000)
+        add(waiting, CountingCall(str(number), "function", str(number))) for number in range(10_000)
     ]
     for each in reversed(calls[1:]):
         waiting.withdraw(each)
     assert CountingCall.num_compared == 0
     assert len(waiting) == 1
-    assert len(waiting._queues[1]) < 200
+    assert len(waiting._queues[0]) < 200
     assert send(waiting) == "0"
     assert send(waiting) is None
 
