@@ -51,6 +51,13 @@ EXPECTED = {
         Kept: 2
         Files: ['.metadata.json', 'model.keras']
         """,
+    "train_checkpoints_today": """
+        Epochs: [0, 1, 2, 3, 4, 5]
+        The last is the best: True
+        Files: [".metadata.json", "square.weights.h5"]
+        Metadata: {'epoch': 5}
+        Restored: 5
+        """,
 }
 
 
