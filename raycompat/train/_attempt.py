@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from raycompat.train._health import Health
 from raycompat.train._rounds import Round, Rounds
 from raycompat.train._run_state import RunState
 from raycompat.train._session import Asked, Reported, Returned, Saved
+from raycompat.train._stragglers import Stragglers
 from raycompat.train._validation import Validations
 from raycompat.train._worker_group import Worker, WorkerGroup
 
@@ -66,6 +68,7 @@ class Attempt:
         self._validations = validations
         self._on_report = on_report
         self._rounds = Rounds(len(group))
+        self._stragglers = Stragglers(self._rounds)
         self._num_committed = 0
         self._questions: list[tuple[Worker, Asked]] = []
         self._return_value: Any = None
@@ -104,6 +107,7 @@ class Attempt:
             failures = failures or health.check() or self._mismatch()
             if failures:
                 raise WorkersFailed(failures, self._group)
+            self._stragglers.check(time.monotonic())
             self._validations.collect()
             self._answer_questions()
         self._validations.finish()

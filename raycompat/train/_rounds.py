@@ -83,6 +83,20 @@ class Rounds:
         """Take in that the training function of a rank has returned, after so many reports."""
         self._returned[rank] = num_reports
 
+    def incomplete(self) -> tuple[int, list[int], list[int]] | None:
+        """Return the first report that some ranks have made and some have not.
+
+        Returns
+        -------
+        tuple of int, list of int, list of int, or None
+            The report's number from 0, the ranks that wait in it, and the ranks that are missing.
+        """
+        for index, round_ in sorted(self._open.items()):
+            missing = [rank for rank in range(self._num_workers) if rank not in round_.reports]
+            if missing:
+                return index, sorted(round_.reports), missing
+        return None
+
     def mismatch(self) -> dict[int, str]:
         """Return why ranks wait in a report that others will never make, by rank."""
         found: dict[int, str] = {}

@@ -282,11 +282,14 @@ def test_wrong_uses_are_errors(found):
         assert "CollectiveError" in errors["steps"]
 
 
-def test_digits_are_learned_by_a_trainer(cluster, tmp_path):
+@pytest.mark.parametrize("size", SIZES)
+def test_digits_are_learned_by_a_trainer(cluster, tmp_path, size):
     result = TensorflowTrainer(
         runpy.run_path(str(TUTORIALS / "train_digits.py"))["train_digits"],
         train_loop_config={"global_batch_size": 64, "learning_rate": 0.003, "epochs": 15},
-        scaling_config=train.ScalingConfig(num_workers=2),
+        scaling_config=train.ScalingConfig(
+            num_workers=size, resources_per_worker={"CPU": 2 / size}
+        ),
         run_config=train.RunConfig(name="digits", storage_path=str(tmp_path)),
     ).fit()
     assert result.metrics["val_accuracy"] >= 0.96

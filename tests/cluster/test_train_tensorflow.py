@@ -5,8 +5,11 @@ Each run starts processes that import TensorFlow, so `make nightly` has these.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -146,21 +149,54 @@ def learn_and_lose_one(config):
     return start
 
 
-def test_a_rank_that_dies_in_mid_epoch_changes_nothing(four_cpus, tmp_path):
-    results = [
-        TensorflowTrainer(
-            learn_and_lose_one,
-            train_loop_config={"dies": dies},
-            scaling_config=train.ScalingConfig(num_workers=2),
-            run_config=train.RunConfig(
-                name=f"dies-{dies}",
-                storage_path=str(tmp_path),
-                failure_config=train.FailureConfig(max_failures=1),
-            ),
-        ).fit()
-        for dies in (False, True)
-    ]
-    assert [result.return_value for result in results] == [0, 2]
-    whole, resumed = (list(result.metrics_dataframe["loss"]) for result in results)
-    assert len(whole) == 5
-    assert resumed == pytest.approx(whole, rel=1e-4)
+def run_to_the_end(storage, name, dies=False, resume_from=None):
+    return TensorflowTrainer(
+        learn_and_lose_one,
+        train_loop_config={"dies": dies},
+        scaling_config=train.ScalingConfig(num_workers=2),
+        run_config=train.RunConfig(
+            name=name,
+            storage_path=str(storage),
+            failure_config=train.FailureConfig(max_failures=1),
+        ),
+        resume_from_checkpoint=resume_from,
+    ).fit()
+
+
+@pytest.fixture(scope="module")
+def whole(four_cpus, tmp_path_factory):
+    """A run that nothing has disturbed."""
+    result = run_to_the_end(tmp_path_factory.mktemp("whole"), "whole")
+    assert result.return_value == 0
+    assert len(losses_of(result)) == 5
+    return result
+
+
+def losses_of(result):
+    return [float(metrics["loss"]) for _, metrics in result.best_checkpoints]
+
+
+def test_a_rank_that_dies_in_mid_epoch_changes_nothing(whole, tmp_path):
+    resumed = run_to_the_end(tmp_path, "dies", dies=True)
+    assert resumed.return_value == 2
+    assert losses_of(resumed) == pytest.approx(losses_of(whole), rel=1e-4)
+
+
+def test_another_process_goes_on_from_a_checkpoint(whole, tmp_path):
+    after_two = whole.best_checkpoints[1][0]
+    found = subprocess.run(
+        [sys.executable, __file__, after_two.path, tmp_path], stdout=subprocess.PIPE, check=True
+    )
+    resumed = train.Result.from_path(tmp_path / "elsewhere")
+    assert json.loads(found.stdout.splitlines()[-1]) == {
+        "start": 2,
+        "path": resumed.checkpoint.path,
+    }
+    assert losses_of(resumed) == pytest.approx(losses_of(whole)[2:], rel=1e-4)
+
+
+if __name__ == "__main__":  # the other process
+    with ray.init(num_cpus=2, include_dashboard=False, configure_logging=False):
+        checkpoint = train.Checkpoint(sys.argv[1])
+        result = run_to_the_end(sys.argv[2], "elsewhere", resume_from=checkpoint)
+    print(json.dumps({"start": result.return_value, "path": result.checkpoint.path}))

@@ -2,13 +2,15 @@
 
 import random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raycompat.train._rounds import Rounds
 from raycompat.train._session import Reported, Saved
+from raycompat.train._stragglers import Stragglers
 
 
+@settings(deadline=None)
 @given(st.integers(1, 4), st.lists(st.booleans(), max_size=6), st.randoms())
 def test_rounds_come_out_whole_and_in_order(number: int, saves: list[bool], chance: random.Random):
     """Each rank reports, and saves what it has when it knows the name; ranks go at any speed."""
@@ -54,3 +56,24 @@ def test_ranks_that_wait_for_one_that_has_returned_are_told():
     assert list(told) == [1]
     assert "report number 2" in told[1]
     assert "rank 0 after 1 reports" in told[1]
+
+
+def test_a_rank_that_keeps_others_waiting_is_warned_of(caplog):
+    rounds = Rounds(3)
+    stragglers = Stragglers(rounds, interval_s=60)
+    for rank in (0, 2):
+        rounds.add_report(rank, Reported(0, {}, True, None))
+    for now in (5, 64):
+        stragglers.check(now)
+    assert not caplog.records
+    for now in (65, 70, 125):
+        stragglers.check(now)
+    first, second = (record.getMessage() for record in caplog.records)
+    assert "Ranks [0, 2] have waited in their report number 1 for 60 s" in first
+    assert "ranks [1] have not" in first
+    assert "for 120 s" in second
+    rounds.add_report(1, Reported(0, {}, True, None))
+    stragglers.check(500)
+    rounds.add_report(1, Reported(1, {}, True, None))
+    stragglers.check(510)
+    assert len(caplog.records) == 2
