@@ -1,6 +1,6 @@
 """Warns of ranks that keep the others waiting in `report`.
 
-Most are slow. Some wait themselves, for ranks that have already reported: TensorFlow's strategies add up
+Most are slow. Others wait for ranks that have already reported: TensorFlow's strategies add up
 variables when a model is saved, so saving on one rank alone never ends.
 """
 
@@ -45,9 +45,9 @@ class Stragglers:
         self._warned = now
         _, waiting, missing = found
         _log.warning(
-            "Ranks %s have waited in their report number %d for %.0f s; ranks %s have not come to it. If "
-            "these are not slow, they may wait in an operation that all ranks must take part in. With a "
-            "strategy of TensorFlow this includes saving a model: save on every rank, report on one.",
+            "Ranks %s have waited in their report number %d for %.0f s; ranks %s have not come to it. "
+            "If these are not slow, they may wait in an operation that all ranks must take part in. "
+            "With a strategy of TensorFlow, saving a model is one: save on every rank, report on one.",
             waiting,
             found[0] + 1,
             now - self._since,
