@@ -10,14 +10,11 @@ started, and of /dev/shm, shared pages counted once.
 
 from __future__ import annotations
 
-import argparse
+import functools
 import importlib
-import json
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -25,12 +22,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import beside_ray
 import psutil
 
 #: Rows of 1 KiB for 1 GiB and 512 MiB.
 MAPPED_ROWS, SHUFFLED_ROWS, WIDTH = 2**20, 2**19, 128
 #: Rows that are trained with, and those of a batch.
 TRAINED_ROWS, BATCH_ROWS = 400_000, 256
+#: Runs of a case in one cluster.
+TIMES = 4
 
 
 def map_batches(data: Any, folder: str) -> Callable[[], None]:
@@ -77,6 +77,12 @@ def iter_tf_batches(data: Any, folder: str) -> Callable[[], None]:
 
 
 CASES = {each.__name__: each for each in (map_batches, random_shuffle, iter_tf_batches)}
+#: What the lines of the table say.
+LINES = {
+    "map_batches": "map_batches of 1 GiB",
+    "random_shuffle": "random_shuffle of 512 MiB",
+    "iter_tf_batches": "iter_tf_batches",
+}
 
 
 class Memory:
@@ -113,8 +119,8 @@ def own_bytes(pid: int) -> int:
     return 1024 * (int(amounts.get("Pss_Anon", 0)) + int(amounts.get("Pss_File", 0)))
 
 
-def measure(impl: str, case: str, times: int) -> dict[str, float]:
-    """Return the seconds and megabytes of a case."""
+def measure(case: str, impl: str) -> dict[str, float]:
+    """Return the seconds, or the rate, and the megabytes of a case."""
     ray = importlib.import_module(impl)
     data = importlib.import_module(f"{impl}.data")
     data.DataContext.get_current().enable_progress_bars = False
@@ -124,45 +130,21 @@ def measure(impl: str, case: str, times: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, Memory() as memory:
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
         run = CASES[case](data, folder)
-        for _ in range(times):
+        for _ in range(TIMES):
             begin = time.perf_counter()
             run()
             seconds.append(time.perf_counter() - begin)
         ray.shutdown()
-    return {
-        "first_s": seconds[0],
-        "later_s": statistics.median(seconds[1:] or seconds),
-        "peak_mb": memory.peak_mb,
-    }
-
-
-def main() -> None:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--impl", choices=("raycompat", "ray"), default="raycompat")
-    parser.add_argument("--vs", choices=("ray",), help="run both in turn, and print the ratio")
-    parser.add_argument("--ray-python", default=".venv-ray/bin/python", help="Python that has Ray")
-    parser.add_argument("--case", choices=CASES, action="append", help="by default all")
-    parser.add_argument("--times", type=int, default=4, help="runs of each case in one cluster")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    for case in options.case or CASES:
-        if options.vs is None:
-            found = measure(options.impl, case, options.times)
-            print(json.dumps(found) if options.json else f"{case:16} {found}", flush=True)
-            continue
-        both = {}
-        for impl, python in (("raycompat", sys.executable), ("ray", options.ray_python)):
-            command = [python, __file__, "--impl", impl, "--json", "--case", case]
-            command += ["--times", str(options.times)]
-            output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-            both[impl] = json.loads(output.strip().splitlines()[-1])
-        ours, theirs = both["raycompat"], both["ray"]
-        for name, value in ours.items():
-            ratio = theirs[name] / value
-            print(f"{case:16} {name:8} {value:9.2f}   Ray {theirs[name]:9.2f}   {ratio:5.2f} times")
-        sys.stdout.flush()
+    first, later = seconds[0], statistics.median(seconds[1:])
+    if case == "iter_tf_batches":
+        times = {
+            f"{case}, first time (rows/s)": TRAINED_ROWS / first,
+            f"{case} (rows/s)": TRAINED_ROWS / later,
+        }
+    else:
+        times = {f"{LINES[case]}, first time (s)": first, f"{LINES[case]} (s)": later}
+    return {**times, f"memory of {LINES[case]} (MB)": memory.peak_mb}
 
 
 if __name__ == "__main__":
-    main()
+    beside_ray.main(__file__, __doc__, {case: functools.partial(measure, case) for case in CASES})

@@ -1,21 +1,27 @@
 """Seconds that runs of Train take, beside real Ray in one run.
 
 python benchmarks/train.py --vs ray --ray-python .venv-ray/bin/python
+
+TensorFlow must not be imported from source files each time: compile the packages of both environments
+first (``python -m compileall -q SITE-PACKAGES``).
 """
 
 from __future__ import annotations
 
-import argparse
+import functools
 import importlib
-import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 
-#: What is measured: a run of five epochs, one that raises, and one that loses a worker and resumes.
-CASES = ("fit", "failing run", "worker lost")
+import beside_ray
+
+#: What is measured, and the line that it is in the table.
+CASES = {
+    "fit": "fit of five epochs on two workers (s)",
+    "failing run": "fit that fails (s)",
+    "worker lost": "fit that loses a worker and resumes (s)",
+}
 
 
 def training_function(impl: str):
@@ -50,62 +56,35 @@ def training_function(impl: str):
     return fit_line
 
 
-def measure(impl: str, cases: list[str]) -> dict[str, float]:
-    """Return the seconds of each case."""
+def measure(case: str, impl: str) -> dict[str, float]:
+    """Return the seconds of a case, from `fit` to its end."""
     # Ray sets it too late; raycompat does not need it.
     os.environ["TF_USE_LEGACY_KERAS"] = "1"
     ray = importlib.import_module(impl)
     train = importlib.import_module(f"{impl}.train")
     trainer = importlib.import_module(f"{impl}.train.tensorflow").TensorflowTrainer
-    seconds = {}
-    for case in cases:
-        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
-        begin = time.perf_counter()
-        with tempfile.TemporaryDirectory() as folder:
-            run = trainer(
-                training_function(impl),
-                train_loop_config={"case": case},
-                scaling_config=train.ScalingConfig(num_workers=2),
-                run_config=train.RunConfig(
-                    storage_path=folder,
-                    failure_config=train.FailureConfig(max_failures=int(case == "worker lost")),
-                ),
-            )
-            try:
-                run.fit()
-            except train.TrainingFailedError:
-                assert case == "failing run"
-            else:
-                assert case != "failing run"
-        seconds[case] = time.perf_counter() - begin
-        ray.shutdown()
-    return seconds
-
-
-def main() -> None:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--impl", choices=("raycompat", "ray"), default="raycompat")
-    parser.add_argument("--vs", choices=("ray",), help="run both in turn, and print the ratio")
-    parser.add_argument("--ray-python", default=sys.executable, help="Python that has Ray")
-    parser.add_argument("--case", choices=CASES, action="append", help="by default all")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    cases = options.case or list(CASES)
-    if options.vs is None:
-        seconds = measure(options.impl, cases)
-        print(json.dumps(seconds) if options.json else seconds)
-        return
-    found = {}
-    for impl, python in (("raycompat", sys.executable), ("ray", options.ray_python)):
-        command = [python, __file__, "--impl", impl, "--json"]
-        command += [word for case in cases for word in ("--case", case)]
-        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        found[impl] = json.loads(output.strip().splitlines()[-1])
-    for case in cases:
-        ours, theirs = found["raycompat"][case], found["ray"][case]
-        print(f"{case:12} {ours:7.1f} s   Ray {theirs:7.1f} s   {theirs / ours:5.1f} times as fast")
+    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+    begin = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        run = trainer(
+            training_function(impl),
+            train_loop_config={"case": case},
+            scaling_config=train.ScalingConfig(num_workers=2),
+            run_config=train.RunConfig(
+                storage_path=folder,
+                failure_config=train.FailureConfig(max_failures=int(case == "worker lost")),
+            ),
+        )
+        try:
+            run.fit()
+        except train.TrainingFailedError:
+            assert case == "failing run"
+        else:
+            assert case != "failing run"
+    seconds = time.perf_counter() - begin
+    ray.shutdown()
+    return {CASES[case]: seconds}
 
 
 if __name__ == "__main__":
-    main()
+    beside_ray.main(__file__, __doc__, {case: functools.partial(measure, case) for case in CASES})

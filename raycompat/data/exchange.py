@@ -22,6 +22,11 @@ from raycompat.data.operators import Stage, Stages, Task
 #: Rows of each block that a sort looks at to find where to cut.
 _SAMPLES_A_BLOCK = 64
 
+#: Bytes that a part has at least, where there are enough rows for `_LEAST_PARTS` of them. Each task of
+#: the first stage makes an object for each part, and a part costs a task of the second stage.
+_PART_BYTES = 16 * 2**20
+_LEAST_PARTS = 16
+
 #: (column, "ascending" or "descending"), the most significant first.
 SortKeys = Sequence[tuple[str, str]]
 
@@ -43,6 +48,12 @@ def grouped(bundles: Sequence[Bundle], target_bytes: int) -> list[list[Bundle]]:
         groups[-1].append(bundle)
         num_bytes += bundle.size_bytes
     return groups
+
+
+def fitting_parts(bundles: Sequence[Bundle]) -> int:
+    """Return how many parts to cut all rows into: not more than there are blocks, nor tiny ones."""
+    size_bytes = sum(bundle.size_bytes for bundle in bundles)
+    return max(1, min(len(bundles), max(_LEAST_PARTS, size_bytes // _PART_BYTES)))
 
 
 def map_tasks(
@@ -109,7 +120,7 @@ def shuffle(
         return []
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
-    num_parts = num_blocks or len(inputs)
+    num_parts = num_blocks or fitting_parts(inputs)
     groups = grouped(inputs, target_bytes)
     bundles.clear()
     yield from exchange(groups, num_parts, (_random_parts, seed), (_shuffled, seed, target_bytes))
@@ -157,7 +168,7 @@ def sort(
     if schema is not None and len(schema):
         block.require_columns(names, schema.names, "sort")
     groups = grouped(inputs, target_bytes)
-    num_parts = len(inputs)
+    num_parts = fitting_parts(inputs)
     if boundaries is not None:
         cuts = pa.table({names[0]: pa.array(sorted(boundaries))}).sort_by(list(keys))
         num_parts = cuts.num_rows + 1

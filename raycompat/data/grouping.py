@@ -101,7 +101,7 @@ def map_groups(
     def stages(bundles: list[Bundle]) -> Stages:
         inputs = [bundle for bundle in bundles if bundle.num_rows]
         groups = exchange.grouped(inputs, target_bytes)
-        num_parts = num_partitions or max(1, len(inputs))
+        num_parts = num_partitions or exchange.fitting_parts(inputs)
         if not keys:
             num_parts = 1
         bundles.clear()

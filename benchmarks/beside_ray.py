@@ -1,0 +1,73 @@
+"""The command line of benchmarks whose cases run on raycompat and on real Ray, in turn.
+
+Each case of each round has a fresh process. The figures of a case are lines by name, as those of the
+microbenchmark: ``(s)`` or ``memory`` in a name says that less is better.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import report
+from microbenchmark import in_turn
+
+Figures = dict[str, float]
+
+
+class Case(Protocol):
+    """Measures one thing on one implementation."""
+
+    def __call__(self, impl: str) -> Figures:
+        """Return figures by the names of their lines; `impl` is ``raycompat`` or ``ray``."""
+
+
+def main(script: str, description: str, cases: Mapping[str, Case]) -> None:
+    """Run the command line of a benchmark."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument("--vs", choices=["ray"], help="run both in turn, and print the ratios")
+    parser.add_argument("--ray-python", default=".venv-ray/bin/python", help="Python that has Ray")
+    parser.add_argument("--case", choices=cases, action="append", help="by default all")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument(
+        "--json", type=Path, help="put the figures into this file, and leave its other lines"
+    )
+    given = parser.parse_args()
+    if given.measure:
+        print(json.dumps(cases[given.case[0]](given.measure)))
+        return
+    pythons = {"raycompat": sys.executable}
+    if given.vs:
+        pythons["ray"] = given.ray_python
+    for case in given.case or cases:
+        rounds = in_turn(script, pythons, given.rounds, "--case", case)
+        _show(rounds)
+        if given.json is not None:
+            _keep(given.json, rounds)
+
+
+def _show(rounds: dict[str, list[Figures]]) -> None:
+    if "ray" not in rounds:
+        for name in rounds["raycompat"][0]:
+            median = statistics.median(figures[name] for figures in rounds["raycompat"])
+            print(f"{name:52}{median:12,.1f}", flush=True)
+        return
+    for name, (ours, theirs) in report.medians(rounds).items():
+        ratio = report.ratio(name, ours, theirs)
+        print(f"{name:52}{ours:12,.1f}{theirs:12,.1f}{ratio:8.2f}x", flush=True)
+
+
+def _keep(path: Path, rounds: dict[str, list[Figures]]) -> None:
+    kept: dict[str, list[Any]] = json.loads(path.read_text()) if path.exists() else {}
+    for name, each in rounds.items():
+        lines = kept.setdefault(name, [])
+        lines.extend({} for _ in range(len(each) - len(lines)))
+        for line, figures in zip(lines, each, strict=False):
+            line.update(figures)
+    path.write_text(json.dumps(kept, indent=1) + "\n")
