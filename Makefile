@@ -124,11 +124,11 @@ conformance-ray: .venv-ray/.set-up  ## run the conformance tests on the real Ray
 	$(PYTHON) -m venv --clear .venv-ray
 	.venv-ray/bin/python -m pip install --disable-pip-version-check --quiet \
 		"ray[data,default,train,tune]==2.60.0" pytest pytest-timeout pandas psutil numpy crc32c pillow \
-		hyperopt optuna tensorflow-cpu
+		hyperopt optuna polars datasketches tensorflow-cpu
 	.venv-ray/bin/python -m pip install --disable-pip-version-check --quiet --no-deps tf-keras
 	@touch $@
 
-nightly: setup  ## run the long tests: 2,000 random programs, new ones each time, chaos, Keras on four workers
+nightly: setup  ## run the long tests: 2,000 random programs, new ones each time, chaos, TensorFlow on four workers
 	RAYCOMPAT_PROGRAMS=2000 $(RUN) pytest -s $(LONG)
 
 chaos: setup  ## kill processes and nodes for two minutes and see that every value is right

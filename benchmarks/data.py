@@ -3,9 +3,9 @@
     python benchmarks/data.py
     python benchmarks/data.py --vs ray --ray-python .venv-ray/bin/python
 
-Each case has a cluster of its own, and is run several times in it: the first time, when no process has
-started yet, and the median of the others. Memory is that of the driver, of all processes that it has
-started, and of /dev/shm, shared pages counted once.
+Each case has a cluster of its own, and is run twice in it: the first time no process has started yet.
+Memory is that of the driver, of all processes that it has started, and of /dev/shm, shared pages
+counted once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import functools
 import importlib
 import os
 import shutil
-import statistics
 import tempfile
 import threading
 import time
@@ -29,8 +28,6 @@ import psutil
 MAPPED_ROWS, SHUFFLED_ROWS, WIDTH = 2**20, 2**19, 128
 #: Rows that are trained with, and those of a batch.
 TRAINED_ROWS, BATCH_ROWS = 400_000, 256
-#: Runs of a case in one cluster.
-TIMES = 4
 
 
 def map_batches(data: Any, folder: str) -> Callable[[], None]:
@@ -130,12 +127,12 @@ def measure(case: str, impl: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, Memory() as memory:
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
         run = CASES[case](data, folder)
-        for _ in range(TIMES):
+        for _ in range(2):
             begin = time.perf_counter()
             run()
             seconds.append(time.perf_counter() - begin)
         ray.shutdown()
-    first, later = seconds[0], statistics.median(seconds[1:])
+    first, later = seconds
     if case == "iter_tf_batches":
         times = {
             f"{case}, first time (rows/s)": TRAINED_ROWS / first,
