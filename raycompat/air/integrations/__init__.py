@@ -1,0 +1,1 @@
+"""Callbacks of other libraries, where older programs import them from."""
