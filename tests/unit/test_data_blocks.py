@@ -170,6 +170,15 @@ def test_ranges_are_cut_from_blocks_in_order(sizes, counts):
     assert rows == list(range(min(sum(counts), sum(sizes))))
 
 
+@pytest.mark.parametrize(
+    ("num_blocks", "block_mib", "expected"),
+    [(1, 0, 1), (5, 0, 5), (200, 1, 16), (200, 2, 25), (40, 100, 40)],
+)
+def test_parts_are_neither_tiny_nor_more_than_the_blocks(num_blocks, block_mib, expected):
+    blocks = [Bundle(None, BlockMetadata(1, block_mib * 2**20))] * num_blocks
+    assert exchange.fitting_parts(blocks) == expected
+
+
 @UNHURRIED
 @given(st.integers(0, 1000), st.integers(1, 50))
 def test_even_numbers(total, parts):
