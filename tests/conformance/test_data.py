@@ -831,6 +831,15 @@ def test_references_to_blocks(cluster, data):
     assert sum(cluster.get(ref).num_rows for ref in dataset.to_arrow_refs()) == 4
 
 
+def test_a_dask_data_frame_is_computed_where_the_blocks_are(data):
+    dask = pytest.importorskip("dask")
+    pytest.importorskip("dask.dataframe")
+    with dask.config.set(scheduler=None):  # and as it was, in the end
+        frame = data.from_pandas(pd.DataFrame({"a": range(6)})).repartition(2).to_dask()
+        assert frame["a"].sum().compute() == 15
+        assert sorted(frame.compute()["a"]) == list(range(6))
+
+
 def test_standard_scaler(data, preprocessors):
     dataset = data.from_items([{"a": 1.0}, {"a": 3.0}])
     scaler = preprocessors.StandardScaler(["a"])
