@@ -89,12 +89,20 @@ class RayTrainWorker:
         ------
         RuntimeError
             When it does not see the run's folder.
+        FileNotFoundError
+            When it does not see the checkpoint.
         """
         if not setup.folder.exists(MARKER):
             raise RuntimeError(
                 f"Node {ray.util.get_node_ip_address()} does not see the run's folder "
                 f"{setup.folder.uri}. Pass RunConfig(storage_path=...) a place that all nodes share: a "
                 "network file system, or a URI such as s3://bucket/folder."
+            )
+        checkpoint = setup.checkpoint
+        if checkpoint is not None and not checkpoint._folder.exists():
+            raise FileNotFoundError(
+                f"Node {ray.util.get_node_ip_address()} does not see the checkpoint to resume from, "
+                f"{checkpoint._folder.uri}. Pass resume_from_checkpoint a folder that all nodes see."
             )
         self._session = _session.Session(
             setup.context, setup.folder, setup.checkpoint, setup.shards, setup.validates

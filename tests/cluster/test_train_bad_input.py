@@ -66,6 +66,11 @@ def test_a_score_that_is_text(fit, tmp_path):
         fit(report, run={"checkpoint_config": keep})
 
 
+def test_a_checkpoint_to_resume_from_that_is_not_there(fit):
+    with pytest.raises(train.TrainingFailedError, match="/no/such/folder"):
+        fit(lambda: None, resume_from_checkpoint=train.Checkpoint("/no/such/folder"))
+
+
 def report_text():
     train.report("loss: 0.5")
 
