@@ -98,10 +98,13 @@ docs-en docs-zh_CN: docs-%: setup
 
 docs-page: setup  ## build one page and run its examples, in both languages: make docs-page PAGE=tutorials/weights
 	@test -f "$(PAGE).rst" || { echo "PAGE=$(PAGE): no file $(PAGE).rst; for example PAGE=tutorials/weights"; exit 1; }
-	@set -ex; for language in $(LANGUAGES); do for builder in html doctest; do \
-		$(SPHINX) -D language=$$language -d _build/doctrees/$$language -b $$builder . _build/$$builder/$$language \
+	@# The first time all pages are built, since the search needs them; examples are run of one page alone.
+	@set -ex; for language in $(LANGUAGES); do \
+		test -f _build/html/$$language/searchindex.js && page=$(PAGE).rst || page=; \
+		$(SPHINX) -D language=$$language -d _build/doctrees/$$language -b html . _build/html/$$language $$page; \
+		$(SPHINX) -D language=$$language -d _build/doctrees/$$language -b doctest . _build/doctest/$$language \
 			$(PAGE).rst; \
-	done; done
+	done
 
 docs-messages: setup
 	rm -rf _build/gettext

@@ -19,6 +19,8 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.doctest",
     "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
     "bilingual",
     "complete",
     "docstrings",
@@ -66,16 +68,31 @@ napoleon_google_docstring = False
 napoleon_use_param = False
 napoleon_use_rtype = False
 
-html_theme = "basic"
-html_style = "bilingual.css"
-html_title = "raycompat"
-html_static_path = [str(DOCS / "_static")]
+html_theme = "pydata_sphinx_theme"
+html_theme_options = {
+    "logo": {"text": "raycompat", "image_light": "_static/icon.svg", "image_dark": "_static/icon.svg"},
+    # The switcher is shown at every width; what is in `navbar_end` hides in a narrow window's menu.
+    "navbar_start": ["navbar-logo", "languages"],
+    "navbar_center": [],
+    "navbar_end": ["theme-switcher"],
+    "secondary_sidebar_items": ["sections"],
+    "primary_sidebar_end": [],
+    "footer_start": ["license"],
+    "footer_end": ["theme-version"],
+    "show_toc_level": 2,
+}
+html_sidebars = {"**": ["pages"]}
+html_css_files = ["bilingual.css"]
 html_js_files = ["bilingual.js"]
+html_title = "raycompat"
+html_favicon = str(DOCS / "_static" / "icon.svg")
+html_static_path = [str(DOCS / "_static")]
 html_copy_source = False
 html_use_index = False
 html_domain_indices = False
 html_last_updated_fmt = None
 # The text of results would be fetched, which pages opened from a disk may not do.
 html_show_search_summary = False
-# Colours of code, light and dark, are those of bilingual.css.
-pygments_style = "none"
+
+# The code of a block without prompts and without what it prints.
+copybutton_exclude = ".linenos, .gp, .go, .gt, .gr"

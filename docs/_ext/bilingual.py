@@ -8,6 +8,7 @@ from typing import Any
 import sphinx.search
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.locale import _
 from sphinx.search.en import SearchEnglish
 
 #: What each language is called in itself, and in HTML, by the name of its folder.
@@ -62,7 +63,8 @@ def switcher(
         }
         for folder, (name, lang) in LANGUAGES.items()
     ]
-    context["lang"] = LANGUAGES[app.config.language][1]
+    # Options of themes are the same in all languages.
+    context["theme_search_bar_text"] = _("Search")
     metadata = app.env.metadata.get(pagename, {})
     context["english_only"] = "english-only" in metadata and app.config.language != "en"
 

@@ -5,7 +5,7 @@
 On every page, in both languages, by HTTP and from the disk: the switcher leads to the same page and
 section; no script fails; nothing is asked of another site; nothing is wider than a narrow window. The
 search finds what it should and nothing else, code is copied without prompts, dark is dark. Pictures of
-four pages in each language are to be looked at.
+eight pages in each language are to be looked at.
 """
 
 from __future__ import annotations
@@ -31,7 +31,16 @@ FOUND = {"en": ["actor", "weights"], "zh_CN": ["工作进程", "数据并行", "
 NOT_FOUND = {"en": "chromodynamics", "zh_CN": "量子计算"}
 
 #: Pages to take pictures of.
-PICTURES = ["docs/index", "docs/compatibility", "docs/performance", "tutorials/weights"]
+PICTURES = [
+    "docs/index",
+    "docs/quickstart",
+    "docs/compatibility",
+    "docs/performance",
+    "docs/troubleshooting",
+    "docs/api/core",
+    "tutorials/weights",
+    "tutorials/convolutional_network",
+]
 
 #: The id of a section in the middle of the page that is shown, if it has any.
 SECTION = """(() => {
@@ -150,17 +159,20 @@ class Check:
         """Copy code with prompts and output, and see that both are left out."""
         await self.browser.go(self.url("en", "docs/api/util"))
         copied = await self.browser.evaluate("""new Promise((resolve) => {
-          navigator.clipboard.writeText = async (text) => resolve(text);
-          document.querySelector("div.highlight:has(.gp) button.copy").click();
+          // What is to be copied is put into a text field, and copied from there.
+          document.execCommand = () => resolve(document.querySelector("body > textarea").value);
+          document.querySelector("div.highlight:has(.gp) button.copybtn").click();
         })""")
         self.expect(">>>" not in copied and "import" in copied, f"copied was {copied!r}")
 
     async def theme(self) -> None:
         """Switch between light and dark, and see that the next page remembers it."""
         background = "getComputedStyle(document.body).backgroundColor"
+        await self.browser.resize(*WIDE)
         await self.browser.go(self.url("en", "docs/index"))
         light = await self.browser.evaluate(background)
-        await self.browser.click("button.theme")
+        await self.browser.click("button.theme-switch-button")
+        await self.browser.click("button.theme-change-button[data-mode=dark]")
         dark = await self.browser.evaluate(background)
         await self.browser.go(self.url("zh_CN", "docs/index"))
         self.expect(light != dark, f"light and dark are both {dark}")
