@@ -1,4 +1,4 @@
-"""The recipes of ``docs/clusters.rst``, as far as one machine goes: SSH to itself, a queue of one."""
+"""The recipes of ``docs/deploying.rst``, as far as one machine goes: SSH to itself, a queue of one."""
 
 from __future__ import annotations
 

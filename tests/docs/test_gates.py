@@ -346,9 +346,9 @@ class TestInTheBrowser:
             ),
             ("en/docs/page.html", "</main>", '<img src="lost.png"></main>', "narrow", "not there"),
             (
-                "en/docs/index.html",
-                'theme-change-button" data-mode="dark"',
-                'theme-change-button" data-mode="light"',
+                "zh_CN/docs/index.html",
+                "localStorage.getItem(",
+                "String(",
                 "theme",
                 "dark",
             ),
