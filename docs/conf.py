@@ -21,10 +21,12 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinx_design",
+    "api_links",
     "bilingual",
     "complete",
     "docstrings",
     "generated",
+    "notebooks",
     "timed",
 ]
 # Sphinx's gettext builder looks for relative ones elsewhere than its html builder does.
@@ -70,7 +72,11 @@ napoleon_use_rtype = False
 
 html_theme = "pydata_sphinx_theme"
 html_theme_options = {
-    "logo": {"text": "raycompat", "image_light": "_static/icon.svg", "image_dark": "_static/icon.svg"},
+    "logo": {
+        "text": "raycompat",
+        "image_light": "_static/icon.svg",
+        "image_dark": "_static/icon.svg",
+    },
     # The switcher is shown at every width; what is in `navbar_end` hides in a narrow window's menu.
     "navbar_start": ["navbar-logo", "languages"],
     "navbar_center": [],

@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import examples
+import notebook_gate
 import pages
 from pages import Element
 
@@ -186,6 +187,7 @@ def check(html: Path, doctrees: Path, outputs: Path, allowed: set[str], least: i
         *switchers(html, sites),
         *links(html, sites),
         *same_code(sites),
+        *notebook_gate.problems(html / SOURCE, html / TRANSLATION),
         *words(sites, allowed),
         *same_examples(doctrees, outputs, least),
         *translated(doctrees),

@@ -77,7 +77,7 @@ import runpy
 
 real = runpy.run_path({str(DOCS / "conf.py")!r})
 globals().update({{name: value for name, value in real.items() if not name.startswith("_")}})
-extensions = ["sphinx.ext.doctest", "bilingual"]
+extensions = ["sphinx.ext.doctest", "bilingual", "notebooks"]
 """
 
 #: All builds in one process, as `make docs` has them; the last line says which have failed.

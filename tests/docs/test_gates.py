@@ -87,6 +87,9 @@ SWITCHER = '<a lang="zh-CN" hreflang="zh-CN" href="../../zh_CN/docs/page.html">�
         ),
         ("zh_CN/docs/page.html", ">print<", ">printf<", "CODE"),
         ("zh_CN/docs/page.html", "</main>", "<pre>more</pre></main>", "CODE"),
+        ("zh_CN/docs/page.ipynb", "start + 1", "start + 7", "NOTEBOOK"),
+        ("zh_CN/docs/page.ipynb", '"nbformat": 4', '"nbformat": "four"', "NOTEBOOK"),
+        ("en/docs/page.ipynb", "start + 1", "start + (1", "NOTEBOOK"),
         ("zh_CN/docs/page.html", "工作进程的最后一句话。", "The last sentence.", "ENGLISH"),
         (
             "zh_CN/docs/page.html",
