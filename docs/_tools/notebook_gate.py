@@ -22,7 +22,7 @@ def problems(source: Path, translation: Path) -> Iterator[str]:
         for folder in (source, translation):
             try:
                 codes.append(_code(found[folder][name]))
-            except (nbformat.ValidationError, nbformat.reader.NotJSONError, SyntaxError) as error:
+            except (ValueError, SyntaxError, nbformat.ValidationError) as error:
                 yield f"NOTEBOOK {folder.name}/{name}: {error}"
         if len(codes) == 2 and (codes[0] != codes[1] or not codes[0]):
             yield f"NOTEBOOK {name}: {len(codes[0])} cells of code, which differ or are none"
