@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import cloudpickle
 
+from raycompat._caller import interrupts
 from raycompat._protocol import tensorflow_mode
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.serialization import collecting_refs, unpicklable
@@ -40,7 +41,8 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
     if function in session.exported:
         return
     try:
-        data, found = collecting_refs(partial(cloudpickle.dumps, code, protocol=5))
+        with interrupts.deferred():  # a pickler makes another error of one that comes in a lookup
+            data, found = collecting_refs(partial(cloudpickle.dumps, code, protocol=5))
     except Exception as error:
         raise unpicklable(
             f"the {what} with the globals and closures that it uses", error
