@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +12,9 @@ from types import FrameType
 from typing import Any
 
 import raycompat
+
+#: What leaves a block without computing anything.
+_LEAVING = r"(return( None| True| False| \d+)?|break|continue)(  # .*)?"
 
 PACKAGE = str(raycompat.__path__[0])
 
@@ -29,7 +33,7 @@ class Interruption:
     def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
-        if event == "line" and not self.where and not _begins_with(frame):
+        if event == "line" and not self.where and not _leaves_a_block(frame):
             self.left -= 1
             if self.left < 0:
                 self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -48,10 +52,10 @@ class Interruption:
             sys.settrace(before)
 
 
-def _begins_with(frame: FrameType) -> bool:
-    """Whether the line is a ``with``: one event of it comes before the block's end, and no signal can."""
-    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-    return line.lstrip().startswith("with ")
+def _leaves_a_block(frame: FrameType) -> bool:
+    """Whether the line may be the end of a ``with`` block: its event comes there, and no signal can."""
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    return line.startswith("with ") or re.fullmatch(_LEAVING, line) is not None
 
 
 #: Lines from one interrupt to the next; 1 in `make nightly`.
