@@ -242,7 +242,9 @@ class Connection:
     @property
     def is_silent(self) -> bool:
         """Whether all that has arrived was handled. For whoever knows that this end is not closed."""
-        if self._poll.poll(0) or self._is_handling:  # in this order
+        poll = select.poll()  # its own: the thread that reads may be in a poll of the other
+        poll.register(self.socket, select.POLLIN)
+        if poll.poll(0) or self._is_handling:  # in this order
             return False
         chunks = self._chunks
         return not chunks or sum(map(len, chunks)) < self._needed

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 #: Seconds that a group waits before nodes are kept for it; for how long, first and at most.
 _PATIENCE_S, _FIRST_S, _LONGEST_S = 0.2, 0.1, 30.0
 
+#: Wishes of groups of which it is remembered whether they can be met.
+_MANY_WISHES = 1000
+
 _NOWHERE: frozenset[str] = frozenset()
 _NOBODY: frozenset[str] = frozenset()
 
@@ -141,5 +144,7 @@ class Keeper:
             self._feasible.clear()
         wish = row.wish()
         if wish not in self._feasible:
+            if len(self._feasible) >= _MANY_WISHES:
+                self._feasible.clear()
             self._feasible[wish] = self._where(row, None, None) is not None
         return self._feasible[wish]

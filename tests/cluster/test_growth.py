@@ -88,7 +88,14 @@ def _run_job(address: str, number: int) -> None:
 def test_jobs_that_come_and_go_leave_no_entry(session, wait_until):
     client = dask.client()
     client.run_on_scheduler(_few_names)
-    bounded = {"core.task_names._idle", "prefixes", "core.groups._removed", "core.shown._spans"}
+    bounded = {
+        "core.task_names._idle",
+        "prefixes",
+        "core.groups._removed",
+        "core.groups.keeper._feasible",
+        "core.shown._spans",
+        "core.endings.history",
+    }
 
     def sizes() -> dict[str, int]:
         return client.run_on_scheduler(_table_sizes)

@@ -6,6 +6,7 @@ import contextlib
 import select
 import socket
 import threading
+import time
 
 import pytest
 from hypothesis import given
@@ -166,6 +167,18 @@ def test_closing_wakes_a_thread_that_reads(ends):
     pair.there.close()
     reader.join(TIMEOUT_S)
     assert not reader.is_alive()
+
+
+def test_one_may_ask_for_silence_while_a_thread_waits_for_answers(ends):
+    pair = ends(listen=False)
+    reader = threading.Thread(target=lambda: pair.there.receive_until(lambda: bool(pair.got), None))
+    reader.start()
+    for _ in range(1000):
+        assert pair.there.is_silent
+        time.sleep(0)  # the reader comes to its poll
+    pair.here.post(("one",), now=True)
+    reader.join(TIMEOUT_S)
+    assert pair.got == [("one",)]
 
 
 def test_an_interrupt_in_the_middle_loses_nothing(ends):
