@@ -25,6 +25,7 @@ extensions = [
     "bilingual",
     "complete",
     "docstrings",
+    "entries",
     "generated",
     "notebooks",
     "timed",

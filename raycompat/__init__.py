@@ -1,30 +1,31 @@
 """Ray's API on Dask: ``import raycompat as ray``.
 
-The life of a call, ``ref = f.remote(x)`` and ``ray.get(ref)``:
+The steps of a call, ``ref = f.remote(x)`` and ``ray.get(ref)``:
 
-1. `RemoteFunction.remote` checks the arguments and exports the function, once
-   (`remote_function`, `_caller.arguments`, `_caller.exports`). `_caller.send` chooses who sends it.
-2. The call leaves as one message down the Dask client's stream (`_caller.by_scheduler`).
-3. The scheduler plugin makes it a Dask task; when its dependencies are there and its resources free,
-   it grants it to a node (`_scheduler.calls`, `_scheduler.dispatcher`).
-4. The node plugin, in a Dask worker, hands it to an executor (`_node.tasks`, `_node.executor_pool`).
-5. The executor, a process of its own, runs the user's code and lays the result out: small in the
-   answer, large in shared memory (`_executor.run_call`, `_protocol.serialization`).
-6. The answer goes back by the scheduler to the caller's table (`_caller.object_table`), while Dask
-   stores the result under the call's key for whoever else needs it.
-7. `get` finds it in the table, or fetches it from the node that has it (`_caller.resolve`).
+1. `RemoteFunction.remote` checks the arguments and exports the function once
+   (`remote_function`, `_caller.arguments`, `_caller.exports`). `_caller.send` chooses the sender.
+2. The call leaves as one message on the Dask client's stream (`_caller.by_scheduler`).
+3. The scheduler plugin makes it a Dask task. When its dependencies are ready and its resources are
+   free, the plugin grants it to a node (`_scheduler.calls`, `_scheduler.dispatcher`).
+4. The node plugin, in a Dask worker, passes it to an executor (`_node.tasks`, `_node.executor_pool`).
+5. The executor, a separate process, runs the user's code and serializes the result: a small one into
+   the answer, a large one into shared memory (`_executor.run_call`, `_protocol.serialization`).
+6. The answer returns through the scheduler to the caller's table (`_caller.object_table`). Dask stores
+   the result under the call's key for other processes.
+7. `get` finds it in the table, or fetches it from the node that stores it (`_caller.resolve`).
 
-Most calls need only CPUs, and take a shorter way: the scheduler lends executors for many calls, by the
-same steps 2 to 4, and the caller sends them its calls itself (`_caller.by_lease`,
-`_executor.run_leased`). So does a call of an actor's method, ``ref = counter.add.remote(2)``:
+Most calls need only CPUs and take a shorter way. The scheduler leases executors for many calls, by the
+same steps 2 to 4, and the caller sends them its calls directly (`_caller.by_lease`,
+`_executor.run_leased`). A call of an actor's method, ``ref = counter.add.remote(2)``, is direct too:
 
-1. `ActorMethod.remote` lays the arguments out (`actor`, `_caller.arguments`).
-2. The channel sends it, in order, to the actor's process (`_caller.by_channel`).
-3. The process runs it when its turn has come (`_executor.mailbox`, `_executor.lanes`).
-4. The answer comes back on the channel, to the thread that waits in `get` or to the pump.
+1. `ActorMethod.remote` serializes the arguments (`actor`, `_caller.arguments`).
+2. The channel sends them, in order, to the actor's process (`_caller.by_channel`).
+3. The process runs the calls in turn (`_executor.mailbox`, `_executor.lanes`).
+4. The answer returns on the channel, to the thread that waits in `get`, or to the pump.
 """
 
 import importlib
+import logging
 from typing import Any
 
 from raycompat import _missing, actor, cloudpickle, exceptions, experimental, rllib, util
@@ -43,6 +44,7 @@ from raycompat._api import (
 )
 from raycompat._as_ray import install_as_ray
 from raycompat._driver import init, is_initialized, shutdown
+from raycompat._logging_config import LoggingConfig
 from raycompat._protocol import version
 from raycompat._protocol.id_types import (
     ActorClassID,
@@ -57,19 +59,27 @@ from raycompat._protocol.id_types import (
 )
 from raycompat.actor import get_actor, kill, method
 from raycompat.environment_variables import EnvironmentVariable, env
-from raycompat.object_ref import ObjectID, ObjectRef, ObjectRefGenerator
+from raycompat.object_ref import (
+    DynamicObjectRefGenerator,
+    ObjectID,
+    ObjectRef,
+    ObjectRefGenerator,
+)
 from raycompat.runtime_context import get_runtime_context
 from raycompat.util.serialization import register_custom_serializer
 
 __version__ = version.VERSION
 
-#: What a process is, as Ray numbers it. There is no local mode (see `init`).
+#: The package's logger, which `init` configures.
+logger = logging.getLogger(__name__)
+
+#: Ray's numbers for the modes of a process.
 SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = 0, 1, 2
 
-#: Modules that are imported when they are first used.
+#: Modules that are imported at their first use.
 _LAZY = ("air", "dag", "data", "train", "tune")
 
-#: Ray's names that raise when they are used, so that what imports them without need works.
+#: Ray's names that can be imported, and raise an error when they are used.
 _REFUSED = (
     "ClientBuilder",
     "Language",
@@ -81,7 +91,7 @@ _REFUSED = (
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is not needed by all programs; see PEP 562."""
+    """Import the modules that only some programs need (PEP 562)."""
     if name in _LAZY:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _REFUSED:
@@ -95,9 +105,11 @@ __all__ = [
     "WORKER_MODE",
     "ActorClassID",
     "ActorID",
+    "DynamicObjectRefGenerator",
     "EnvironmentVariable",
     "FunctionID",
     "JobID",
+    "LoggingConfig",
     "NodeID",
     "ObjectID",
     "ObjectRef",

@@ -1,4 +1,4 @@
-"""`remote`, `put`, `get`, `wait`, `cancel`, and what the cluster has."""
+"""`remote`, `put`, `get`, `wait`, `cancel`, and the resources of the cluster."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar, overload
 from raycompat import _driver
 from raycompat._caller import put as puts
 from raycompat._caller import resolve, send
+from raycompat._protocol.operations import Request
 from raycompat._protocol.options import actor_options, task_options
 from raycompat.actor import ActorClass, ActorHandle
 from raycompat.object_ref import ObjectRef, ObjectRefGenerator
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 
 class RemoteDecorator(Protocol):
-    """What ``@ray.remote(...)`` with options returns."""
+    """The type of ``@ray.remote(...)`` with options."""
 
     @overload
     def __call__(self, decorated: type[T], /) -> ActorClass[T]: ...
@@ -35,12 +36,12 @@ def remote(decorated: Callable[..., Any], /) -> Any: ...
 @overload
 def remote(**options: Any) -> RemoteDecorator: ...
 def remote(*args: Any, **options: Any) -> Any:
-    """Make a function or class remote; as a decorator, with or without options, or called.
+    """Make a function or class remote: use it as a decorator, with or without options, or call it.
 
     Parameters
     ----------
     decorated : function or class
-        What to make remote: with ``@ray.remote``, or ``ray.remote(function)``.
+        The function or class, for ``@ray.remote`` and ``ray.remote(function)``.
     **options
         With ``@ray.remote(...)``: resources, retries, number of results and others, all on the page
         *Options of remote, options and method*.
@@ -62,14 +63,13 @@ def remote(*args: Any, **options: Any) -> Any:
     Raises
     ------
     TypeError
-        When it is applied to something else than a function or class, or an option has the wrong
-        type.
+        When the argument is not a function or class, or an option has the wrong type.
     AssertionError
-        When it is applied with empty parentheses, or with something that cannot be called.
+        When the parentheses are empty, or the argument cannot be called.
     ValueError
-        When an option is unknown or its value impossible.
+        When an option is unknown or its value is not valid.
     UnsupportedRayFeatureError
-        When an option asks for what raycompat does not do.
+        When raycompat does not support an option.
 
     Notes
     -----
@@ -78,7 +78,7 @@ def remote(*args: Any, **options: Any) -> Any:
     if len(args) == 1 and not options and callable(args[0]):
         return _make_remote(args[0], {})
     if args or not options:
-        raise AssertionError(  # Ray's class for it, though a TypeError it is
+        raise AssertionError(  # the class that Ray raises here
             "The @ray.remote decorator must be applied without parentheses, or with options given by "
             "keyword. Write @ray.remote, or for example @ray.remote(num_returns=2)."
         )
@@ -107,7 +107,7 @@ def put(value: T) -> ObjectRef[T]:
     Parameters
     ----------
     value : object
-        Anything that can be pickled. It is copied: later changes of `value` do not change the object.
+        Any value that can be pickled. It is copied: later changes of `value` do not change the object.
 
     Returns
     -------
@@ -126,16 +126,17 @@ def put(value: T) -> ObjectRef[T]:
     TypeError
         When `value` is an ObjectRef itself, or cannot be pickled.
     ObjectStoreFullError
-        When there is no room.
+        When neither memory nor disk has room for the value.
 
     Notes
     -----
-    Ray source: ``ray.put``, 2.60.0. Values of up to 100 KiB stay in this process until they travel.
+    Ray source: ``ray.put``, 2.60.0. Values of up to 100 KiB stay in this process until another one
+    needs them.
     """
     if isinstance(value, ObjectRef):
         raise TypeError(
             "Calling 'put' on an ray.ObjectRef stores nothing: its value is in the store already. "
-            "Use the reference itself, or store a list that holds it: ray.put([ref])."
+            "Use the reference itself, or store a list that contains it: ray.put([ref])."
         )
     return puts.put(_driver.require_session(), value)
 
@@ -152,9 +153,9 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
     Parameters
     ----------
     object_refs : ObjectRef or list of ObjectRef
-        What to wait for. A generator is returned as it is.
+        The references to wait for. A generator is returned as it is.
     timeout : float, optional
-        Seconds to wait at most, 0 or more; 0 returns at once or raises. By default, wait without limit.
+        Maximum seconds to wait, 0 or more; 0 returns at once or raises. By default, wait without limit.
 
     Returns
     -------
@@ -172,21 +173,21 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
     Raises
     ------
     GetTimeoutError
-        When not everything is there in time.
+        When not all values are ready in time.
     ValueError
         When `object_refs` is neither a reference nor a list, or the timeout is negative.
     TypeError
-        When something in the list is not a reference.
+        When an item of the list is not a reference.
     Exception
         The error of the first task that failed: an instance of its class and of `RayTaskError`.
 
     Notes
     -----
-    Ray source: ``ray.get``, 2.60.0. Every call makes a new value; its arrays are read-only.
+    Ray source: ``ray.get``, 2.60.0. Each call of `get` returns a new copy; its arrays are read-only.
     """
     session = _driver.any_session()
     if timeout == -1:
-        timeout = None  # Ray's older way to say: for ever
+        timeout = None  # in older Ray: without limit
     if timeout is not None and timeout < 0:
         raise ValueError(f"get(timeout={timeout!r}): expected seconds, 0 or more, or None.")
     if isinstance(object_refs, ObjectRef):
@@ -203,7 +204,7 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
         if not isinstance(ref, ObjectRef):
             raise TypeError(
                 f"Attempting to call `get` on the value {ref!r}, which is not an ray.ObjectRef. "
-                "A list given to get holds references only."
+                "A list for get must contain only references."
             )
         _check_session(ref, session)
     return resolve.get(session, object_refs, timeout)
@@ -211,7 +212,7 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
 
 def _check_session(ref: ObjectRef[Any], session: Any) -> None:
     if ref._session is not session:
-        ref._entry  # noqa: B018  (says so if there is no object)
+        ref._entry  # noqa: B018  (raises if there is no object)
         raise ValueError(
             f"{ref!r} is not from the current Ray session: its cluster is gone, and the value with it."
         )
@@ -228,13 +229,13 @@ def wait(
 
     Parameters
     ----------
-    ray_waitables : list of ObjectRef
-        Without duplicates.
+    ray_waitables : list of ObjectRef or ObjectRefGenerator
+        Without duplicates. A generator is ready when it has a next item, or has ended.
     num_returns : int, default 1
-        How many to wait for, from 1 to all of them; no more than that many are returned
-        as ready.
+        The number of references to wait for, from 1 to all of them. No more than this number are
+        returned as ready.
     timeout : float, optional
-        Seconds to wait at most; 0 looks once.
+        Maximum seconds to wait; 0 checks once.
     fetch_local : bool, default True
         Has no effect: values are fetched by `get`.
 
@@ -257,7 +258,7 @@ def wait(
     Raises
     ------
     TypeError, ValueError
-        When an argument is not as above.
+        When an argument is not valid.
 
     Notes
     -----
@@ -282,29 +283,32 @@ def wait(
 
 
 def _check_waitables(waitables: Any, session: Any) -> None:
-    """Refuse what is not a list of references; quickly, for programs wait in loops."""
+    """Raise for anything but a list of references. It is fast, because programs wait in loops."""
     if isinstance(waitables, ObjectRef):
         raise TypeError("wait() expected a list of ray.ObjectRef, got a single ray.ObjectRef")
     if not isinstance(waitables, list):
         raise TypeError(f"wait() expected a list of ray.ObjectRef, got {type(waitables)}")
     for kind in set(map(type, waitables)):
-        if not issubclass(kind, ObjectRef):
-            raise TypeError(f"wait() expected a list of ray.ObjectRef, got list containing {kind}")
+        if not issubclass(kind, ObjectRef | ObjectRefGenerator):
+            raise TypeError(
+                f"wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator, and it has {kind}"
+            )
     for ref in waitables:
         if ref._session is not session:
             _check_session(ref, session)
 
 
 def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) -> None:
-    """Cancel the task that makes an object; nothing happens when it has ended.
+    """Cancel the call of a reference. A call that has ended is not changed.
 
     Parameters
     ----------
     ray_waitable : ObjectRef or ObjectRefGenerator
+        What the call returned.
     force : bool, default False
-        Kill the process of a task that runs, rather than raise KeyboardInterrupt in it.
+        Kill the process of a running call. By default, KeyboardInterrupt is raised in the call.
     recursive : bool, default True
-        Cancel the calls that the task has made, too.
+        Also cancel the calls that this call has made.
 
     Examples
     --------
@@ -344,14 +348,14 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
 
 
 def nodes() -> list[dict[str, Any]]:
-    """Return what is known of each node: id, whether it is there, address, resources.
+    """Return a dictionary for each node: its id, state, address, resources and labels.
 
     Notes
     -----
-    Ray source: ``ray.nodes``, 2.60.0. Nodes that have left follow those that are there, with `Alive`
-    false; the last 1,000 of them.
+    Ray source: ``ray.nodes``, 2.60.0. The last 1,000 nodes that have left follow the others; their
+    `Alive` is false.
     """
-    state = _driver.connected_session("nodes").rpc("raycompat_state")
+    state = _driver.connected_session("nodes").rpc(Request.STATE)
     return [_describe(node, is_alive=True) for node in state["nodes"]] + [
         _describe({**node, "resources": {}}, is_alive=False) for node in state["departed"]
     ]
@@ -379,33 +383,33 @@ def _describe(node: dict[str, Any], *, is_alive: bool) -> dict[str, Any]:
 
 
 def cluster_resources() -> dict[str, float]:
-    """Return what all nodes have together, by resource.
+    """Return the resources of all nodes together, by name.
 
     Notes
     -----
     Ray source: ``ray.cluster_resources``, 2.60.0. No known difference.
     """
-    total: dict[str, float] = _driver.connected_session("cluster_resources").rpc("raycompat_state")[
+    total: dict[str, float] = _driver.connected_session("cluster_resources").rpc(Request.STATE)[
         "total"
     ]
     return total
 
 
 def available_resources() -> dict[str, float]:
-    """Return what is free now, by resource; what is used up is left out.
+    """Return the free resources of all nodes, by name. Resources that are used up are left out.
 
     Notes
     -----
     Ray source: ``ray.available_resources``, 2.60.0. No known difference.
     """
-    free: dict[str, float] = _driver.connected_session("available_resources").rpc(
-        "raycompat_state"
-    )["available"]
+    free: dict[str, float] = _driver.connected_session("available_resources").rpc(Request.STATE)[
+        "available"
+    ]
     return free
 
 
 def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
-    """Return, or write to a file, when the calls of all drivers ran: a trace that browsers can show.
+    """Return, or write to a file, the times of all drivers' calls: a trace that browsers can show.
 
     Open the file at https://ui.perfetto.dev, or at ``chrome://tracing`` in Chrome. There is a row for
     each process.
@@ -419,10 +423,10 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
     -------
     list of dict or None
         One event for each call that has ended, the last 20,000 at most; None with `filename`. `name` is
-        the name of the function or method, `pid` the node's IP address, `tid` the process, `ts` when it
-        started in microseconds since 1970, `dur` how long it took in microseconds. ``args["calls"]``
-        is how many calls the event stands for: short calls of one name that follow one another
-        closely are one event, of 0.25 s at most.
+        the name of the function or method, `pid` the node's IP address, `tid` the process, `ts` the
+        start in microseconds since 1970, and `dur` the duration in microseconds. ``args["calls"]`` is
+        the number of calls in the event: short calls of one name that follow closely form one event,
+        of 0.25 s at most.
 
     Raises
     ------
@@ -431,11 +435,11 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
 
     Notes
     -----
-    Ray source: ``ray.timeline``, 2.60.0. Differs from Ray: nothing has to be switched on before; there
-    are no events for the parts of a call. Calls appear up to a second after their end.
+    Ray source: ``ray.timeline``, 2.60.0. Differs from Ray: it needs no option at the start; there are
+    no events for the parts of a call. Calls appear up to a second after their end.
     """
     session = _driver.connected_session("timeline")
-    ips = {node["address"]: node["ip"] for node in session.rpc("raycompat_state")["nodes"]}
+    ips = {node["address"]: node["ip"] for node in session.rpc(Request.STATE)["nodes"]}
     events = [
         {
             "cat": "task",
@@ -447,7 +451,7 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
             "ph": "X",
             "args": {"calls": calls, "failed": failed},
         }
-        for address, process, name, calls, start, stop, failed in session.rpc("raycompat_timeline")
+        for address, process, name, calls, start, stop, failed in session.rpc(Request.TIMELINE)
     ]
     if filename is None:
         return events
@@ -456,7 +460,7 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
 
 
 def get_gpu_ids() -> list[int] | list[str]:
-    """Return the ids of the GPUs that the running call was given; none in a driver.
+    """Return the ids of the GPUs of the running call; an empty list in a driver.
 
     Notes
     -----

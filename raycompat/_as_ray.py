@@ -1,8 +1,8 @@
-"""`install_as_ray`: from then on ``import ray`` means raycompat in this process.
+"""`install_as_ray`: after it, ``import ray`` means raycompat in this process.
 
 A finder at the front of ``sys.meta_path`` answers for ``ray`` and all names below it with the modules
-of this package: the same objects under a second name, never copies. So what is pickled names
-raycompat, and loads anywhere. The executors of a driver that has installed it install it too.
+of this package: the same objects under a second name, never copies. So pickles refer to raycompat, and
+load everywhere. The executors of a driver that has installed it install it too.
 """
 
 from __future__ import annotations
@@ -12,26 +12,34 @@ import importlib.util
 import os
 import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, cast
 
 from raycompat import _missing
 
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+
 _OURS, _THEIRS = "raycompat", "ray"
 
-#: A folder with a package ``ray`` that makes itself raycompat.
+#: The version of Ray whose API raycompat follows. Packages compare ``ray.__version__`` with others.
+RAY_VERSION = "2.60.0"
+
+#: A folder with a package ``ray`` that replaces itself with raycompat.
 _FOR_CHILDREN = str(Path(__file__).with_name("_as_ray_path"))
 
 
 def install_as_ray() -> None:
     """Make ``import ray``, ``from ray import ...`` and ``import ray.util.queue`` mean raycompat here.
 
-    It holds in this process from now on, in the Pythons that it starts (by `subprocess` or
-    `multiprocessing`), and in the executors of the cluster that it connects to; not in other programs.
-    ``raycompat run script.py`` does it for a program that is not to be changed. What raycompat does not
-    have, such as ``ray.serve``, can be imported, and raises `UnsupportedRayFeatureError` when used.
+    It takes effect in this process, in Python processes that it starts (with `subprocess` or
+    `multiprocessing`), and in the executors of its cluster; not in other programs. To run an unchanged
+    program, use ``raycompat run script.py``. Parts of Ray that raycompat lacks, such as ``ray.serve``,
+    can be imported, and raise `UnsupportedRayFeatureError` when used.
+
+    ``__version__`` is then the version of Ray whose API raycompat follows, because packages compare it.
 
     Raises
     ------
@@ -48,7 +56,7 @@ def install_as_ray() -> None:
 
     Notes
     -----
-    Differs from Ray: Ray has no such thing.
+    Differs from Ray: Ray does not have this function.
     """
     if is_installed():
         return
@@ -59,20 +67,21 @@ def install_as_ray() -> None:
             f"{getattr(there, '__file__', None)}. Call it before anything imports ray."
         )
     sys.meta_path.insert(0, _Finder())
+    vars(sys.modules[_OURS])["__version__"] = RAY_VERSION
     _tell_children()
 
 
 def take_over() -> None:
-    """Put raycompat in the place of the module ``ray`` that is being imported here."""
+    """Replace the module ``ray``, which is being imported, by raycompat."""
     sys.modules.pop(_THEIRS, None)
     install_as_ray()
     sys.modules[_THEIRS] = sys.modules[_OURS]
 
 
 def _tell_children() -> None:
-    """Make ``ray`` mean raycompat in the Pythons that this process starts.
+    """Make ``ray`` mean raycompat in Python processes that this process starts.
 
-    Children of `multiprocessing` get ``sys.path``, other Pythons the environment.
+    Children of `multiprocessing` get ``sys.path``; other Python processes get the environment.
     """
     if _FOR_CHILDREN not in sys.path:
         sys.path.append(_FOR_CHILDREN)
@@ -82,12 +91,12 @@ def _tell_children() -> None:
 
 
 def is_installed() -> bool:
-    """Whether ``ray`` means raycompat in this process."""
+    """Return whether ``ray`` means raycompat in this process."""
     return any(isinstance(finder, _Finder) for finder in sys.meta_path)
 
 
-class _Finder(MetaPathFinder):
-    """Finds our module for a name of Ray's."""
+class _Finder:
+    """Finds raycompat's module for a name of Ray."""
 
     def find_spec(
         self,
@@ -95,7 +104,7 @@ class _Finder(MetaPathFinder):
         path: Sequence[str] | None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return how to load `fullname`; None if it is not Ray's, or we do not have it."""
+        """Return the spec of `fullname`; None for other packages, and for missing modules."""
         top, _, below = fullname.partition(".")
         if top != _THEIRS:
             return None
@@ -107,17 +116,16 @@ class _Finder(MetaPathFinder):
         ours = f"{_OURS}.{below}" if below else _OURS
         try:
             found = importlib.util.find_spec(ours)
-        except ModuleNotFoundError:  # we do not have what it is in
+        except ModuleNotFoundError:  # its parent package is missing
             return None
         if found is None:
             return None
-        return ModuleSpec(
-            fullname, _Alias(ours), is_package=found.submodule_search_locations is not None
-        )
+        is_package = found.submodule_search_locations is not None
+        return ModuleSpec(fullname, cast("Loader", _Alias(ours)), is_package=is_package)
 
 
-class _Alias(Loader):
-    """Loads a module of ours under another name."""
+class _Alias:
+    """Loads a module of raycompat under another name."""
 
     def __init__(self, ours: str) -> None:
         self._ours = ours
@@ -130,10 +138,10 @@ class _Alias(Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave the module as it was, and give all below it that is there their second names.
+        """Leave the module as it was, and give all loaded modules below it their second names.
 
-        What is found in ``sys.modules`` is not bound in its parent again, where a function may have the
-        name by now: ``ray.util.placement_group`` is one, and a module.
+        The modules in ``sys.modules`` are not bound in their parents again: a function may have that
+        name now. For example, ``ray.util.placement_group`` is a function and a module.
         """
         module.__spec__ = self._spec
         for name, there in list(sys.modules.items()):

@@ -1,12 +1,12 @@
-"""Every private name of Dask that raycompat touches, in one place.
+"""Every private name of Dask that raycompat uses, in one place.
 
-Known to work with distributed 2026.8.0. What stands here and why:
+Tested with distributed 2026.8.0. The main techniques:
 
-* Calls become Dask tasks through `add_task`, one by one and in the order of the client's stream, not
-  through ``update_graph``: that unpickles a graph on the scheduler and runs off the stream's order.
-* A task that may not run yet is *parked*: restricted to a worker that does not exist, so Dask keeps
-  it in ``no-worker`` once its dependencies are there. `release_to` lets it go to one worker.
-* A coroutine body gives its thread slot back at once (`secede`): resources alone are its limit.
+* Calls become Dask tasks through `add_task`, one by one, in the order of the client's stream. Dask's
+  ``update_graph`` is not used: it unpickles a graph on the scheduler, and not in the stream's order.
+* A task that may not run yet is *parked*: it is restricted to a worker that does not exist. So Dask
+  keeps it in ``no-worker`` when its dependencies are ready. `release_to` lets it run on one worker.
+* A coroutine body releases its thread slot at once (`secede`), so only resources limit it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import dask
 from dask._task_spec import Alias, Task, TaskRef
+from dask.utils import key_split
 from distributed import Security
 from distributed.active_memory_manager import ReduceReplicas, SuggestionGenerator
 from distributed.client import _maybe_call_security_loader
@@ -35,8 +36,9 @@ from distributed.scheduler import TaskPrefix
 from distributed.worker_state_machine import RemoveReplicasEvent, SecedeEvent
 from tornado.ioloop import IOLoop
 
-from raycompat import _local_comm  # noqa: F401  (Dask then knows its addresses)
+from raycompat import _local_comm  # noqa: F401  (registers its addresses with Dask)
 from raycompat._protocol import failures
+from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.text import encodable
 from raycompat._protocol.values import CallFailed
 
@@ -47,18 +49,39 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What the handler of a connection returns that it has served itself.
+#: Dask's page; below its menu it is dark where the system is, fits a narrow window, and takes keys.
+_TEMPLATE = """
+{% extends "simple.html" %}
+{% block extra_resources %}
+<style>
+  .content { overflow-x: auto; }
+  @media (prefers-color-scheme: dark) {
+    body { background: #181818; }
+    .content { filter: invert(0.92) hue-rotate(180deg); background: white; min-height: 100vh; }
+  }
+</style>
+<script>
+  // Bokeh's tabs take the focus, but no keys.
+  document.addEventListener("keydown", (event) => {
+    const target = event.composedPath()[0];
+    if (["Enter", " "].includes(event.key) && target.matches(".bk-tab")) target.click();
+  });
+</script>
+{% endblock %}
+"""
+
+#: Returned by the handler of a connection that it serves itself.
 NO_REPLY = Status.dont_reply
 
-#: The worker that parked tasks are restricted to. No address looks like this.
+#: The worker to which parked tasks are restricted. No worker has such an address.
 _NOWHERE = frozenset({"raycompat-parked"})
 
 _order = itertools.count()
 
-#: The span of our tasks, by scheduler.
+#: The span of raycompat's tasks, by scheduler.
 _spans: weakref.WeakKeyDictionary[Scheduler, Any] = weakref.WeakKeyDictionary()
 
-#: Messages that a stream keeps a copy of, for whoever debugs it. Dask keeps 1,000, of up to 1 MB each.
+#: Messages that a stream copies for debugging. Dask's default is 1,000, of up to 1 MB each.
 _RECENT_MESSAGES = 10
 
 
@@ -71,9 +94,10 @@ def guarded(
     handlers: Mapping[str, Callable[..., None]],
     on_error: Callable[[dict[str, Any], Exception], None] = lambda message, error: None,
 ) -> dict[str, Callable[..., None]]:
-    """Return handlers of a stream that outlive an error in one message: Dask would end the stream.
+    """Return handlers of a stream that continue after an error in one message: Dask would end the
+    stream.
 
-    `on_error` is called with the message and the error, to tell those who wait for what was asked.
+    `on_error` is called with the message and the error, to notify the callers that wait.
     """
     return {operation: _guarded(operation, each, on_error) for operation, each in handlers.items()}
 
@@ -97,7 +121,7 @@ def _guarded(
 
 
 def known(scheduler: Scheduler, key: str) -> bool:
-    """Whether the scheduler has a task or value of this key."""
+    """Return whether the scheduler has a task or value with this key."""
     return key in scheduler.tasks
 
 
@@ -139,7 +163,7 @@ def add_task(
 
 
 def _put_into_span(scheduler: Scheduler, task: Any) -> None:
-    """Put all our tasks into one span. Dask would make one each time that a first task comes."""
+    """Put all of raycompat's tasks into one span. Dask would make one for each first task."""
     spans = scheduler.extensions.get("spans")
     if spans is None or task.group.span_id is not None:
         return
@@ -152,7 +176,7 @@ def _put_into_span(scheduler: Scheduler, task: Any) -> None:
 
 
 def release_to(scheduler: Scheduler, key: str, worker: str) -> None:
-    """Let a parked task whose dependencies are there run on `worker`."""
+    """Let a parked task with ready dependencies run on `worker`."""
     scheduler.tasks[key].worker_restrictions = {worker}
     scheduler.transitions({key: "processing"}, f"raycompat-dispatch-{key}")
 
@@ -164,13 +188,13 @@ def fulfil(
     arguments: tuple[Any, ...],
     worker: str,
 ) -> None:
-    """Give a parked task without dependencies its body at last, and let it run on `worker`."""
+    """Set the body of a parked task without dependencies, and let it run on `worker`."""
     scheduler.tasks[key].run_spec = Task(key, body, key, *arguments)
     release_to(scheduler, key, worker)
 
 
 def park(scheduler: Scheduler, key: str) -> None:
-    """See to it that a task that left its worker does not run again before `release_to`."""
+    """Prevent a task that left its worker from running again before `release_to`."""
     task = scheduler.tasks.get(key)
     if task is not None:
         task.worker_restrictions = set(_NOWHERE)
@@ -188,6 +212,15 @@ def fail(scheduler: Scheduler, key: str, error: Exception) -> None:
     scheduler.transitions({key: "erred"}, f"raycompat-fail-{key}")
 
 
+def is_needed(scheduler: Scheduler, key: str) -> bool:
+    """Return whether a client wants the value of a task, or a task waits for it."""
+    task = scheduler.tasks.get(key)
+    if task is None:
+        return False
+    # Dask leaves a task that failed before it ran among the waiters.
+    return bool(task.who_wants) or any(each.state != "erred" for each in task.waiters or ())
+
+
 def blamed_key(scheduler: Scheduler, key: str) -> str | None:
     """Return the key of the task whose failure made `key` fail."""
     task = scheduler.tasks.get(key)
@@ -195,7 +228,7 @@ def blamed_key(scheduler: Scheduler, key: str) -> str | None:
 
 
 def dependency_bytes(scheduler: Scheduler, key: str) -> dict[str, int]:
-    """Return how many bytes of the dependencies of `key` each worker has."""
+    """Return the bytes of the dependencies of `key` that each worker has."""
     found: dict[str, int] = {}
     for dependency in scheduler.tasks[key].dependencies:
         for worker in dependency.who_has or ():
@@ -204,14 +237,14 @@ def dependency_bytes(scheduler: Scheduler, key: str) -> dict[str, int]:
 
 
 def tell_client(scheduler: Scheduler, client: str, message: dict[str, Any]) -> None:
-    """Send one message down a client's stream; nothing happens when the client is gone."""
+    """Send one message on a client's stream; do nothing when the client has left."""
     comm = scheduler.client_comms.get(client)
     if comm is not None and not comm.closed():
         scheduler.send_all({client: [message]}, {})
 
 
 def tell_worker(scheduler: Scheduler, worker: str, message: dict[str, Any]) -> None:
-    """Send one message down a worker's stream, in order with Dask's own."""
+    """Send one message on a worker's stream, in order with Dask's messages."""
     scheduler.send_all({}, {worker: [message]})
 
 
@@ -221,7 +254,7 @@ def show_in_task_stream(
     thread: int,
     spans: Iterable[Span],
 ) -> None:
-    """Enter calls that are no tasks into the task stream."""
+    """Add calls that are not Dask tasks to the task stream."""
     stream = scheduler.plugins.get(TaskStreamPlugin.name)
     if stream is None:
         return
@@ -246,10 +279,10 @@ def add_pages(
     applications: Callable[[], Mapping[str, Callable[..., None]]],
     menu: str,
 ) -> None:
-    """Add pages to Dask's dashboard, if there is one; `menu` is the address that its menu shows.
+    """Add pages to Dask's dashboard, if there is one; `menu` is the address in its menu.
 
-    `applications` returns what makes each page, called with the scheduler, the variables of Dask's
-    template and the document.
+    `applications` returns the function of each page, which is called with the scheduler, the variables
+    of Dask's template and the document.
     """
     shown = [each for each in scheduler.http_application.applications if hasattr(each, "prefix")]
     if not shown:
@@ -274,20 +307,20 @@ def add_pages(
 
 
 class _Collector:
-    """What prometheus_client asks for metrics, when somebody reads Dask's endpoint."""
+    """The collector that prometheus_client calls when Dask's endpoint is read."""
 
     def __init__(self, collect: Callable[[], Iterable[Any]]) -> None:
         self.collect = collect
 
     def describe(self) -> list[Any]:
-        """Return nothing: names are known when they are collected."""
+        """Return nothing: the names are known only when values are collected."""
         return []
 
 
 def publish_metrics(collect: Callable[[], Iterable[Any]]) -> Any:
-    """Have what `collect` returns at Dask's Prometheus endpoint; None without prometheus_client.
+    """Publish the metrics of `collect` at Dask's Prometheus endpoint.
 
-    Return what `withdraw_metrics` takes.
+    Return the argument for `withdraw_metrics`; None without prometheus_client.
     """
     try:
         from prometheus_client import REGISTRY
@@ -306,17 +339,24 @@ def withdraw_metrics(collector: Any) -> None:
         REGISTRY.unregister(collector)
 
 
+def colour_of(name: str) -> str:
+    """Return the colour in which Dask's pages show the calls of a function."""
+    from distributed.utils import color_of
+
+    return str(color_of(name))
+
+
 def style_page(doc: Any, variables: Mapping[str, Any]) -> None:
     """Give a page of the dashboard Dask's menu and colours."""
     from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 
-    doc.template = env.get_template("simple.html")
+    doc.template = env.from_string(_TEMPLATE)
     doc.template_variables.update(variables)
     doc.theme = BOKEH_THEME
 
 
 def count_in_progress(scheduler: Scheduler, name: str, state: str, count: int) -> None:
-    """Count so many calls more (or less) that are not tasks in the dashboard's progress."""
+    """Add `count` calls that are not Dask tasks to the progress in the dashboard."""
     prefix = scheduler.task_prefixes.get(name)
     if prefix is None:
         scheduler.task_prefixes[name] = prefix = TaskPrefix(name)
@@ -324,15 +364,27 @@ def count_in_progress(scheduler: Scheduler, name: str, state: str, count: int) -
 
 
 def prefix_of(scheduler: Scheduler, key: str) -> str:
-    """Return the name under which Dask counts a task that is about to be forgotten."""
+    """Return the name under which Dask counts a task that it is about to forget."""
     return str(scheduler.tasks[key].prefix.name)
 
 
 def forget_prefix(scheduler: Scheduler, name: str) -> None:
-    """Forget the statistics of a name that no task has."""
+    """Forget the statistics of a name without tasks."""
     prefix = scheduler.task_prefixes.get(name)
     if prefix is not None and not prefix.groups and not any(prefix.states.values()):
         del scheduler.task_prefixes[name]
+        tables = [scheduler.cumulative_worker_metrics]
+        spans = scheduler.extensions.get("spans")
+        if spans is not None and (span := spans.spans.get(_spans.get(scheduler))) is not None:
+            tables.append(span._cumulative_worker_metrics)
+        for sums in tables:  # by ("execute", name, activity, unit), and others
+            for key in [each for each in sums if each[0] == "execute" and each[1] == name]:
+                del sums[key]
+
+
+def forget_split_keys() -> None:
+    """Forget how Dask has split the last 100,000 keys into names and numbers: 100 bytes each."""
+    key_split.cache_clear()
 
 
 def stored_bytes(scheduler: Scheduler, worker: str) -> tuple[int, int]:
@@ -346,13 +398,13 @@ def stored_bytes(scheduler: Scheduler, worker: str) -> tuple[int, int]:
 
 
 def num_bytes(scheduler: Scheduler, key: str) -> int:
-    """Return the size of a value in bytes; -1 when it is not known."""
+    """Return the size of a value in bytes; -1 if it is unknown."""
     task = scheduler.tasks.get(key)
     return task.nbytes if task is not None else -1
 
 
 def locate(scheduler: Scheduler, key: str) -> tuple[str, list[str]]:
-    """Return the state of a task or value ("forgotten" if there is none), and which workers have it."""
+    """Return the state of a task or value ("forgotten" if unknown), and the workers that have it."""
     task = scheduler.tasks.get(key)
     if task is None:
         return "forgotten", []
@@ -360,13 +412,13 @@ def locate(scheduler: Scheduler, key: str) -> tuple[str, list[str]]:
 
 
 class _ReduceReplicasElsewhere(ReduceReplicas):
-    """Dask's policy that drops surplus copies, but for the copy on the worker that a value is bound to.
+    """Dask's policy that removes surplus copies, except the copy on a value's bound worker.
 
-    A value that was put lives as long as its owner's node: it must not move to another by and by.
+    A value that was put lives as long as its owner's node, so it must not move to another.
     """
 
     def run(self) -> SuggestionGenerator:
-        """Suggest what Dask's own policy does, elsewhere."""
+        """Suggest the same removals as Dask's policy, on other workers."""
         for suggestion in super().run():
             home = suggestion.ts.worker_restrictions or ()
             others = {each for each in suggestion.ts.who_has or () if each.address not in home}
@@ -374,7 +426,7 @@ class _ReduceReplicasElsewhere(ReduceReplicas):
 
 
 def keep_values_at_home(scheduler: Scheduler) -> None:
-    """Keep Dask's memory manager from dropping copies on the workers that values are bound to."""
+    """Keep Dask's memory manager from removing copies on the workers to which values are bound."""
     manager = scheduler.extensions.get("amm")
     if manager is not None:
         for policy in [each for each in manager.policies if type(each) is ReduceReplicas]:
@@ -385,41 +437,41 @@ def keep_values_at_home(scheduler: Scheduler) -> None:
 async def fetch_from(
     scheduler: Scheduler, worker: str, keys: list[str], host: str
 ) -> list[dict[str, Any]]:
-    """Ask a worker for values and return its answer, unread.
+    """Ask a worker for values and return its answer without decoding it.
 
     Raises
     ------
     OSError
-        When it does not answer.
+        When the worker does not answer.
     """
-    answers = await scheduler.rpc(worker).raycompat_fetch(keys=keys, host=host)
+    answers = await ask(scheduler.rpc(worker), Request.FETCH, keys=keys, host=host)
     return cast("list[dict[str, Any]]", answers)
 
 
-async def ask_node(scheduler: Scheduler, worker: str, operation: str, **question: Any) -> Any:
-    """Ask a node something and return its answer.
+async def ask_node(scheduler: Scheduler, worker: str, request: Request, **fields: Any) -> Any:
+    """Call an operation of a node and return its answer.
 
     Raises
     ------
     OSError
-        When it cannot be reached.
+        When the node cannot be reached.
     """
-    return await getattr(scheduler.rpc(worker), operation)(**question)
+    return await ask(scheduler.rpc(worker), request, **fields)
 
 
 def goes_on(scheduler: Scheduler, worker: str) -> bool:
-    """Whether a worker is there, and not about to end; one that ends gives its tasks back first."""
+    """Return whether a worker is alive and not closing; a closing one returns its tasks first."""
     state = scheduler.workers.get(worker)
     return state is not None and state.status not in (Status.closing, Status.closed)
 
 
 def running_workers(scheduler: Scheduler) -> set[str]:
-    """Return the addresses of the workers that take tasks: neither paused nor about to leave."""
+    """Return the addresses of the workers that accept tasks: neither paused nor closing."""
     return {worker.address for worker in scheduler.running}
 
 
 async def remove_worker(scheduler: Scheduler, worker: str) -> None:
-    """Take a worker for dead. Should it go on after all, it finds its connection closed, and ends."""
+    """Treat a worker as dead. If it is alive after all, its closed connection ends it."""
     stimulus = f"raycompat-silent-{next(_order)}"
     stream = scheduler.stream_comms.get(worker)
     await scheduler.remove_worker(worker, stimulus_id=stimulus, close=False)
@@ -428,23 +480,23 @@ async def remove_worker(scheduler: Scheduler, worker: str) -> None:
 
 
 def error_text(scheduler: Scheduler, key: str) -> str:
-    """Return what is said of the failure of `key`."""
+    """Return the error text of `key`."""
     return scheduler.tasks[key].exception_text or "unknown"
 
 
 def release_replica(scheduler: Scheduler, key: str, worker: str) -> None:
-    """Take it that `worker` has lost a value; when it was the last one, Dask makes it anew."""
+    """Record that `worker` has lost a value; after the last copy, Dask computes the value again."""
     scheduler.release_worker_data(key, worker, f"raycompat-missing-{key}")
 
 
 def send_client_batches_at_once(scheduler: Scheduler, client: str) -> None:
-    """Do away with the pause between batches to a client (Dask: 2 ms)."""
+    """Remove the pause between batches to a client (Dask: 2 ms)."""
     if client in scheduler.client_comms:
         _send_at_once(scheduler.client_comms[client])
 
 
 def send_worker_batches_at_once(scheduler: Scheduler, worker: str) -> None:
-    """Do away with the pause between batches to a worker (Dask: 5 ms)."""
+    """Remove the pause between batches to a worker (Dask: 5 ms)."""
     _send_at_once(scheduler.stream_comms[worker])
 
 
@@ -452,35 +504,35 @@ def send_worker_batches_at_once(scheduler: Scheduler, worker: str) -> None:
 
 
 def secede(worker: Worker, key: str) -> None:
-    """Give the thread slot of the running coroutine task `key` back; it keeps on running."""
+    """Release the thread slot of the coroutine task `key`, which continues to run."""
     worker.handle_stimulus(
         SecedeEvent(key=key, compute_duration=0.0, stimulus_id=f"raycompat-secede-{key}")
     )
 
 
 def is_closing(worker: Worker) -> bool:
-    """Whether a worker is about to end."""
+    """Return whether a worker is closing."""
     return worker.status in (Status.closing, Status.closed, Status.failed)
 
 
 def has(worker: Worker, key: str) -> bool:
-    """Whether a worker stores a value, in memory or on disk."""
+    """Return whether a worker stores a value, in memory or on disk."""
     return key in worker.data
 
 
 def stored(worker: Worker, key: str) -> Any:
-    """Return what a worker stores, from disk if it is there.
+    """Return the value that a worker stores, from disk if necessary.
 
     Raises
     ------
     KeyError
-        When it has it no more.
+        When the worker does not have it any more.
     """
     return worker.data[key]
 
 
 async def bring(worker: Worker, holders: Mapping[str, list[str]]) -> list[str]:
-    """Copy values of other workers to a worker; return the keys that none of them gave."""
+    """Copy values from other workers to this one; return the keys that failed."""
     others = {key: [each for each in who if each != worker.address] for key, who in holders.items()}
     answer = await worker.gather(who_has=cast("Any", others)) if others else {}
     brought = [key for key in others if key in worker.data]
@@ -490,31 +542,31 @@ async def bring(worker: Worker, holders: Mapping[str, list[str]]) -> list[str]:
 
 
 def drop(worker: Worker, key: str) -> None:
-    """Remove a value that a worker cannot read, and tell the scheduler."""
+    """Remove a value that a worker cannot read, and report that to the scheduler."""
     worker.handle_stimulus(
         RemoveReplicasEvent(keys=[key], stimulus_id=f"raycompat-unreadable-{key}")
     )
 
 
 def as_bytes(block: Any) -> Any:
-    """Wrap bytes so that an answer to a client carries them as they are."""
+    """Wrap bytes so that an answer to a client sends them unchanged."""
     return to_serialize(memoryview(block))
 
 
 def tell_scheduler(worker: Worker, message: dict[str, Any]) -> None:
-    """Send one message up a worker's stream, in order with Dask's own."""
+    """Send one message on a worker's stream to the scheduler, in order with Dask's messages."""
     worker.batched_stream.send(encodable(message))
 
 
 def send_batches_at_once(worker: Worker) -> None:
-    """Do away with the pause between a worker's batches to the scheduler (Dask: 2 ms)."""
+    """Remove the pause between a worker's batches to the scheduler (Dask: 2 ms)."""
     _send_at_once(worker.batched_stream)
 
 
 def client_security(worker: Worker) -> dict[str, Any] | None:
-    """Return what a client on this worker's host needs to connect to the same cluster.
+    """Return the security settings of a client on this worker's host, for the same cluster.
 
-    As arguments of `distributed.Security`; None when the worker uses no TLS.
+    They are arguments of `distributed.Security`; None when the worker uses no TLS.
     """
     security = worker.security
     certificate, key = security.tls_client_cert, security.tls_client_key
@@ -533,7 +585,7 @@ def client_security(worker: Worker) -> dict[str, Any] | None:
 
 
 def _absolute(value: Any) -> Any:
-    """Make the path of a certificate absolute; a certificate itself stays."""
+    """Return the absolute path of a certificate; a certificate itself is not changed."""
     is_path = isinstance(value, str) and "\n" not in value and os.path.exists(value)
     return os.path.abspath(value) if is_path else value
 
@@ -544,7 +596,7 @@ def _absolute(value: Any) -> Any:
 async def send_pulses(
     scheduler: str, security: dict[str, Any] | None, worker: str, period_s: float
 ) -> None:
-    """Tell a scheduler again and again that a worker is there.
+    """Report to a scheduler, regularly, that a worker is alive.
 
     Raises
     ------
@@ -555,7 +607,7 @@ async def send_pulses(
     comm = await connect(scheduler, **arguments)
     try:
         while True:
-            await comm.write({"op": "raycompat_pulse", "worker": worker, "reply": True})
+            await comm.write({"op": Request.PULSE, "worker": worker, "reply": True})
             await comm.read()
             await asyncio.sleep(period_s)
     finally:
@@ -566,20 +618,20 @@ async def send_pulses(
 
 
 def default_scheme() -> str:
-    """Return what addresses begin with that do not say it, by Dask's configuration."""
+    """Return the scheme of addresses without one, by Dask's configuration."""
     if dask.config.get("distributed.comm.require-encryption"):
         return "tls"
     return str(dask.config.get("distributed.comm.default-scheme"))
 
 
 def tls_context(security: Any) -> ssl.SSLContext | None:
-    """Return how a client with this security, or that of Dask's configuration, speaks TLS."""
+    """Return the TLS context of a client with this security, or with Dask's configuration."""
     arguments = (security or Security()).get_connection_args("client")
     return cast("ssl.SSLContext | None", arguments["ssl_context"])
 
 
 async def identify(address: str, security: Any, timeout_s: float) -> dict[str, Any]:
-    """Return what the scheduler (or worker) at `address` says of itself.
+    """Return the description of the scheduler (or worker) at `address`.
 
     Call it with `asyncio.run`: it closes all sockets of the event loop, because Dask may leave the
     socket of a refused connection open.
@@ -587,7 +639,7 @@ async def identify(address: str, security: Any, timeout_s: float) -> dict[str, A
     Raises
     ------
     Exception
-        When nobody answers who speaks Dask's protocol, in twice the time at most.
+        When no Dask server answers; at most after twice the timeout.
     """
     security = security or _maybe_call_security_loader(address) or Security()
     arguments = security.get_connection_args("client")
@@ -600,7 +652,7 @@ async def identify(address: str, security: Any, timeout_s: float) -> dict[str, A
             finally:
                 comm.abort()
     except TimeoutError:
-        raise OSError(f"what listens there has not answered within {2 * timeout_s:.0f} s") from None
+        raise OSError(f"the server has not answered within {2 * timeout_s:.0f} s") from None
     finally:
         _close_sockets()
 
@@ -614,7 +666,7 @@ def _close_sockets() -> None:
 
 
 def asks_for_workers(cluster: Any) -> bool:
-    """Whether a Dask Cluster has workers or will get some; True too when it does not say."""
+    """Return whether a Dask Cluster has or will have workers; True too if this is unknown."""
     plan = getattr(cluster, "plan", None)
     return plan is None or bool(plan) or getattr(cluster, "_adaptive", None) is not None
 
@@ -626,10 +678,10 @@ def prepare_client(
 ) -> None:
     """Add handlers of the stream from the scheduler, and send batches at once (Dask: 10 ms).
 
-    A handler for one of Dask's own operations is called before Dask's. When the stream breaks,
-    `when_lost` is called, and the client is good for nothing but `close`; Dask would try to connect
-    anew for 30 s. The client does not ask for news of the cluster until `poll_scheduler`: each of the
-    many clients would ask every two seconds, and one that closes meanwhile leaves a socket open.
+    A handler for one of Dask's own operations runs before Dask's. When the stream breaks, `when_lost`
+    is called, and the client can only be closed; Dask would try to reconnect for 30 s. The client does
+    not poll the cluster's state until `poll_scheduler`: each of many clients would poll every two
+    seconds, and one that closes during a poll leaves a socket open.
     """
     client._periodic_callbacks["scheduler-info"].stop()
 
@@ -645,7 +697,7 @@ def prepare_client(
 
 
 def poll_scheduler(client: Client) -> None:
-    """Make a client ask for the cluster's state every two seconds, as Dask's clients do, to show it."""
+    """Let a client poll the cluster's state every two seconds, as Dask's clients do, to show it."""
     polling = client._periodic_callbacks["scheduler-info"]
     if not polling.is_running():
         client.loop.add_callback(polling.start)
@@ -660,7 +712,7 @@ def _both(first: Callable[..., None], then: Callable[..., None]) -> Callable[...
 
 
 class _AliasThatKeeps(Alias):
-    """A task that has the value of another, and keeps what keeps that one; in this process alone."""
+    """A task with the value of another one; in this process it also keeps an object alive."""
 
     __slots__ = ("_kept",)
 
@@ -670,20 +722,30 @@ class _AliasThatKeeps(Alias):
 
 
 def graph_of_one(key: str, source: str, kept: object) -> dict[str, Any]:
-    """Return a graph whose one task `key` has the value of a task that the scheduler knows.
+    """Return a graph with one task `key`, which has the value of a task in the scheduler.
 
-    Whatever is made of the graph keeps `kept`, until it is sent to the scheduler.
+    Everything made from the graph keeps `kept` alive until it is sent to the scheduler.
     """
     return {key: _AliasThatKeeps(key, source, kept)}
 
 
+def is_foreign_future(value: object) -> bool:
+    """Return whether a value is a future by Dask's protocol, of a class that is not Dask's."""
+    return getattr(type(value), "__dask_future__", False) is True
+
+
+def task_ref(value: Any) -> Any:
+    """Return the reference to a task that stands for such a future in a graph; other values as such."""
+    return TaskRef(value.key) if is_foreign_future(value) else value
+
+
 def send(client: Client, messages: Iterable[dict[str, Any]]) -> None:
-    """Send messages up a client's stream; call it in the client's event loop."""
+    """Send messages on a client's stream; call it in the client's event loop."""
     client.scheduler_comm.send(*map(encodable, messages))
 
 
 def error_bytes(exception: Any) -> bytes:
-    """Return our error out of what Dask reports to a client of a failed task."""
+    """Return raycompat's error from the exception that Dask reports for a failed task."""
     if isinstance(exception, Serialized):
         exception = exception.deserialize()
     if isinstance(exception, bytes | bytearray):
@@ -700,27 +762,27 @@ async def addresses_of_workers(client: Client) -> list[str]:
 
 
 async def open_comm(client: Client, address: str, timeout_s: float) -> Any:
-    """Connect to a worker as `client` does: with its TLS.
+    """Connect to a worker with the TLS settings of `client`.
 
     Raises
     ------
     OSError
-        When it cannot be reached in time.
+        When the worker cannot be reached in time.
     """
     return await connect(address, timeout=timeout_s, **client.connection_args)
 
 
-async def ask_worker(client: Client, address: str, operation: str, **arguments: Any) -> Any:
-    """Ask a worker something, over a connection that is kept.
+async def ask_worker(client: Client, address: str, request: Request, **fields: Any) -> Any:
+    """Call an operation of a worker, over a connection that stays open.
 
     Raises
     ------
     OSError
-        When it cannot be reached.
+        When the worker cannot be reached.
     """
-    return await getattr(client.rpc(address), operation)(**arguments)
+    return await ask(client.rpc(address), request, **fields)
 
 
 def event_loop(client: Client) -> asyncio.AbstractEventLoop:
-    """Return the event loop that a client's thread runs."""
+    """Return the event loop of a client's thread."""
     return cast("asyncio.AbstractEventLoop", cast("Any", client.loop).asyncio_loop)

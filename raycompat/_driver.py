@@ -1,4 +1,4 @@
-"""`init` and `shutdown`: how a driver gets its session, and loses it."""
+"""`init` and `shutdown`: the start and the end of a driver's session."""
 
 from __future__ import annotations
 
@@ -26,34 +26,37 @@ from raycompat._protocol import current_cluster, ids, local_address, runtime_env
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._protocol.shared_secret import Authority
+from raycompat._protocol.version import VERSION
 
 if TYPE_CHECKING:
     from distributed import Client
 
     from raycompat._launch.addresses import Destination
     from raycompat._launch.local_cluster import LocalCluster
+    from raycompat._logging_config import LoggingConfig
+    from raycompat.job_config import JobConfig
 
 logger = logging.getLogger(__name__)
 
-#: Where the dashboard listens unless told otherwise: Ray's port, on loopback.
+#: The dashboard's default port: Ray's, on loopback.
 _DASHBOARD_PORT = 8265
 
-#: Seconds that a client has to leave a cluster that it did not get a session on.
+#: Seconds for a client to disconnect when `init` has failed.
 _LEAVE_S = 5
 
 _init_lock = threading.RLock()
 _cluster: LocalCluster | None = None
-#: How many sessions this process has begun.
+#: How many sessions this process has started.
 num_started = 0
 
 
 class RayContext(Mapping[str, Any]):
-    """What `init` returns: where the cluster is, and a ``with`` block that shuts it down.
+    """The result of `init`: the cluster's addresses, and a ``with`` block that shuts it down.
 
     Notes
     -----
-    Ray source: ``ray._private.worker.RayContext``, 2.60.0. Indexing it gives the entries of
-    `address_info`, as Ray's does.
+    Ray source: ``ray._private.worker.RayContext``, 2.60.0. Indexing it returns entries of
+    `address_info`, as in Ray.
     """
 
     def __init__(self, address_info: dict[str, Any]) -> None:
@@ -67,7 +70,7 @@ class RayContext(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         warnings.warn(
-            "Indexing what init returns is Ray's old way: use .address_info.",
+            "Indexing the result of init is deprecated in Ray: use .address_info.",
             DeprecationWarning,
             stacklevel=2,
         )
@@ -86,7 +89,7 @@ class RayContext(Mapping[str, Any]):
         self.disconnect()
 
     def disconnect(self) -> None:
-        """Shut the cluster of this context down."""
+        """Shut down the cluster of this context."""
         shutdown()
 
     def __repr__(self) -> str:
@@ -94,6 +97,16 @@ class RayContext(Mapping[str, Any]):
             f"RayContext(dashboard_url={self.dashboard_url!r}, "
             f"python_version={self.python_version!r}, ray_version={self.ray_version!r})"
         )
+
+    def _repr_html_(self) -> str:
+        from raycompat import _notebook
+
+        rows = {
+            "Python": self.python_version,
+            "raycompat": VERSION,
+            "Cluster": str(self.address_info["address"]),
+        }
+        return _notebook.of_cluster(rows.items(), self.dashboard_url)
 
 
 def init(
@@ -109,11 +122,11 @@ def init(
     include_dashboard: bool | None = None,
     dashboard_host: str = "127.0.0.1",
     dashboard_port: int | None = None,
-    job_config: Any = None,
+    job_config: JobConfig | None = None,
     configure_logging: bool = True,
     logging_level: int | str = "info",
     logging_format: str | None = None,
-    logging_config: Any = None,
+    logging_config: LoggingConfig | None = None,
     log_to_driver: bool | None = None,
     namespace: str | None = None,
     runtime_env: dict[str, Any] | None = None,
@@ -130,84 +143,108 @@ def init(
     ----------
     address : str, os.PathLike, distributed.Client or a Dask Cluster, optional
         The cluster to connect to: ``host:port``, ``ray://host:port``, ``tcp://host:port`` or
-        ``tls://host:port`` of a Dask scheduler; the path of its scheduler file; a Cluster of Dask's
-        (LocalCluster, SSHCluster, SLURMCluster, ...) or a Client, whose security is used too.
-        ``"auto"`` means what the environment variable ``RAY_ADDRESS`` says, else the cluster that was
-        last started on this machine by ``raycompat start --head`` or `raycompat.cluster_utils`, else
-        the one that a program of this user started last by `init`. By default the same, but for the
-        last, with ``DASK_SCHEDULER_ADDRESS`` after ``RAY_ADDRESS``; where there is none a cluster of
-        this process's own is started, which ends with it. ``"local"`` has one started in any case.
+        ``tls://host:port`` of a Dask scheduler; the path of its scheduler file; a Dask Cluster
+        (LocalCluster, SSHCluster, SLURMCluster, ...); or a Dask Client. The certificates of a Cluster
+        or Client are used too.
+
+        ``"auto"`` takes the first that exists: the cluster of the environment variable
+        ``RAY_ADDRESS``; the last one that ``raycompat start --head`` or `raycompat.cluster_utils`
+        started on this machine; the last one that a program of this user started by `init`.
+
+        By default, `init` takes the first that exists: the clusters of ``RAY_ADDRESS`` and of
+        ``DASK_SCHEDULER_ADDRESS``; the last one that ``raycompat start --head`` or
+        `raycompat.cluster_utils` started; otherwise it starts one, which ends with this process.
+        ``"local"`` always starts one.
     num_cpus : int, default the cores of this machine
-        CPUs of the started node, 0 or more: how many calls of one CPU run at once.
-    num_gpus : int, default what is found
-        GPUs of the started node. More than there are is legal: GPUs are then logical.
+        CPUs of the started node, 0 or more: the number of calls of one CPU that run at the same time.
+    num_gpus : int, default the GPUs of this machine
+        GPUs of the started node. The number can be larger than that of the machine; GPUs are then
+        logical.
     resources : dict of str to float, optional
         Other resources of the started node, by name; amounts are 0 or more.
     labels : dict of str to str, optional
-        Labels of the started node, for `NodeLabelSchedulingStrategy`.
+        Labels of the started node, for the option `label_selector` and for
+        `NodeLabelSchedulingStrategy`.
     object_store_memory : int, default 30 % of the node's memory
-        Bytes of the started node's memory that are meant for objects.
+        Bytes of memory that the started node uses for objects.
+    local_mode : bool, default False
+        Start no cluster: run each call in this process at its ``remote()``, and keep its result or
+        error until `get`. For debuggers; see the notes.
     ignore_reinit_error : bool, default False
-        Return the context of the running session instead of raising when there is one.
+        Return the context of the running session if there is one, instead of an error.
     include_dashboard : bool, default True
         Serve Dask's dashboard.
     dashboard_host : str, default "127.0.0.1"
-        Interface that the dashboard listens on.
+        Network interface on which the dashboard listens.
     dashboard_port : int, default 8265
-        Its port; when the default one is taken, a free one.
+        Port of the dashboard. If the default port is in use, a free one is taken.
+    job_config : JobConfig, optional
+        Settings of the job. Those that are arguments of `init` too are replaced by these.
     configure_logging, logging_level, logging_format :
-        How raycompat's own logger reports in this process.
+        Settings of raycompat's logger in this process, without a `logging_config`.
+    logging_config : LoggingConfig, optional
+        How the driver, its tasks and its actors log: as text or as JSON, from which level, and with
+        which attributes. By default, with the encoding of the environment variable
+        ``RAY_LOGGING_CONFIG_ENCODING``, if it is set.
     log_to_driver : bool, default True
-        Whether what tasks and actors print is printed here, with their name and pid.
+        Print the output of tasks and actors in this process, with their name and pid.
     namespace : str, optional
-        Where names of actors are looked up; by default one of this driver's own.
+        Where names of actors are looked up. By default, each driver has a new one.
     runtime_env : dict or RuntimeEnv, optional
-        What tasks and actors of this driver run in: variables, files, packages; see `RuntimeEnv`.
+        Variables, files and packages for the tasks and actors of this driver; see `RuntimeEnv`.
     _redis_password : str, optional
-        The password of the cluster that is started or connected to: without it no connection is
-        accepted. By default what the environment variable ``RAYCOMPAT_PASSWORD`` says, or the file
-        that ``RAYCOMPAT_PASSWORD_FILE`` names.
+        The password of the cluster; connections without it are refused. By default, the value of the
+        environment variable ``RAYCOMPAT_PASSWORD``, or the content of the file that
+        ``RAYCOMPAT_PASSWORD_FILE`` names.
     _leases : bool, default True
-        Whether calls that need only CPUs go straight to executors that the scheduler lends for many
-        calls; False has the scheduler see every call. The environment variable ``RAYCOMPAT_LEASES``
-        (0 or 1) says so too.
+        Send calls that need only CPUs directly to executors that the scheduler lends for many calls.
+        With False, every call goes through the scheduler. The environment variable
+        ``RAYCOMPAT_LEASES`` (0 or 1) has the same effect.
     _report : str or os.PathLike, optional
-        A file that `shutdown` writes a report to: see `raycompat.util.performance_report`. The
-        environment variable ``RAYCOMPAT_REPORT`` says so too.
+        A file to which `shutdown` writes a report: see `raycompat.util.performance_report`. The
+        environment variable ``RAYCOMPAT_REPORT`` has the same effect.
 
     Returns
     -------
     RayContext
-        With `address_info` and `dashboard_url`; as a context manager it shuts down at its end.
+        Has `address_info` and `dashboard_url`. As a context manager it calls `shutdown` at its end.
 
     Raises
     ------
     ConnectionError
-        When the cluster cannot be reached, or has no workers; for a malformed address a ValueError
-        too.
+        When the cluster cannot be reached or has no workers. For a malformed address, the error is a
+        ValueError too.
     RuntimeError
-        When this process has a session already, an argument is unknown, or the cluster has another
+        When this process already has a session, an argument is unknown, or the cluster has another
         version of raycompat.
     ValueError, TypeError
-        When an argument has an impossible value.
+        When an argument has a value that is not valid.
     FileNotFoundError, IsADirectoryError
         When the file of a report cannot be written.
     UnsupportedRayFeatureError
-        When an argument asks for what raycompat does not do.
+        When raycompat does not support an argument.
 
     Notes
     -----
     Ray source: ``ray.init``, 2.60.0; Ray 0.8 and before for the old names, which give a
     `DeprecationWarning`.
 
-    Only processes of this user connect to a cluster that is started without a password, and its
-    dashboard asks for a token, which `dashboard_url` has. Where the environment variable
-    ``RAY_AUTH_MODE`` is ``disabled``, every user of this host who finds its port can run code in it.
-    That holds for clusters that programs start, not for those that are connected to, nor for
-    ``raycompat start``.
+    If `init` starts a cluster without a password, only processes of this user can connect to it, and
+    its dashboard asks for a token, which `dashboard_url` contains. If the environment variable
+    ``RAY_AUTH_MODE`` is ``disabled``, every user of this host who finds the port can run code in the
+    cluster. Other clusters, such as those of ``raycompat start``, ignore this variable.
 
-    Differs from Ray: the mode ``token`` needs no token but for the dashboard; `resources` may not be
-    read from the environment; ``ray://`` leads to the same driver as an address without it.
+    With `local_mode`, breakpoints stop and tracebacks begin in your code. Arguments, results and the
+    globals of functions are copied as in a cluster, so calls share no state by mistake. Generators run
+    to their end before ``remote()`` returns, and methods that are ``async def`` too: a method that
+    waits for a later call waits for ever. Resources are shown, but not counted. Metrics and experiments
+    are not shown, because there is no dashboard. Ctrl-C is raised by ``remote()``. What needs a cluster
+    raises `UnsupportedRayFeatureError`: an `address`, a `runtime_env`, Dask's client, and the state
+    API.
+
+    Differs from Ray: `local_mode`, which Ray has deprecated, is supported; in the mode ``token``,
+    only the dashboard needs a token; `resources` are not read from the environment; with ``ray://``,
+    the driver is an ordinary one.
     """
     given = dict(locals())
     kwargs = given.pop("kwargs")
@@ -220,6 +257,7 @@ def init(
     authority = arguments.authority(given.pop("_redis_password", None), given["address"])
     arguments.check_unknown(given, known)
     arguments.refuse(given)
+    given["job_config"] = arguments.job_config(given)
     with _init_lock:
         if sessions.current() is not None:
             if given["ignore_reinit_error"]:
@@ -229,6 +267,9 @@ def init(
                 "Maybe you called ray.init twice? A session is running. Call "
                 "ray.shutdown() first, or keep the session with init(ignore_reinit_error=True)."
             )
+        if given["local_mode"]:
+            arguments.refuse_report_in_local_mode(report_file)
+            return _begin_local(given)
         context = _init(given, temp_dir, authority, uses_leases=uses_leases)
         if report_file is not None:
             _begin_report(report_file)
@@ -244,7 +285,7 @@ def _init(
 ) -> RayContext:
     check_settings()
     with tempfile.TemporaryDirectory(prefix="raycompat-packages-") as scratch:
-        env = runtime_env.checked(given["runtime_env"] or {})
+        env = runtime_env.checked(given["job_config"].runtime_env)
         env, packages = pack(env, Path(scratch))
         return _start_or_connect(given, temp_dir, authority, env, packages, uses_leases=uses_leases)
 
@@ -300,16 +341,44 @@ def _begin(
         client.close(timeout=_LEAVE_S)
         raise
     context = _context()
-    if given["configure_logging"]:
-        _configure_logging(given["logging_level"], given["logging_format"])
+    _begin_logging(given)
     url = context.dashboard_url
     if url.startswith("https:"):
-        url = url.partition("?")[0]  # the token is good as long as the password, and logs are kept
+        url = url.partition("?")[0]  # the token is valid as long as the password, and logs are kept
     where = f" Dashboard: {url if '://' in url else f'http://{url}'}" if url else ""
     logger.info(
         "Connected to the cluster at %s.%s%s", destination.address, where, _way_of_dask(destination)
     )
     return context
+
+
+def _begin_local(given: dict[str, Any]) -> RayContext:
+    """Begin a session of local mode, which starts no cluster and connects to none."""
+    global num_started
+    from raycompat._launch.node_options import node_options
+    from raycompat._local.session import LocalSession
+
+    config = given["job_config"]
+    options = node_options(given, is_head=True)
+    session = LocalSession(
+        config.ray_namespace or str(uuid.uuid4()),
+        options.resources,
+        options.labels,
+        actors_are_detached=config._default_actor_lifetime == "detached",
+    )
+    num_started += 1
+    sessions.set_current(session)
+    _begin_logging(given)
+    logger.info("Local mode: calls run in this process, one after the other.")
+    return _context()
+
+
+def _begin_logging(given: dict[str, Any]) -> None:
+    logs = given["job_config"].py_logging_config
+    if logs is not None:
+        logs._apply()
+    elif given["configure_logging"]:
+        _configure_logging(given["logging_level"], given["logging_format"])
 
 
 def _begin_report(file: Path) -> None:
@@ -319,7 +388,7 @@ def _begin_report(file: Path) -> None:
 
 
 def _write_report(session: sessions.Session) -> None:
-    """Write the report of a session that is about to end, if it has one."""
+    """Write the report of a session that is about to end, if one was requested."""
     if session.report is None:
         return
     from raycompat._caller import interrupts
@@ -332,7 +401,7 @@ def _write_report(session: sessions.Session) -> None:
 
 
 def _way_of_dask(destination: Destination) -> str:
-    """Say how Dask's own client connects to a cluster that is for this user alone; else nothing."""
+    """Describe how Dask's client connects to a cluster of this user; empty for other clusters."""
     if not destination.address.startswith(f"{local_address.SCHEME}://"):
         return ""
     client = f"distributed.Client({destination.address!r})"
@@ -345,7 +414,7 @@ def _way_of_dask(destination: Destination) -> str:
 def _start_cluster(
     given: dict[str, Any], temp_dir: str | None, authority: Authority | None
 ) -> LocalCluster:
-    """Start this process's cluster; whoever calls ends it after an error."""
+    """Start this process's cluster; after an error, the caller must end it."""
     global _cluster
     from raycompat._caller import interrupts
     from raycompat._launch.local_cluster import LocalCluster
@@ -383,7 +452,8 @@ def _open_session(
     global num_started
     here = segment.host_id()
     home = _home(nodes, here)
-    namespace = given["namespace"] or str(uuid.uuid4())
+    config = given["job_config"]
+    namespace = config.ray_namespace or str(uuid.uuid4())
     setup = sessions.Setup(
         job=ids.new_job_id(),
         namespace=namespace,
@@ -394,10 +464,11 @@ def _open_session(
         uses_leases=uses_leases,
         reaches_nodes=client.direct_to_workers is not False,
         runtime_env=runtime_env.dumps(env),
+        actors_are_detached=config._default_actor_lifetime == "detached",
     )
     session = sessions.Session(setup, client)
     num_started += 1
-    session.logs = DriverLogs(session)
+    session.logs = DriverLogs(session, has_prefixes=config.py_logging_config is None)
     sessions.set_current(session)
     log_to_driver = given["log_to_driver"]
     session.send(
@@ -405,7 +476,7 @@ def _open_session(
         job=setup.job,
         namespace=namespace,
         setup={
-            "program": _program(hides_own_paths="working_dir" in env),
+            "program": _program(config, hides_own_paths="working_dir" in env),
             "runtime_env": setup.runtime_env,
             "driver_pid": os.getpid(),
             "driver_host": here,
@@ -418,11 +489,19 @@ def _open_session(
     )
 
 
-def _program(*, hides_own_paths: bool) -> bytes:
-    """Return what executors need of this program, pickled: paths are not always valid UTF-8."""
+def _program(config: JobConfig, *, hides_own_paths: bool) -> bytes:
+    """Return the program's settings for executors, pickled: paths are not always valid UTF-8."""
+    logs = config.py_logging_config
     program = {
         "sys_path": _paths_of_the_driver(),
-        # What a job with a working directory imports is there, and not where its driver is.
+        "search_path": [
+            os.path.abspath(path)
+            for path in (*config.code_search_path, *config._py_driver_sys_path)
+        ],
+        "logging": logs.to_dict() if logs is not None else None,
+        "metadata": dict(config.metadata),
+        "actors_are_detached": config._default_actor_lifetime == "detached",
+        # A job with a working directory imports from there, and not from its driver's folder.
         "hidden_paths": _own_paths() if hides_own_paths else [],
         "argv": sys.argv,
         "cwd": os.getcwd(),
@@ -431,19 +510,19 @@ def _program(*, hides_own_paths: bool) -> bytes:
 
 
 def _home(nodes: list[dict[str, Any]], host: str) -> dict[str, Any]:
-    """Return the node that a driver is at home on: one of its `host`, the head before others."""
+    """Return the home node of a driver: on its `host` if possible, the head before others."""
     return min(
         nodes, key=lambda node: (node["place"][2] != host, HEAD_RESOURCE not in node["total"])
     )
 
 
 def _paths_of_the_driver() -> list[str]:
-    """Return what executors need on ``sys.path`` to import what the driver can."""
+    """Return the ``sys.path`` with which executors import what the driver can import."""
     return [os.path.abspath(path) for path in sys.path if path == "" or os.path.isdir(path)]
 
 
 def _own_paths() -> list[str]:
-    """Return the folders of this program's own code, but for those that are named elsewhere too."""
+    """Return the folders of this program's own code, unless PYTHONPATH names them too."""
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     own = (os.getcwd(), os.path.dirname(os.path.realpath(sys.argv[0])))
     return [path for path in own if path not in named]
@@ -478,7 +557,7 @@ def _context() -> RayContext:
 
 
 def _end_cluster() -> None:
-    """End what this process has started. Call it with interrupts deferred."""
+    """End the cluster of this process. Call it with interrupts deferred."""
     global _cluster
     cluster, _cluster = _cluster, None
     if cluster is not None:
@@ -490,15 +569,15 @@ def _end_cluster() -> None:
 
 @atexit.register
 def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = False) -> None:
-    """Leave the cluster; when this process started it, end it. Safe to call at any time.
+    """Leave the cluster. If this process started the cluster, end it. Without a session, do nothing.
 
-    An interrupt (Ctrl-C) cuts short what waits for the last messages and for the processes to end by
-    themselves: then they are killed, and the interrupt is raised.
+    `shutdown` waits for the last messages, and for the processes to end by themselves. After an
+    interrupt (Ctrl-C) it kills the processes at once, and raises KeyboardInterrupt.
 
     Parameters
     ----------
     wait_for_processes : bool, default False
-        Accepted for Ray's sake: the processes have always ended when this returns.
+        Has no effect: the processes have always ended when `shutdown` returns.
 
     Notes
     -----
@@ -524,7 +603,7 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
 
 
 def _forget_in_fork() -> None:
-    """Leave the session to the parent: a forked child has neither its threads nor its cluster."""
+    """Leave the session to the parent: a forked child has no threads and no cluster."""
     global _cluster
     _cluster = None
     sessions.set_current(None)
@@ -544,12 +623,12 @@ def is_initialized() -> bool:
 
 
 def require_session() -> sessions.Session:
-    """Return this process's session; start one, as `init` without arguments, if there is none.
+    """Return this process's session; start one, like `init` without arguments, if there is none.
 
     Raises
     ------
     RaySystemError
-        When its connection to the scheduler was lost.
+        When the connection to the scheduler was lost.
     """
     session = any_session()
     session.check_connection()
@@ -570,7 +649,7 @@ def any_session() -> sessions.Session:
 
 
 def _refuse_in_dask() -> None:
-    """Raise in a Dask task that is about to start a cluster: that is not what anybody means."""
+    """Raise in a Dask task that would start a cluster, which is never intended."""
     from distributed import get_worker
 
     from raycompat._launch import addresses
@@ -583,8 +662,8 @@ def _refuse_in_dask() -> None:
         return
     raise RuntimeError(
         f"This is a Dask task on {worker.address}, not a Ray driver. Pass references as "
-        "arguments of client.submit or dask.delayed: the task gets their values. What shall call "
-        "remote functions is to be a remote function itself. To have a session here all the same, "
+        "arguments of client.submit or dask.delayed: the task gets their values. A function that "
+        "calls remote functions should be a remote function. To start a session here anyway, "
         "call init with an address first."
     )
 
@@ -595,7 +674,7 @@ def connected_session(function: str) -> sessions.Session:
     Raises
     ------
     RaySystemError
-        When there is none, or its connection to the scheduler was lost.
+        When there is no session, or its connection to the scheduler was lost.
     """
     session = sessions.current()
     if session is None:

@@ -1,7 +1,7 @@
 """Classes that are both `RayTaskError` and the class of the user's exception.
 
-An instance is raised where a result is asked for, so that ``except ValueError`` catches what a task has
-raised. It has the attributes of the user's exception; the `RayTaskError` that it was made of is inside.
+The error of a task is raised as such an instance, so that ``except ValueError`` catches the task's
+error. It has the attributes of the user's exception, and contains the original `RayTaskError`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def of(task_error: RayTaskError, task_error_class: type) -> RayTaskError:
     native: Any = dual_class
     while native.__flags__ & _HEAP_TYPE:  # the nearest base written in C
         native = native.__base__
-    # The user's own __new__ and __init__ want arguments that nobody knows here.
+    # The user's own __new__ and __init__ need arguments that are not known here.
     if isinstance(cause, BaseExceptionGroup):
         dual = native.__new__(dual_class, cause.message, cause.exceptions)
     else:
@@ -46,7 +46,7 @@ def of(task_error: RayTaskError, task_error_class: type) -> RayTaskError:
 
 
 class _DualBody:
-    """Hold the members that every dual class gets as its own.
+    """The members that are copied into every dual class.
 
     They are copied, not inherited, so that the bases are exactly `RayTaskError` and
     the user's class, as in Ray.
@@ -68,7 +68,7 @@ class _DualBody:
         object.__getattribute__(self, "__dict__")["_dual_args"] = tuple(value)
 
     def __getattr__(self, name: str) -> Any:
-        # The user's attribute comes first, also where RayTaskError has one of that name.
+        # The user's attribute comes first, even if RayTaskError has one with the same name.
         task_error: RayTaskError = object.__getattribute__(self, "_ray_task_error")
         try:
             return getattr(task_error.cause, name)
@@ -101,9 +101,9 @@ _DUAL_MEMBERS = {
     for name, member in vars(_DualBody).items()
     if isinstance(member, (types.FunctionType, property))
 }
-# Weak on both sides: a class that was pickled by value must be collectable again.
+# Weak on both sides, so that a class that was pickled by value can be collected.
 _dual_classes: weakref.WeakKeyDictionary[type, weakref.ref[type[Any]]] = weakref.WeakKeyDictionary()
-_dual_classes_lock = threading.RLock()  # making a class runs code of the user
+_dual_classes_lock = threading.RLock()  # making a class can run user code
 
 
 def _dual_class(task_error_class: type, cause_class: type) -> type[Any]:
@@ -128,7 +128,7 @@ def _dual_class(task_error_class: type, cause_class: type) -> type[Any]:
 
 
 def _forwards(task_error_class: type, cause_class: type) -> dict[str, property]:
-    """Make properties for what the cause keeps outside its ``__dict__``.
+    """Return properties for the attributes that the cause keeps outside its ``__dict__``.
 
     These are slots and the fields of built-in errors (``errno``, ``encoding`` ...),
     which on the dual instance itself would be empty.

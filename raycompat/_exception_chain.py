@@ -1,4 +1,4 @@
-"""What an exception was raised from: its cause and context, which pickling leaves behind."""
+"""The cause and the context of an exception, which pickling loses."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import pickle
 from collections.abc import Callable
 from typing import TypeAlias
 
-#: Exceptions of a chain that travel at most; what is behind them stays where it was raised.
+#: The most exceptions of a chain that are sent; the others are dropped.
 _MOST = 32
 
-#: An exception behind another: its pickle (None for the first), and the positions of its cause and of
-#: its context in the chain, if they have travelled, and whether its context is hidden.
+#: An exception of a chain: its pickle (None for the first), the positions of its cause and its context
+#: in the chain (None if not sent), and whether its context is hidden.
 Link: TypeAlias = tuple[bytes | None, int | None, int | None, bool]
 
 
 def dump_chain(error: BaseException, dumps: Callable[[BaseException], bytes]) -> tuple[Link, ...]:
-    """Return what stands behind an exception, as far as it can be pickled; empty if nothing does."""
+    """Return the causes and contexts of an exception that can be pickled; empty if there are none."""
     if error.__cause__ is None and error.__context__ is None:
         return ()
     found: list[BaseException] = [error]
@@ -31,7 +31,7 @@ def dump_chain(error: BaseException, dumps: Callable[[BaseException], bytes]) ->
             return None
         try:
             pickled = dumps(other)
-        except Exception:  # the chain ends there: what can travel does
+        except Exception:  # the chain ends here, at the first that cannot be pickled
             return None
         found.append(other)
         pickles.append(pickled)
@@ -45,13 +45,13 @@ def dump_chain(error: BaseException, dumps: Callable[[BaseException], bytes]) ->
 
 
 def restore_chain(error: BaseException, links: tuple[Link, ...]) -> None:
-    """Put behind an exception what `dump_chain` has found."""
+    """Restore the causes and contexts from `dump_chain`."""
     chain = [error]
     for pickled, *_ in links[1:]:
         try:
             chain.append(pickle.loads(pickled or b""))
         except Exception:
-            return  # a class that this process does not have: the error stands alone
+            return  # this process lacks a class: the error has no chain
     for each, (_, cause, context, hidden) in zip(chain, links, strict=False):
         _put_behind(
             each,
@@ -62,7 +62,7 @@ def restore_chain(error: BaseException, links: tuple[Link, ...]) -> None:
 
 
 def share_chain(error: BaseException, source: BaseException) -> None:
-    """Put behind an exception what stands behind another."""
+    """Copy the cause and context of one exception to another."""
     if source.__cause__ is not None or source.__context__ is not None:
         hidden = source.__suppress_context__
         _put_behind(error, source.__cause__, source.__context__, hidden=hidden)
@@ -75,7 +75,7 @@ def _put_behind(
     *,
     hidden: bool,
 ) -> None:
-    # By object's own method: classes of exceptions may refuse to be changed.
+    # With object's own method, because exception classes may refuse changes.
     object.__setattr__(error, "__cause__", cause)
     object.__setattr__(error, "__context__", context)
     object.__setattr__(error, "__suppress_context__", hidden)

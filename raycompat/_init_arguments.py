@@ -1,7 +1,8 @@
-"""What `init` is given: names of early Ray, what is unknown, and what is not honoured."""
+"""The arguments of `init`: names of early Ray, unknown names, and unsupported values."""
 
 from __future__ import annotations
 
+import copy
 import difflib
 import os
 import warnings
@@ -11,17 +12,22 @@ from typing import Any
 
 from raycompat import exceptions
 from raycompat._caller.report import checked_file
+from raycompat._logging_config import LoggingConfig
 from raycompat._protocol import shared_secret
 from raycompat._protocol.shared_secret import Authority
 from raycompat._protocol.text import checked_text
+from raycompat.job_config import JobConfig
 
-#: Set to 0, it has every call go by the scheduler, as ``init(_leases=False)`` does.
+#: With the value 0, all calls go through the scheduler, as with ``init(_leases=False)``.
 _LEASES_VARIABLE = "RAYCOMPAT_LEASES"
 
-#: The file of a report, as ``init(_report=)`` says it.
+#: The file of a report, as in ``init(_report=)``.
 _REPORT_VARIABLE = "RAYCOMPAT_REPORT"
 
-#: Arguments of `init` that Ray once had: the present name, or None where nothing is left to do.
+#: The encoding of the logs where no `LoggingConfig` is given; Ray's variable.
+_ENCODING_VARIABLE = "RAY_LOGGING_CONFIG_ENCODING"
+
+#: Former arguments of `init` in Ray: the present name, or None if it has no effect.
 _OLD_NAMES: dict[str, str | None] = {
     "num_workers": "num_cpus",
     "include_webui": "include_dashboard",
@@ -47,18 +53,16 @@ _OLD_NAMES: dict[str, str | None] = {
     "temp_dir": "_temp_dir",
 }
 
-#: Arguments that Ray has and we do not honour: anything but None is refused.
+#: Arguments that Ray has and raycompat does not support: any value but None is refused.
 _NOT_HONOURED = (
     "system_reserved_cpu",
     "system_reserved_memory",
-    "job_config",
-    "logging_config",
     "proxy_server_url",
 )
 
 
 def adopt_old_names(given: dict[str, Any]) -> None:
-    """Replace names of early Ray by those of today."""
+    """Replace names of early Ray by today's names."""
     for old in [name for name in given if name in _OLD_NAMES]:
         value, new = given.pop(old), _OLD_NAMES[old]
         advice = f"use {new}" if new else "it has no effect any more"
@@ -70,7 +74,7 @@ def adopt_old_names(given: dict[str, Any]) -> None:
 
 
 def check_unknown(given: dict[str, Any], known: Collection[str]) -> None:
-    """Raise for names that `init` does not know."""
+    """Raise for names that are not arguments of `init`."""
     unknown = [name for name in given if name not in known]
     if unknown:
         close = {name: difflib.get_close_matches(name, known, 1) for name in unknown}
@@ -81,21 +85,23 @@ def check_unknown(given: dict[str, Any], known: Collection[str]) -> None:
         )
 
 
-def refuse(given: dict[str, Any]) -> None:
-    """Raise for what is not honoured: nothing is dropped in silence."""
-    unsupported = exceptions.UnsupportedRayFeatureError
-    if given["namespace"] is not None and not isinstance(given["namespace"], str):
+def checked_namespace(namespace: Any) -> None:
+    """Raise for a namespace that is not valid."""
+    if namespace is None:
+        return
+    if not isinstance(namespace, str):
         raise TypeError("namespace must be None or a string.")
-    if given["namespace"] == "":
+    if namespace == "":
         raise ValueError('"" is not a valid namespace. Give it a name, or leave it out.')
-    if given["namespace"] is not None:
-        checked_text("namespace", given["namespace"])
+    checked_text("namespace", namespace)
+
+
+def refuse(given: dict[str, Any]) -> None:
+    """Raise for values that raycompat does not support."""
+    unsupported = exceptions.UnsupportedRayFeatureError
+    checked_namespace(given["namespace"])
     if given["local_mode"]:
-        raise unsupported(
-            "init(local_mode=True)",
-            "it runs tasks in the driver, which hides what fails in separate processes",
-            "start with num_cpus=1 and use the remote traceback, or a debugger in the task",
-        )
+        _refuse_in_local_mode(given)
     if given["enable_resource_isolation"] or given["cgroup_path"]:
         raise unsupported("resource isolation by cgroups", "", "run the node in a container")
     for name in _NOT_HONOURED:
@@ -103,13 +109,123 @@ def refuse(given: dict[str, Any]) -> None:
             raise unsupported(f"init({name}=...)")
 
 
+def _refuse_in_local_mode(given: dict[str, Any]) -> None:
+    """Raise for values that need a cluster or separate processes."""
+    config = given["job_config"]
+    in_config = isinstance(config, JobConfig) and config.runtime_env
+    for name, is_given, alternative in [
+        ("address", given["address"] is not None, "leave the address out"),
+        (
+            "runtime_env",
+            given["runtime_env"] or in_config,
+            "prepare the environment of the driver, in which all calls run",
+        ),
+    ]:
+        if is_given:
+            raise exceptions.UnsupportedRayFeatureError(
+                f"init(local_mode=True) with {name}",
+                "local mode runs everything in this process",
+                f"{alternative}, or leave out local_mode=True",
+            )
+
+
+def refuse_report_in_local_mode(file: Path | None) -> None:
+    """Raise if a report of the cluster's work is wanted where there is no cluster."""
+    if file is not None:
+        raise exceptions.UnsupportedRayFeatureError(
+            f"A report ({file}) of local mode",
+            "there is no cluster whose work it could show",
+            f"unset {_REPORT_VARIABLE} and leave out _report, or leave out local_mode=True",
+        )
+
+
+def job_config(given: dict[str, Any]) -> JobConfig:
+    """Return the settings of the job; those of `init` itself replace those of its `job_config`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When an argument or a setting is not valid.
+    UnsupportedRayFeatureError
+        When raycompat does not support a setting.
+    """
+    config = given["job_config"]
+    if not isinstance(config, JobConfig | None):
+        raise TypeError(
+            f"init(job_config={config!r}): expected a ray.job_config.JobConfig, as in "
+            "job_config=JobConfig(ray_namespace='letters')."
+        )
+    config = copy.copy(config) if config is not None else JobConfig()
+    if given["logging_config"] is not None:
+        config.set_py_logging_config(given["logging_config"])
+    elif config.py_logging_config is None and (encoding := os.environ.get(_ENCODING_VARIABLE)):
+        config.set_py_logging_config(LoggingConfig(encoding))
+    if given["namespace"] is not None:
+        config.set_ray_namespace(given["namespace"])
+    if given["runtime_env"]:
+        config.set_runtime_env(given["runtime_env"])
+    _check_logging(config)
+    _check_job(config)
+    return config
+
+
+def _check_logging(config: JobConfig) -> None:
+    logs = config.py_logging_config
+    if logs is None:
+        return
+    if not isinstance(logs, LoggingConfig):
+        raise TypeError(
+            f"init(logging_config={logs!r}): expected a ray.LoggingConfig, as in "
+            "logging_config=ray.LoggingConfig(encoding='JSON')."
+        )
+    try:
+        logs._check_level()
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"LoggingConfig(log_level={logs.log_level!r}): {error}. Expected a level of Python's "
+            "logging, as in log_level='DEBUG'."
+        ) from error
+
+
+def _check_job(config: JobConfig) -> None:
+    checked_namespace(config.ray_namespace)
+    for what, is_given, reason, alternative in [
+        ("jvm_options", config.jvm_options, "there are no Java workers", "leave them out"),
+        ("_client_job", config._client_job, "there is no Ray Client", "use init(address=...)"),
+        (
+            "_disable_job_level_lineage_reconstruction",
+            config._disable_job_level_lineage_reconstruction,
+            "a lost object of a task is computed again",
+            "give the functions max_retries=0",
+        ),
+    ]:
+        if is_given:
+            raise exceptions.UnsupportedRayFeatureError(
+                f"JobConfig({what}=...)", reason, alternative
+            )
+    for name in ("code_search_path", "_py_driver_sys_path"):
+        for folder in getattr(config, name):
+            if not isinstance(folder, str):
+                raise TypeError(f"JobConfig({name}=...): {folder!r} is not the path of a folder.")
+            if folder.endswith(".jar"):
+                raise exceptions.UnsupportedRayFeatureError(
+                    f"JobConfig({name}=[{folder!r}])", "there are no Java workers", "leave it out"
+                )
+    wrong = [item for item in config.metadata.items() if not all(isinstance(x, str) for x in item)]
+    if wrong:
+        raise TypeError(
+            f"JobConfig(metadata=...): {dict(wrong)!r} has keys or values that are not strings. "
+            "Convert them, for example by json.dumps."
+        )
+
+
 def authority(password: Any, address: Any) -> Authority | None:
-    """Return what makes certificates of those who know the password, if there is one."""
+    """Return the certification authority of the password; None without a password."""
     if not isinstance(address, str | os.PathLike | None):
         if password is not None:
             raise ValueError(
-                f"init(address={address!r}, _redis_password=...): a Client or Cluster of Dask's "
-                "brings its own security. Leave the password out."
+                f"init(address={address!r}, _redis_password=...): a Dask Client or Cluster "
+                "has its own security. Leave the password out."
             )
         return None
     secret = shared_secret.find(password)
@@ -117,7 +233,7 @@ def authority(password: Any, address: Any) -> Authority | None:
 
 
 def wants_leases(given: Any) -> bool:
-    """Return what ``_leases`` says, or the environment."""
+    """Return the value of ``_leases``, or the default from the environment."""
     if given is None:
         value = os.environ.get(_LEASES_VARIABLE, "1")
         if value not in ("0", "1"):
@@ -129,7 +245,7 @@ def wants_leases(given: Any) -> bool:
 
 
 def report_file(given: Any) -> Path | None:
-    """Return the file that ``_report`` names, or the environment, if a report is wanted."""
+    """Return the file in ``_report``, or in the environment; None if no report is wanted."""
     wanted = os.environ.get(_REPORT_VARIABLE) or None if given is None else given
     if wanted is None:
         return None

@@ -1,11 +1,11 @@
-"""Dask's connections by Unix sockets: `_protocol.local_address` says to whom they are open.
+"""Dask's connections over Unix sockets, which only the same user can use (`_protocol.local_address`).
 
-The kernel knows which user is at the other end (``SO_PEERCRED``), and both ends ask before they read a
-byte. So there is no secret to keep, and nothing is encrypted that never leaves the host. Another user
-may have taken the name of a socket: a listener then takes another one, and a connector hangs up.
+The kernel reports the user at the other end (``SO_PEERCRED``), and both ends check it before they read.
+So no secret is needed, and no encryption, as the data does not leave the host. If another user has
+taken the name of a socket, a listener takes another name, and a connector closes the connection.
 
-Dask finds this module by the entry point ``distributed.comm.backends`` of the package; processes of
-raycompat import it.
+Dask finds this module through the entry point ``distributed.comm.backends`` of the package. Processes
+of raycompat import it.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from raycompat._protocol.local_address import SCHEME, socket_name
 
 _PREFIX = f"{SCHEME}://"
 
-#: Ports that a listener tries that may have any: other users may have taken the names of some.
+#: Ports that a listener without a fixed port tries: other users may have taken some of the names.
 _TRIES = 1000
 
-#: Seconds after which a listener that has as many connections waiting as it may is asked again.
+#: Seconds after which a listener with a full queue of connections is tried again.
 _BUSY_S = 0.01
 
 
 class _Socket(socket.socket):
-    """A Unix socket that ignores the options of TCP, which Dask sets on each connection."""
+    """A Unix socket that ignores TCP options, which Dask sets on each connection."""
 
     def setsockopt(self, level: int, *arguments: Any) -> None:
-        """Set an option, unless it is one of TCP."""
+        """Set an option, unless it is a TCP option."""
         if level != socket.SOL_TCP:
             super().setsockopt(level, *arguments)
 
@@ -63,7 +63,7 @@ class _Connector(Connector):
         Raises
         ------
         OSError
-            When nothing listens there, or another user does.
+            When no server listens there, or another user's does.
         """
         host, port = parse_host_port(address)
         connection = _Socket(socket.AF_UNIX)
@@ -72,7 +72,7 @@ class _Connector(Connector):
             await _reach(connection, socket_name(port))
             if not peer.is_of_this_user(connection):
                 raise FatalCommClosedError(
-                    f"At {_PREFIX}{address} listens another user of this host."
+                    f"Another user of this host listens at {_PREFIX}{address}."
                 )
             return _comm(connection, f"{_PREFIX}{host}:0", _PREFIX + address, deserialize)
         except BaseException:
@@ -110,7 +110,7 @@ class _Listener(BaseListener):
         self._stop: Callable[[], None] | None = None
 
     async def start(self) -> None:
-        """Take a port, and listen."""
+        """Choose a port, and listen."""
         reserved, listener = self._bind()
         self.port = reserved.getsockname()[1]
         listener.setblocking(False)
@@ -140,7 +140,7 @@ class _Listener(BaseListener):
         raise AssertionError("unreachable")
 
     def stop(self) -> None:
-        """Accept no more connections."""
+        """Stop accepting connections."""
         stop, self._stop = self._stop, None
         if stop is not None:
             stop()
@@ -160,22 +160,22 @@ class _Listener(BaseListener):
         try:
             await self.on_connection(comm)
         except CommClosedError:
-            return  # it has hung up
+            return  # it has closed the connection
         await self._comm_handler(comm)
 
     @property
     def listen_address(self) -> str:
-        """The address that it listens at."""
+        """The address at which it listens."""
         return f"{_PREFIX}{unparse_host_port(self.ip, self.port)}"
 
     @property
     def contact_address(self) -> str:
-        """The same: there is no other host."""
+        """The same address, because there is no other host."""
         return self.listen_address
 
 
 class LocalBackend(BaseTCPBackend):
-    """What Dask asks about such addresses."""
+    """The functions that Dask calls for such addresses."""
 
     _connector_class = _Connector
     _listener_class = _Listener

@@ -1,20 +1,22 @@
-"""Ray's names that raycompat lacks: they can be imported, and raise when they are used.
+"""Ray's names that raycompat lacks: they can be imported, and raise an error when they are used.
 
-A program that only names ``ray.serve`` in an import, for a branch that never runs, works; a program
-that uses it is told what is missing, and where.
+A program works if it only imports ``ray.serve`` for a branch that never runs. A program that uses it
+gets an error with the missing name and an alternative.
 """
 
 from __future__ import annotations
 
-from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any, Never, cast
 
 from raycompat.exceptions import UnsupportedRayFeatureError
 
-#: The modules and packages of Ray 2.60.0 that programs import. What is below one of them may be
-#: imported, too; any other name below ``ray`` is a mistake, and stays a ModuleNotFoundError.
+if TYPE_CHECKING:
+    from importlib.abc import Loader  # the import takes 20 ms
+
+#: The modules and packages of Ray 2.60.0 that programs import. Names below them can be imported too;
+#: any other name below ``ray`` is a mistake, and stays a ModuleNotFoundError.
 _MODULES = frozenset(
     {
         "_common",
@@ -29,7 +31,6 @@ _MODULES = frozenset(
         "data",
         "experimental",
         "internal",
-        "job_config",
         "job_submission",
         "llm",
         "rllib",
@@ -45,7 +46,7 @@ _MODULES = frozenset(
     }
 )
 
-#: What `raycompat.util` lacks.
+#: Modules that `raycompat.util` lacks.
 _UTIL_MODULES = frozenset(
     {
         "check_open_ports",
@@ -56,21 +57,18 @@ _UTIL_MODULES = frozenset(
         "debugpy",
         "helpers",
         "horovod",
-        "iter",
-        "iter_metrics",
         "lightgbm",
         "rpdb",
         "serialization_addons",
         "sgd",
         "spark",
-        "timer",
         "tpu",
         "tracing",
         "xgboost",
     }
 )
 
-#: What can be done instead, by the name of the module or object.
+#: Alternatives, by the name of the module or object.
 _ALTERNATIVES = {
     "client": "connect with init(address=...)",
     "serve": "use a web framework with actors behind it",
@@ -81,7 +79,7 @@ _ALTERNATIVES = {
 
 
 def is_rays(below: str) -> bool:
-    """Return whether Ray has a module of this dotted name, without the ``ray.``."""
+    """Return whether Ray has a module with this dotted name, without the ``ray.``."""
     first, _, rest = below.partition(".")
     if first == "util" and rest:
         return rest.partition(".")[0] in _UTIL_MODULES
@@ -89,7 +87,7 @@ def is_rays(below: str) -> bool:
 
 
 class MissingName:
-    """Stands for a Ray function, class or module that raycompat lacks."""
+    """Placeholder for a Ray function, class or module that raycompat lacks."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = self.__qualname__ = name.rpartition(".")[2]
@@ -108,8 +106,12 @@ class MissingName:
             raise AttributeError(f"{self._name} is not in raycompat, nor is its {name}.")
         return MissingName(f"{self._name}.{name}")
 
+    def __reduce__(self) -> tuple[type[MissingName], tuple[str]]:
+        # By its name: `__getattr__` needs `_name`, which an object without its state does not have.
+        return MissingName, (self._name,)
+
     def __instancecheck__(self, instance: object) -> bool:
-        return False  # nothing is made of it
+        return False  # it has no instances
 
     def __subclasscheck__(self, subclass: type) -> bool:
         return False
@@ -127,16 +129,16 @@ class _MissingModule(ModuleType):
         return MissingName(f"{self.__name__}.{name}")
 
 
-class _MissingLoader(Loader):
+class _MissingLoader:
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _MissingModule(
             spec.name, f"{spec.name} is part of Ray that raycompat does not have."
         )
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave the module as it is: it makes its names when they are asked for."""
+        """Leave the module as it is: its names are made on request."""
 
 
 def spec(fullname: str) -> ModuleSpec:
-    """Return how to load a Ray module that raycompat lacks."""
-    return ModuleSpec(fullname, _MissingLoader(), is_package=True)
+    """Return the spec of a Ray module that raycompat lacks."""
+    return ModuleSpec(fullname, cast("Loader", _MissingLoader()), is_package=True)

@@ -1,4 +1,4 @@
-"""The traceback of an exception in another process, as text: without the framework's own frames."""
+"""The traceback of an exception in another process, as text, without raycompat's own frames."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Iterator
 
 _PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__)) + os.sep
-#: Machinery that is hidden only where one of our own frames has called it.
+#: Library files that are hidden only below a frame of raycompat.
 _PLUMBING = tuple(
     os.sep + part.replace("/", os.sep)
     for part in ("concurrent/futures/", "asyncio/", "distributed/", "threading.py", "contextlib.py")
@@ -15,7 +15,7 @@ _PLUMBING = tuple(
 
 
 def is_framework_file(filename: str) -> bool:
-    """Tell our own machinery from user code and from our libraries (tune, rllib ...)."""
+    """Return whether a file is raycompat's machinery, not user code or our libraries (tune, ...)."""
     if not filename.startswith(_PACKAGE_DIR):
         return False
     first, *rest = filename[len(_PACKAGE_DIR) :].split(os.sep)
@@ -23,7 +23,7 @@ def is_framework_file(filename: str) -> bool:
 
 
 def text_of(exc: BaseException, hide_frame: Callable[[str], bool]) -> str:
-    """Return the traceback of an exception and its chain, without the frames that are hidden."""
+    """Return the traceback of an exception and its chain, without the hidden frames."""
     report = traceback.TracebackException.from_exception(exc, compact=True)
     for part in _parts(report):
         kept = []
@@ -40,7 +40,7 @@ def text_of(exc: BaseException, hide_frame: Callable[[str], bool]) -> str:
 def _parts(
     report: traceback.TracebackException,
 ) -> Iterator[traceback.TracebackException]:
-    """Walk the exception, what caused it, its context and the members of groups."""
+    """Iterate over the exception, its cause, its context and the members of groups."""
     stack = [report]
     while stack:
         part = stack.pop()

@@ -1,8 +1,8 @@
-"""Dask's security made from what a process was given, and its dashboards kept from strangers.
+"""Dask's security settings from the credentials of a process, and the protection of dashboards.
 
-Dask has no notion of who may open a dashboard. A request must bring a token: as ``?token=`` once, as
-a cookie from then on, or as ``Authorization: Bearer``. Where the cluster has a password, the token is
-made of it and the pages are served by TLS. Where it is open to one user alone, the token is random.
+Dask's dashboard has no access control. Here a request must have a token: once as ``?token=``, later as
+a cookie, or as ``Authorization: Bearer``. If the cluster has a password, the token is derived from it
+and the pages use TLS. If only one user can connect to the cluster, the token is random.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def dask_security(credentials: Token | Credentials | None) -> Security | None:
-    """Return how a process with these credentials connects and listens: by mutual TLS alone.
+    """Return the security of a process with these credentials: mutual TLS only.
 
-    None where there is no password.
+    None without a password.
     """
     if credentials is None or not has_password(credentials):
         return None
@@ -40,13 +40,11 @@ def dask_security(credentials: Token | Credentials | None) -> Security | None:
 
 
 def guard(server: HTTPServer, token: Token | Credentials) -> None:
-    """Make an HTTP server that has had no request yet ask for the token; by TLS with a password."""
+    """Make an HTTP server without requests so far require the token; with a password, use TLS."""
     security = dask_security(token)
     if security is not None:
         context: ssl.SSLContext = security.get_listen_args("scheduler")["ssl_context"]
-        context.verify_mode = (
-            ssl.CERT_NONE
-        )  # browsers have no certificate of ours: the token will do
+        context.verify_mode = ssl.CERT_NONE  # browsers have no certificate; the token is enough
         server.ssl_options = context
     server.request_callback = _Gate(
         server.request_callback, token["token"], is_tls=security is not None
@@ -54,10 +52,10 @@ def guard(server: HTTPServer, token: Token | Credentials) -> None:
 
 
 def link(server: HTTPServer, place: str) -> str:
-    """Return what opens the dashboard of a server at `place`, its host and port.
+    """Return the URL of the dashboard of a server at `place`, its host and port.
 
-    That is `place` itself where no token is asked for. A scheme stands before it only with TLS: Ray's
-    programs write one themselves.
+    It is `place` itself if no token is needed. It has a scheme only with TLS, because Ray's programs
+    add one themselves.
     """
     gate = server.request_callback
     if not isinstance(gate, _Gate):
@@ -66,18 +64,18 @@ def link(server: HTTPServer, place: str) -> str:
 
 
 class _Gate(web.Application):
-    """Stands before an application: only who knows the token comes through."""
+    """An application in front of another one, which it protects with the token."""
 
     def __init__(self, inner: Any, token: str, *, is_tls: bool) -> None:
         super().__init__()
         self._inner = inner
         self.token = token
         self.is_tls = is_tls
-        # Cookies do not tell ports apart: several clusters on a host have cookies of their own.
+        # Cookies do not depend on the port, so each cluster on a host needs its own cookie.
         self.cookie = f"raycompat-{hashlib.sha256(token.encode()).hexdigest()[:12]}"
 
     def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
-        """Return what answers a request."""
+        """Return the handler of a request."""
         if self._may_pass(request):
             return self._inner.find_handler(request, **kwargs)
         return self.get_handler_delegate(request, _Door)
@@ -90,15 +88,15 @@ class _Gate(web.Application):
         return cookie is not None and self.knows(cookie.value)
 
     def knows(self, token: str) -> bool:
-        """Whether this is the token."""
+        """Return whether this is the token."""
         return hmac.compare_digest(token.encode(), self.token.encode())
 
 
 class _Door(web.RequestHandler):
-    """Gives a browser that brings the token in the address a cookie, and turns others away."""
+    """Sets a cookie for a browser with the token in the address, and rejects all others."""
 
     def prepare(self) -> None:
-        """Answer, whatever is asked."""
+        """Answer any request."""
         gate = self.application
         assert isinstance(gate, _Gate)
         if self.request.method == "GET" and gate.knows(
@@ -111,11 +109,11 @@ class _Door(web.RequestHandler):
                 secure=gate.is_tls,
                 samesite="Lax",
             )
-            self.redirect(self.request.path)  # so that the token stays in no history
+            self.redirect(self.request.path)  # so that the token is not in the browser's history
             return
         self.set_status(401)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(
-            "This dashboard asks for the token of its cluster. Open its address with the token, as "
+            "This dashboard requires the token of its cluster. Open its address with the token, as "
             "`init` or `raycompat start --head` printed it; `raycompat status` prints it again.\n"
         )

@@ -1,11 +1,12 @@
-"""Folders in which runs keep what must outlive them: on disks, and on what fsspec reaches.
+"""Folders for the results of runs: on disks, and on file systems that fsspec can access.
 
-What is read here is whole. A file is written beside its place and renamed; so is a folder of files
-(`Folder.stage`, `Folder.commit`). A process that is killed half-way leaves only names that begin with
-`PARTIAL`, which no listing shows and the next run deletes. Object stores cannot rename: a file appears
-there at once when it is closed, and a folder counts once its marker `COMMITTED` is written, last.
+Readers see only complete files. A file is written under another name and renamed; so is a folder of
+files (`Folder.stage`, `Folder.commit`). A process that is killed leaves only names that begin with
+`PARTIAL`, which listings skip and the next run deletes. Object stores cannot rename: there, a file
+appears when it is closed, and a folder is valid when its marker `COMMITTED` is written, as the last
+file; until then a marker beside it makes the next run delete it.
 
-Train, Tune and RL share this module; it knows nothing of them.
+Train, Tune and RL share this module, which does not depend on them.
 """
 
 from __future__ import annotations
@@ -17,23 +18,30 @@ import os
 import posixpath
 import shutil
 import tempfile
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-#: What the names of unfinished files and folders begin with.
+#: Prefix of the names of unfinished files and folders.
 PARTIAL = ".partial-"
 #: The last file of a folder on a file system that cannot rename.
 COMMITTED = ".committed"
+#: Seconds that small writes wait for room on a disk that is full, and between two tries.
+ROOM_S = 5.0
+ROOM_POLL_S = 0.05
+
+T = TypeVar("T")
 
 
 def default_path() -> str:
-    """Return where runs are kept when the program names no place: ``~/ray_results``."""
+    """Return the default folder for runs: ``~/ray_results``."""
     given = os.environ.get("RAY_AIR_LOCAL_CACHE_DIR") or "~/ray_results"
     return Path(given).expanduser().as_posix()
 
@@ -47,7 +55,7 @@ def resolve(path: str | os.PathLike[str], filesystem: Any = None) -> tuple[Abstr
         A local path, relative to the working folder or absolute, or a URI that fsspec knows. With
         `filesystem`, a path on it.
     filesystem : fsspec or pyarrow file system, optional
-        Where the path is.
+        The file system of the path.
 
     Raises
     ------
@@ -69,21 +77,21 @@ def resolve(path: str | os.PathLike[str], filesystem: Any = None) -> tuple[Abstr
 
 
 def _resolve_by_pyarrow(uri: str, reason: Exception) -> tuple[AbstractFileSystem, str]:
-    """Try the file systems that pyarrow brings along, such as S3's, where fsspec lacks a package."""
+    """Try the file systems of pyarrow, such as S3's, when fsspec lacks a package."""
     try:
         import pyarrow.fs
 
         found, inside = pyarrow.fs.FileSystem.from_uri(uri)
     except Exception as error:
         raise ValueError(
-            f"{uri!r} is not a place to write files to: {reason}. Expected a local path, or a URI "
+            f"{uri!r} cannot be used to write files: {reason}. Expected a local path, or a URI "
             "whose file system is installed."
         ) from error
     return as_fsspec(found), inside
 
 
 def as_fsspec(filesystem: Any) -> AbstractFileSystem:
-    """Return a file system as one of fsspec's; those of pyarrow are wrapped."""
+    """Return a file system as an fsspec one; pyarrow's are wrapped."""
     if isinstance(filesystem, AbstractFileSystem):
         return filesystem
     if type(filesystem).__module__.startswith("pyarrow."):
@@ -107,7 +115,7 @@ def _unwrapped(filesystem: Any) -> AbstractFileSystem:
 
 
 def as_pyarrow(filesystem: Any) -> Any:
-    """Return a file system as one of pyarrow's."""
+    """Return a file system as a pyarrow one."""
     import pyarrow.fs
 
     if isinstance(filesystem, pyarrow.fs.FileSystem):
@@ -126,9 +134,9 @@ class Folder:
     Parameters
     ----------
     path : str or path-like
-        See `resolve`.
+        As in `resolve`.
     filesystem : fsspec or pyarrow file system, optional
-        Where the path is.
+        The file system of the path.
 
     Notes
     -----
@@ -149,41 +157,45 @@ class Folder:
 
     @property
     def uri(self) -> str:
-        """The path, with the file system's protocol where it is not local."""
+        """The path, with the protocol of a remote file system."""
         return self.path if self.is_local else str(self.filesystem.unstrip_protocol(self.path))
 
     def at(self, name: str) -> str:
-        """Return the path of a file or folder in here."""
+        """Return the path of a file or folder in this folder."""
         return posixpath.join(self.path, name) if name else self.path
 
     def folder(self, name: str) -> Folder:
-        """Return a folder in here."""
+        """Return a folder in this folder."""
         return Folder(self.at(name), self.filesystem)
 
     def create(self) -> Folder:
-        """Make the folder where it is missing."""
+        """Make the folder if it is missing."""
         with _explained("create", self.path):
             self.filesystem.makedirs(self.path, exist_ok=True)
         return self
 
     def delete_partial(self) -> None:
-        """Delete what was staged in here and never committed."""
+        """Delete the files and folders that were staged and never committed."""
         for entry in self._entries():
-            if entry.startswith(PARTIAL):
-                self.delete(entry)
+            if not entry.startswith(PARTIAL):
+                continue
+            name = entry.removeprefix(PARTIAL)
+            if not self.is_local and not self.is_whole(name):
+                self.delete(name)
+            self.delete(entry)
 
     def exists(self, name: str = "") -> bool:
-        """Whether there is a file or a folder of that name, whole or not."""
+        """Return whether a file or folder with that name exists, complete or not."""
         return bool(self.filesystem.exists(self.at(name)))
 
     def is_whole(self, name: str) -> bool:
-        """Whether a folder in here has been committed."""
+        """Return whether a folder in this folder was committed."""
         if self.is_local:
             return Path(self.at(name)).is_dir()
         return bool(self.filesystem.exists(self.at(posixpath.join(name, COMMITTED))))
 
     def names(self) -> list[str]:
-        """Return the names of what is in here, sorted; none when the folder is missing."""
+        """Return the sorted names in this folder; an empty list if the folder is missing."""
         return sorted(name for name in self._entries() if not name.startswith(PARTIAL))
 
     def _entries(self) -> list[str]:
@@ -202,12 +214,12 @@ class Folder:
             return bytes(file.read())
 
     def write(self, name: str, content: bytes) -> None:
-        """Replace a file: a reader sees its old content or its new one, and a kill leaves one of them.
+        """Replace a file at once: readers see the old content or the new one, also after a kill.
 
         Raises
         ------
         OSError
-            When there is no room, or no right to write. The old content is there as before.
+            When there is no room, or no permission to write. The old content is kept.
         """
         path = self.at(name)
         with _explained("write", path):
@@ -218,12 +230,12 @@ class Folder:
             _replace_file(Path(path), content)
 
     def read_state(self, name: str) -> Any:
-        """Return what `write_state` has written; None when there is none.
+        """Return the value that `write_state` has written; None if there is none.
 
         Raises
         ------
         ValueError
-            When the file is not JSON: somebody else has written it.
+            When the file is not JSON: another program has written it.
         """
         if not self.exists(name):
             return None
@@ -233,7 +245,7 @@ class Folder:
             raise ValueError(f"{self.at(name)} is damaged: expected JSON, {error}.") from error
 
     def write_state(self, name: str, state: Any) -> None:
-        """Replace a file of JSON; what is not JSON is written as text."""
+        """Replace a file of JSON; values that are not JSON are written as text."""
         self.write(name, json.dumps(state, indent=1, default=as_json).encode())
 
     def append_line(self, name: str, line: str) -> None:
@@ -243,15 +255,15 @@ class Folder:
             if self.is_local:
                 os.makedirs(posixpath.dirname(path), exist_ok=True)
                 with open(path, "ab", buffering=0) as file:
-                    file.write(data)
+                    append_whole(file, data)
                 return
             before = self.read(name) if self.exists(name) else b""
             self.filesystem.pipe_file(path, before + data)
 
     def delete(self, name: str = "") -> None:
-        """Delete a file or a folder; a missing one is as good as deleted.
+        """Delete a file or a folder; a missing one is not an error.
 
-        A folder loses its name first, so that what is deleted half-way is not taken for whole.
+        A folder is renamed first, so that a partly deleted folder is not taken for a complete one.
         """
         path = self.at(name)
         with contextlib.suppress(FileNotFoundError):
@@ -266,14 +278,18 @@ class Folder:
     # --- folders of files -----------------------------------------------------------------------
 
     def stage(self, name: str) -> Folder:
-        """Return where the files of the future folder `name` are written, by one process or several."""
+        """Return the folder in which the files of the future folder `name` are written.
+
+        Where folders cannot be renamed it is the future folder; a file beside it says that it is not
+        whole, for `delete_partial`.
+        """
         if not self.is_local:
+            self.write(_partial(name), b"")
             return self.folder(name)
-        head, tail = posixpath.split(name)
-        return self.folder(posixpath.join(head, PARTIAL + tail)).create()
+        return self.folder(_partial(name)).create()
 
     def commit(self, name: str) -> Folder:
-        """Make what was staged the folder `name`, together with the other files of an older one.
+        """Make the staged files the folder `name`, together with the other files of an older one.
 
         Returns
         -------
@@ -282,12 +298,13 @@ class Folder:
         """
         if not self.is_local:
             self.write(posixpath.join(name, COMMITTED), b"")
+            self.delete(_partial(name))
             return self.folder(name)
         staged, final = self.stage(name).path, self.at(name)
         with _explained("write", final):
             _sync_tree(staged)
             if os.path.isdir(final):
-                # Together they become one new folder, which takes the place of the old one.
+                # The two become one new folder, which replaces the old one.
                 _copy_tree(final, staged, keep_existing=True)
                 self.delete(name)
             os.replace(staged, final)
@@ -298,7 +315,7 @@ class Folder:
         """Copy a local folder to `name`, as a whole."""
         staged = self.stage(name)
         if self.is_local:
-            staged.delete()  # what a process that was killed has left there
+            staged.delete()  # removes files of a killed process
         staged.create().receive(source)
         return self.commit(name)
 
@@ -314,7 +331,7 @@ class Folder:
         """
         source = os.fspath(source)
         if not os.path.isdir(source):
-            raise FileNotFoundError(errno.ENOENT, "There is no such folder to copy from", source)
+            raise FileNotFoundError(errno.ENOENT, "The folder to copy does not exist", source)
         with _explained("write", self.path):
             if self.is_local:
                 _copy_tree(source, self.path)
@@ -330,13 +347,13 @@ class Folder:
             When this folder is missing.
         """
         if not self.exists():
-            raise FileNotFoundError(errno.ENOENT, "There is no such folder to copy from", self.uri)
+            raise FileNotFoundError(errno.ENOENT, "The folder to copy does not exist", self.uri)
         with _explained("write", os.fspath(target)):
             if self.is_local:
                 _copy_tree(self.path, os.fspath(target))
                 return
             os.makedirs(target, exist_ok=True)
-            # File by file: not every file system takes a slash at the end for "what is in here".
+            # File by file, because not every file system understands a trailing slash.
             files = self.filesystem.find(self.path)
             begin = len(self.uri) + 1
             names = [self.filesystem.unstrip_protocol(file)[begin:] for file in files]
@@ -345,12 +362,17 @@ class Folder:
             os.unlink(os.path.join(target, COMMITTED))
 
 
+def _partial(name: str) -> str:
+    head, tail = posixpath.split(name)
+    return posixpath.join(head, PARTIAL + tail)
+
+
 def _token() -> str:
     return uuid.uuid4().hex[:8]
 
 
 def as_json(value: Any) -> Any:
-    """Return a number of numpy's or TensorFlow's as Python's, and anything else as text."""
+    """Return a number of numpy or TensorFlow as Python's, and any other value as text."""
     number = getattr(value, "item", None)
     if callable(number) and getattr(value, "size", 1) == 1:
         return number()
@@ -361,11 +383,11 @@ def as_json(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _explained(verb: str, path: str) -> Iterator[None]:
-    """Say in errors of the disk what could not be done, and how much room there was."""
+    """Add the failed operation and the free space to errors about a full disk."""
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not is_full(error):
             raise
         raise OSError(
             error.errno,
@@ -379,6 +401,46 @@ def _free(path: str) -> str:
         if folder.exists():
             return f"{shutil.disk_usage(folder).free:,} bytes free"
     return "free room unknown"
+
+
+def is_full(error: OSError) -> bool:
+    """Return whether an error means that a disk is full, or a quota used up."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def when_there_is_room(write: Callable[[], T]) -> T:
+    """Call a function that writes; call it again while the disk is full, for at most `ROOM_S` seconds.
+
+    Another process may be copying a checkpoint for which there is no room: it fails, and deletes its
+    copy. The function writes all or nothing.
+    """
+    deadline = time.monotonic() + ROOM_S
+    while True:
+        try:
+            return write()
+        except OSError as error:
+            if not is_full(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(ROOM_POLL_S)  # no event says that a disk has room again
+
+
+def append_whole(file: FileIO, data: bytes) -> None:
+    """Add data to the end of an unbuffered file: all of it or, on an error, none.
+
+    Raises
+    ------
+    OSError
+        When there is no room.
+    """
+    length = os.fstat(file.fileno()).st_size
+    rest = memoryview(data)
+    try:
+        with _explained("write", str(file.name)):
+            while rest:  # a disk that is nearly full takes a part of it
+                rest = rest[file.write(rest) :]
+    except OSError:
+        os.ftruncate(file.fileno(), length)
+        raise
 
 
 def _replace_file(path: Path, content: bytes) -> None:
@@ -398,7 +460,7 @@ def _replace_file(path: Path, content: bytes) -> None:
 
 
 def _copy_tree(source: str, target: str, keep_existing: bool = False) -> None:
-    """Copy files below a folder, each beside its place and then renamed."""
+    """Copy the files below a folder; each is written under another name and then renamed."""
     for folder, _, files in os.walk(source):
         below = os.path.join(target, os.path.relpath(folder, source))
         os.makedirs(below, exist_ok=True)
@@ -417,7 +479,7 @@ def _copy_tree(source: str, target: str, keep_existing: bool = False) -> None:
 
 
 def _sync_tree(path: str) -> None:
-    """Flush files and folders to disk before the rename that shows them."""
+    """Flush files and folders to disk before the rename that makes them visible."""
     for folder, _, files in os.walk(path):
         for file in files:
             _sync_folder(os.path.join(folder, file))

@@ -1,7 +1,7 @@
-"""How stored values cross between processes through Dask.
+"""The transfer of stored values between processes through Dask.
 
-To a process on the same host goes a name of the segment that it takes for its own; to another host,
-or to disk, go the bytes. Dask's own machinery calls this: transfers between workers, spilling.
+A process on the same host gets a name of the segment, which it then owns. Another host, or the disk,
+gets the bytes. Dask calls these functions for transfers between workers and for spilling.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from raycompat._protocol.values import InlineValue, SegmentLink, SegmentValue, S
 
 
 class Store(Protocol):
-    """Where a node keeps what it receives."""
+    """The store of a node, for received values."""
 
     def take(self, link: SegmentLink) -> SegmentValue:
-        """Keep a value that another node of this host has shared."""
+        """Store a value that another node of this host has shared."""
 
     def receive(self, block: Block) -> InlineValue | SegmentValue:
-        """Keep a value that came from another host, or from disk."""
+        """Store a value from another host, or from disk."""
 
 
 _store: Store | None = None
 
 
 def keep_in(store: Store) -> None:
-    """Keep what this process, a node, receives in `store`. Others keep bytes."""
+    """Store the values that this node receives in `store`. Other processes keep bytes."""
     global _store
     _store = store
 

@@ -1,8 +1,8 @@
-"""What type checkers take actors for.
+"""The types of actors for type checkers.
 
 ``@ray.method`` on a method keeps its signature: through a handle, ``counter.add.remote(2)`` is an
-``ObjectRef[int]``. For a type checker the handle that ``Counter.remote()`` returns is an `ActorProxy`:
-whatever the class has. A method without the decorator has no ``remote`` there, as in Ray.
+``ObjectRef[int]``. For a type checker, ``Counter.remote()`` returns an `ActorProxy` with all attributes
+of the class. A method without the decorator has no ``remote`` there, as in Ray.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class RemoteMethod(Generic[P, R]):
-    """A method that gives one result."""
+    """A method with one result."""
 
     @overload
     def remote(self, *args: P.args, **kwargs: P.kwargs) -> ObjectRef[R]: ...
@@ -26,7 +26,7 @@ class RemoteMethod(Generic[P, R]):
     def remote(self, *args: ObjectRef[Any], **kwargs: ObjectRef[Any]) -> ObjectRef[R]: ...
     def remote(self, *args: Any, **kwargs: Any) -> ObjectRef[R]:
         """Call the method with values, or with references to them."""
-        raise NotImplementedError  # type checkers read this class, nothing makes one
+        raise NotImplementedError  # for type checkers only; it has no instances
 
     def options(self, **options: Any) -> Any:
         """Return the method with other options."""
@@ -34,7 +34,7 @@ class RemoteMethod(Generic[P, R]):
 
 
 class RemoteGenerator(Generic[P]):
-    """A method that yields."""
+    """A generator method."""
 
     @overload
     def remote(self, *args: P.args, **kwargs: P.kwargs) -> ObjectRefGenerator: ...
@@ -46,7 +46,7 @@ class RemoteGenerator(Generic[P]):
 
 
 class MethodDecorator(Protocol):
-    """What ``@ray.method(...)`` with options returns."""
+    """The type of ``@ray.method(...)`` with options."""
 
     def __call__(self, function: Callable[..., Any], /) -> Any:
-        """Give a method its options."""
+        """Set the options of a method."""

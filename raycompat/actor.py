@@ -1,4 +1,4 @@
-"""Actors: what `remote` makes of a class, and the handles through which its methods are called."""
+"""Actors: actor classes, which `remote` makes, and the handles through which methods are called."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from raycompat._protocol.actor_about import (
     signature_without_self,
 )
 from raycompat._protocol.call_spec import ActorSpec
-from raycompat._protocol.operations import ToScheduler
+from raycompat._protocol.operations import Request, ToScheduler
 from raycompat._protocol.options import (
     ActorOptions,
     MethodOptions,
@@ -61,15 +61,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: What a type checker takes a handle for: `ActorHandle.__getattr__` never returns there, so that the
+#: The type of a handle for type checkers. `ActorHandle.__getattr__` never returns there, so that the
 #: attributes are those of the class.
 ActorProxy: TypeAlias = Union["ActorHandle[T]", type[T]]
 
-#: Methods that every actor has.
+#: Methods of every actor.
 _BUILT_IN_METHODS = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
 
 
-@overload  # more special than the last: mypy sees an overlap
+@overload  # more specific than the last: mypy sees an overlap
 def method(  # type: ignore[overload-overlap]
     function: Callable[Concatenate[Any, P], Generator[Any, Any, Any] | AsyncGenerator[Any, Any]], /
 ) -> RemoteGenerator[P]: ...
@@ -82,21 +82,19 @@ def method(function: Callable[Concatenate[Any, P], R], /) -> RemoteMethod[P, R]:
 @overload
 def method(**options: Any) -> MethodDecorator: ...
 def method(*args: Any, **options: Any) -> Any:
-    """Give a method of an actor class its own options, such as `num_returns`.
+    """Set the options of a method of an actor class, such as `num_returns`.
 
     Parameters
     ----------
     num_returns : int or "streaming"
-        How many references a call returns; ``num_return_vals`` is its old name.
+        The number of references that a call returns; ``num_return_vals`` is its old name.
     max_task_retries : int, optional
-        How often a call is made again when the actor's process dies under it; -1 is for ever. By
-        default what the class was given.
+        How many times a call is tried again if the actor's process dies; -1 means without limit. By
+        default, the value of the class.
     retry_exceptions : bool or list of exception classes, default False
-        Which of the method's own errors count as a reason to make the call again.
+        The exceptions of the method after which a call is tried again.
     concurrency_group : str, optional
-        The group, one of the class's `concurrency_groups`, in which the method runs.
-
-    Bare, without parentheses, it changes nothing but keeps the signature for type checkers.
+        The group in which the method runs: one of the `concurrency_groups` of the class.
 
     Examples
     --------
@@ -112,12 +110,15 @@ def method(*args: Any, **options: Any) -> Any:
 
     Notes
     -----
-    Ray source: ``ray.method``, 2.60.0. Differs from Ray: options that raycompat does not honour raise.
+    Ray source: ``ray.method``, 2.60.0. Differs from Ray: options that raycompat does not support
+    raise `UnsupportedRayFeatureError`.
+
+    Without parentheses, ``@ray.method`` changes no option. It keeps the signature for type checkers.
     """
     if len(args) == 1 and callable(args[0]) and not options:
         return args[0]  # bare: nothing changes
     if args:
-        raise AssertionError(  # Ray's class for it
+        raise AssertionError(  # the class that Ray raises here
             "@ray.method takes its options by keyword, at least one. For example: "
             "@ray.method(num_returns=2)."
         )
@@ -131,11 +132,12 @@ def method(*args: Any, **options: Any) -> Any:
 
 
 class ActorClass(Generic[T]):
-    """A class whose instances, made by `remote`, live in their own processes.
+    """A class with ``@ray.remote``. Each instance that `remote` creates has its own process.
 
     Notes
     -----
-    Ray source: ``ray.actor.ActorClass``, 2.60.0. Differs from Ray: see the options that raise.
+    Ray source: ``ray.actor.ActorClass``, 2.60.0. Differs from Ray: some options raise
+    `UnsupportedRayFeatureError`.
     """
 
     def __init__(self, cls: type[T], options: ActorOptions) -> None:
@@ -151,20 +153,20 @@ class ActorClass(Generic[T]):
         functools.update_wrapper(self, cls, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse: the call that works is `remote`."""
+        """Raise an error: call `remote` instead."""
         name = self._class.__name__
         raise TypeError(
             f"{name} is an actor class: Actors cannot be instantiated directly. Call {name}.remote()."
         )
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the class has: its attributes, static methods and class methods."""
+        """Return an attribute, static method or class method of the class."""
         if name.startswith("__") or "_class" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._class, name)
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
-        """Refuse to be subclassed: subclass the plain class."""
+        """Raise an error: inherit from the plain class instead."""
         name = self._class.__name__
         raise ActorClassInheritanceException(
             f"Attempted to define subclass '{_class_being_made()}' of actor class '{name}'. Inheriting "
@@ -172,19 +174,19 @@ class ActorClass(Generic[T]):
         )
 
     def remote(self, *args: Any, **kwargs: Any) -> ActorProxy[T]:
-        """Create an actor; does not wait for it.
+        """Start to create an actor, and return its handle at once.
 
         Raises
         ------
         TypeError
             When the arguments do not fit the constructor, or cannot be pickled.
         ValueError
-            When an actor of that name is there already.
+            When an actor with this name exists already.
         """
         return self._create(args, kwargs, self._options)
 
     def options(self, **options: Any) -> _BoundActorClass[T]:
-        """Return the class with other options for the actors made through the result."""
+        """Return the class with other options. They apply to the actors that the result creates."""
         return _BoundActorClass(self, actor_options(options, self._options), options)
 
     def _remote(
@@ -210,7 +212,7 @@ class ActorClass(Generic[T]):
             kind = "async" if is_async else "multi-threaded"
             raise ValueError(
                 f"allow_out_of_order_execution=False for {name}: {kind} actors run calls side by side, "
-                "not in order. Leave it out, or have one call run at a time."
+                "not in order. Leave it out, or let one call run at a time."
             )
         about = About(
             self._class.__qualname__,
@@ -223,13 +225,13 @@ class ActorClass(Generic[T]):
         for method in self._methods.values():
             group = method.options.concurrency_group
             if group is not None and group not in about.groups:
-                raise AssertionError(_unknown_group(group, about))  # Ray's class for it
+                raise AssertionError(_unknown_group(group, about))  # the class that Ray raises here
         to_start, to_live = options.placement_request(), options.lifetime_request()
         strategy = placement.choose(session, options, name, to_live, to_start)
         actor = ActorSpec(
             name=options.name,
             namespace=_namespace(session, options.namespace),
-            detached=options.lifetime == "detached",
+            detached=_is_detached(session, options.lifetime),
             about=pickle.dumps(about, protocol=5),
             class_name=name,
             max_restarts=options.max_restarts or 0,
@@ -247,7 +249,7 @@ class ActorClass(Generic[T]):
         if options.name is None or arguments.failed() is not None:
             created = send.call(session, call, session.by_scheduler)
             return ActorHandle(created, about)
-        with interrupts.deferred():  # a name that is taken has an actor that comes
+        with interrupts.deferred():  # so that a reserved name always gets its actor
             there = _reserve(session, key, actor)
             if there is not None:
                 if options.get_if_exists:
@@ -276,12 +278,16 @@ class ActorClass(Generic[T]):
         return _bind_class(self, self, args, kwargs, {})
 
 
+def _is_detached(session: Session, lifetime: str | None) -> bool:
+    return session.setup.actors_are_detached if lifetime is None else lifetime == "detached"
+
+
 def _reserve(session: Session, key: str, actor: ActorSpec) -> ActorHandle[Any] | None:
-    """Take a name for an actor that is about to be submitted, or return the one that has it."""
+    """Reserve a name for an actor that will be submitted, or return the handle of the one with it."""
     there = session.rpc_or_undo(
-        "raycompat_reserve_actor",
+        Request.RESERVE_ACTOR,
         lambda: session.send(ToScheduler.FREE_NAME, key=key),
-        client=session.client.id,
+        client=session.client_id,
         key=key,
         job=session.setup.job,
         actor=actor,
@@ -290,13 +296,13 @@ def _reserve(session: Session, key: str, actor: ActorSpec) -> ActorHandle[Any] |
 
 
 def _class_being_made() -> str:
-    """Name the class whose statement is being executed."""
+    """Return the name of the class whose statement is being executed."""
     line = traceback.extract_stack(limit=3)[0].line or ""
     return line.removeprefix("class ").partition("(")[0].strip()
 
 
 class _BoundActorClass(Generic[T]):
-    """An actor class with some options changed; see `ActorClass.options`."""
+    """An actor class with some changed options, from `ActorClass.options`."""
 
     def __init__(
         self, actor_class: ActorClass[T], options: ActorOptions, given: Mapping[str, Any]
@@ -337,7 +343,7 @@ class ActorMethod:
         self._options = options
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse: the call that works is `remote`."""
+        """Raise an error: call `remote` instead."""
         name = self._method.name
         raise TypeError(
             f"{name} is an actor's method: Actor methods cannot be called directly. Call "
@@ -355,7 +361,7 @@ class ActorMethod:
         return self._submit(args, kwargs, self._options)
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the node of a call in a graph of calls; see `raycompat.dag`.
+        """Return the node of a call in a graph of calls (`raycompat.dag`).
 
         Returns
         -------
@@ -394,10 +400,10 @@ class ActorMethod:
         num_returns = options.num_returns
         if num_returns is None:
             num_returns = "streaming" if method.is_generator else 1
-        elif num_returns == "streaming" and not method.is_generator:
+        elif num_returns in ("streaming", "dynamic") and not method.is_generator:
             raise ValueError(
-                "num_returns='streaming' can only be used with generator functions, and "
-                f"{about.class_name}.{method.name} is none: it has no yield."
+                f"num_returns={num_returns!r} can only be used with generator functions, and "
+                f"{about.class_name}.{method.name} is not one: it has no yield."
             )
         name = options.name or f"{about.class_name.rpartition('.')[2]}.{method.name}"
         call = Call(ids.call_key(method.name, ids.new_task_id()), method.name, name)
@@ -428,9 +434,9 @@ def _unknown_group(name: str, about: About) -> str:
 
 
 class ActorHandle(Generic[T]):
-    """The way to an actor. Its methods are attributes; the actor lives as long as a handle does.
+    """The handle of an actor. Methods are attributes; the actor lives as long as a handle exists.
 
-    Handles may be passed to tasks and actors, alone or inside other objects.
+    You can pass handles to tasks and actors, alone or inside other objects.
 
     Notes
     -----
@@ -446,7 +452,7 @@ class ActorHandle(Generic[T]):
 
     def _open_channel(self) -> Channel:
         session = self._session()
-        with interrupts.deferred(), session.table.lock:
+        with interrupts.deferred(), session.lock:
             if self._channel is None:
                 key = self._actor_ref._key
                 self._channel = session.channel(key, in_order=self._about.in_order)
@@ -460,13 +466,13 @@ class ActorHandle(Generic[T]):
             session.wake()
 
     def _session(self) -> Session:
-        """Return the session that the actor belongs to, which must be the current one."""
+        """Return the session of the actor, which must be the current one."""
         session = self._actor_ref._session
         session.check_connection()
         if session.closed:
             raise exceptions.ActorHandleNotFoundError(
                 f"{self!r} is a handle of an actor of an earlier session. Actor handles are not valid "
-                "across Ray sessions: make the actor anew."
+                "across Ray sessions: create the actor again."
             )
         return session
 
@@ -503,6 +509,11 @@ class ActorHandle(Generic[T]):
     def __repr__(self) -> str:
         return f"Actor({self._about.class_name}, {self._actor_id.hex()})"
 
+    def _repr_html_(self) -> str:
+        from raycompat import _notebook
+
+        return _notebook.of_actor(self._about.class_name, self._actor_id.hex())
+
     def __hash__(self) -> int:
         return hash(self._actor_id)
 
@@ -514,11 +525,11 @@ class ActorHandle(Generic[T]):
 
 
 def _anything(*args: Any, **kwargs: Any) -> None:
-    """Give the built-in methods a signature that takes anything."""
+    """Give the built-in methods a signature that accepts all arguments."""
 
 
 class ActorClassInheritanceException(TypeError):
-    """Refuse to inherit from an actor class."""
+    """Raised when a class inherits from an actor class."""
 
 
 def _handle(session: Session, key: str, about: bytes) -> ActorHandle[Any]:
@@ -534,19 +545,19 @@ def _namespace(session: Session, given: str | None) -> str:
 
 
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
-    """Return a handle of the actor of that name.
+    """Return a handle of the actor with this name.
 
     Parameters
     ----------
     name : str
-        The name that its creator gave in ``.options(name=...)``.
+        The name that the program gave in ``.options(name=...)``.
     namespace : str, optional
-        By default that of this driver.
+        The namespace of the name. By default, that of this driver.
 
     Returns
     -------
     ActorHandle
-        It does not keep the actor alive.
+        The handle does not keep the actor alive.
 
     Examples
     --------
@@ -568,7 +579,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
 
     Notes
     -----
-    Ray source: ``ray.get_actor``, 2.60.0. As there, the handle does not keep the actor alive.
+    Ray source: ``ray.get_actor``, 2.60.0. As in Ray, the handle does not keep the actor alive.
     """
     if not name:
         raise ValueError(f"get_actor({name!r}): supply a non-empty value, the name of an actor.")
@@ -577,23 +588,22 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
     checked_text("The name of an actor", name)
     session = _driver.require_session()
     space = _namespace(session, namespace)
-    found = session.rpc("raycompat_find_actor", name=name, namespace=space)
+    found = session.rpc(Request.FIND_ACTOR, name=name, namespace=space)
     if found is None:
         raise ValueError(
-            f"Failed to look up actor with name '{name}'. This could because 1. You are trying to "
-            f"look up a named actor you didn't create. 2. The named actor died. 3. You did not use "
-            f"a namespace matching the namespace of the actor."
+            f"Failed to look up actor with name '{name}': there is no such actor in the namespace "
+            f"{space!r}. It may have died, or its creator may use another name or namespace."
         )
     return _handle(session, found["key"], found["about"])
 
 
 def exit_actor() -> None:
-    """Leave the actor in whose method this is called: the call ends, then the actor's process does.
+    """Exit the actor in whose method this is called: first the call ends, then the process.
 
     Raises
     ------
     TypeError
-        When called outside of an actor.
+        When it is called outside an actor.
 
     Notes
     -----
@@ -610,13 +620,14 @@ def exit_actor() -> None:
 
 
 def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
-    """End an actor at once: its process is killed, what waits for it fails with `ActorDiedError`.
+    """Kill the process of an actor. Its waiting calls fail with `ActorDiedError`.
 
     Parameters
     ----------
     actor : ActorHandle
+        The actor to end.
     no_restart : bool, default True
-        Whether the actor stays dead; else it is started again if it has restarts left.
+        Do not restart the actor. With False, it starts again if it has restarts left.
 
     Examples
     --------
@@ -652,4 +663,4 @@ def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
     session.send(ToScheduler.KILL_ACTOR, key=key, no_restart=no_restart)
     channel = session.channels.get(key)
     if no_restart and channel is not None:
-        channel.kill()  # what is called from now on must not overtake the end
+        channel.kill()  # later calls must not overtake the kill

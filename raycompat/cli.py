@@ -1,4 +1,4 @@
-"""The command line: ``raycompat``, or ``python -m raycompat``. The verbs and flags are Ray's."""
+"""The command line: ``raycompat``, or ``python -m raycompat``. Commands and flags are Ray's."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from raycompat._cli import old_flags, state
 from raycompat._cli.rllib import rllib
 from raycompat._cli.texts import head_started, node_started
 from raycompat._protocol import shared_secret
+from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.shared_secret import Authority
 
-#: Where a cluster and its dashboard listen unless told otherwise: Ray's ports.
+#: The default ports of a cluster and its dashboard: Ray's.
 _PORT, _DASHBOARD_PORT = 6379, 8265
 
 _LOOPBACK = "127.0.0.1"
@@ -27,7 +28,7 @@ _AMOUNT = click.IntRange(min=0)
 
 
 class _StartCommand(click.Command):
-    """`start`, which takes flags of early Ray, too."""
+    """`start`, which accepts flags of early Ray too."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments."""
@@ -114,11 +115,11 @@ def _authority(password: str | None, file: str | None) -> Authority | None:
     type=click.Path(exists=True, file_okay=False, writable=True, resolve_path=True),
     help="Where logs and spilled values go.",
 )
-@click.option("--block", is_flag=True, help="Stay, and end what was started when this ends.")
+@click.option("--block", is_flag=True, help="Stay; the processes end with this command.")
 def start(**given: Any) -> None:
     """Start a cluster on this machine (--head), or a node that joins one (--address).
 
-    What is started goes on when this command has ended, until `raycompat stop`.
+    The processes continue when this command has ended, until `raycompat stop`.
     """
     _check_start(given)
     authority = _authority(given["redis_password"], given["redis_password_file"])
@@ -150,11 +151,11 @@ def _check_start(given: dict[str, Any]) -> None:
     for name in ("port", "include_dashboard", "dashboard_host", "dashboard_port"):
         if not given["head"] and given[name] is not None:
             flag = "--" + name.replace("_", "-")
-            raise click.UsageError(f"{flag} is a matter of the cluster: use it with --head only.")
+            raise click.UsageError(f"{flag} belongs to the cluster: use it with --head only.")
     if given["node_ip_address"] in ("0.0.0.0", "::", ""):
         raise click.UsageError(
-            f"--node-ip-address={given['node_ip_address']!r}: others are told this address. Give one "
-            "of this machine's."
+            f"--node-ip-address={given['node_ip_address']!r}: other machines connect to this address. "
+            "Give an address of this machine."
         )
 
 
@@ -195,7 +196,7 @@ def _start_head(given: dict[str, Any], authority: Authority | None) -> Any:
     click.echo(text)
     wanted = given["dashboard_port"]
     if wanted and f":{wanted}" not in (started.dashboard_url or ""):
-        _warn(f"port {wanted} was taken: the dashboard has another.")
+        _warn(f"port {wanted} was in use: the dashboard has another.")
     return started
 
 
@@ -215,7 +216,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _warn_of_others(host: str, dashboard_host: str | None) -> None:
-    """Warn of what others can do where there is no password."""
+    """Warn of what other users can do without a password."""
     from raycompat._protocol import local_address
 
     try:
@@ -224,14 +225,14 @@ def _warn_of_others(host: str, dashboard_host: str | None) -> None:
         _fail(error)
     if is_wanted and os.environ.get(local_address.AUTH_VARIABLE):
         _warn(
-            f"{local_address.AUTH_VARIABLE}=token is for clusters that programs start; whoever can "
+            f"{local_address.AUTH_VARIABLE}=token is for clusters that programs start; all who can "
             f"reach {host} can run programs as you. Use a password (--redis-password-file)."
         )
     advice = "Use a password (--redis-password-file), or a network that you trust."
     if not _is_loopback(host):
-        _warn(f"whoever can reach {host} can run programs as you. {advice}")
+        _warn(f"all who can reach {host} can run programs as you. {advice}")
     if dashboard_host is not None and not _is_loopback(dashboard_host):
-        _warn(f"whoever can reach {dashboard_host} can see what runs here. {advice}")
+        _warn(f"all who can reach {dashboard_host} can see what runs here. {advice}")
 
 
 def _start_node(given: dict[str, Any], authority: Authority | None) -> Any:
@@ -263,7 +264,7 @@ def _start_node(given: dict[str, Any], authority: Authority | None) -> Any:
     help="Seconds that processes have to end by themselves before they are killed.",
 )
 def stop(force: bool, grace_period: float) -> None:
-    """End what `raycompat start` has started on this machine for this user."""
+    """End the processes that `raycompat start` has started on this machine for this user."""
     from raycompat._cli.stop import stop_all
 
     try:
@@ -274,7 +275,7 @@ def stop(force: bool, grace_period: float) -> None:
         pids = ", ".join(map(str, stopped.left))
         raise click.ClickException(f"The kernel has not ended these processes: {pids}. Try again.")
     if not stopped.found:
-        click.echo("Nothing runs that `raycompat start` has started.")
+        click.echo("No process of `raycompat start` is running.")
         return
     click.echo(f"Stopped all {stopped.found} processes of raycompat.")
     if stopped.killed:
@@ -290,7 +291,7 @@ _address_option = click.option(
 
 
 def _state_client(given: dict[str, Any]) -> Any:
-    """Return what asks the cluster of which `given` has the address and the password."""
+    """Return a client of the state API with the given address and password."""
     from raycompat._cli import start as starting
     from raycompat.util.state.client import StateApiClient
 
@@ -309,7 +310,7 @@ def _state_client(given: dict[str, Any]) -> Any:
 def status(
     verbose: bool, address: str | None, redis_password: str | None, redis_password_file: str | None
 ) -> None:
-    """Show the nodes of a cluster, what is used of what, and what waits."""
+    """Show the nodes of a cluster, the used resources, and the waiting calls."""
     from raycompat._cli import start as starting
     from raycompat._cli.status import report, running
     from raycompat._launch import connect
@@ -318,13 +319,13 @@ def status(
     try:
         to = starting.destination(address or "auto", authority)
         with connect.connect(to) as client:
-            found = client.sync(client.scheduler.raycompat_state)
+            found = client.sync(ask, client.scheduler, Request.STATE)
     except (OSError, RuntimeError, ValueError) as error:
         _fail(error)
-    if found is None:  # what a Dask scheduler answers that knows nothing of us
+    if found is None:  # the Dask scheduler does not have the plugin
         raise click.ClickException(
-            f"The Dask cluster at {to.address} has not been used with raycompat yet. It will be one of "
-            "raycompat when the first driver connects to it."
+            f"The Dask cluster at {to.address} has not been used with raycompat yet. It becomes a "
+            "raycompat cluster when the first driver connects to it."
         )
     dashboard = found["dashboard"]
     if dashboard is not None and "://" not in dashboard:
@@ -347,15 +348,38 @@ def status(
 def run(program: str, arguments: tuple[str, ...], is_module: bool) -> tuple[Any, ...]:
     """Run an unmodified program. `import ray` means raycompat in it, and in its tasks and actors."""
     if not is_module and not os.path.isfile(program):
-        raise click.UsageError(f"There is no program {program!r} to run. (-m runs a module.)")
+        raise click.UsageError(f"The program {program!r} does not exist. (-m runs a module.)")
     return program, arguments, is_module
 
 
 @cli.command()
-@click.option("--only", default="", metavar="TEXT", help="Measure the lines that contain this.")
+@click.argument("index", type=click.IntRange(min=0), required=False)
+def debug(index: int | None) -> None:
+    """List the breakpoints that wait on this machine, and attach to the one with this INDEX."""
+    from raycompat._cli import debug as debugging
+    from raycompat._protocol import breakpoints
+
+    waiting = breakpoints.all_waiting()
+    if not waiting:
+        click.echo("No breakpoint waits on this machine.")
+        return
+    click.echo(debugging.listed(waiting))
+    numbers = click.IntRange(0, len(waiting) - 1)
+    if index is None:
+        index = click.prompt("Enter breakpoint index", type=numbers)
+    elif index >= len(waiting):
+        raise click.BadParameter(f"{index}: there are {len(waiting)}, and the first is 0.")
+    try:
+        debugging.attach(waiting[index])
+    except ConnectionError as error:
+        _fail(error)
+
+
+@cli.command()
+@click.option("--only", default="", metavar="TEXT", help="Measure only lines with this text.")
 @click.option("--num-cpus", type=_AMOUNT, default=2, show_default=True, help="CPUs to start with.")
 def microbenchmark(only: str, num_cpus: int) -> None:
-    """Measure calls, actors and objects on a cluster of this machine, which it starts."""
+    """Measure calls, actors and objects on a new cluster on this machine."""
     import raycompat
     from raycompat._cli.microbenchmark import lines, measured
 
@@ -378,7 +402,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(130)
-    if isinstance(done, tuple):  # outside of click, which has ideas of its own about errors
+    if isinstance(done, tuple):  # outside of click, which handles errors in its own way
         _run(*done)
     else:
         sys.exit(done)

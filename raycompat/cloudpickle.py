@@ -34,12 +34,12 @@ __all__ = [
 
 
 def dumps_debug(obj: Any, *args: Any, **kwargs: Any) -> Any:
-    """Pickle, and on a failure say what in the object is in the way.
+    """Pickle an object; after a failure, report which part of it cannot be pickled.
 
     Raises
     ------
     TypeError
-        With a note of what `inspect_serializability` has found.
+        With a note about the findings of `inspect_serializability`.
 
     Notes
     -----
@@ -52,7 +52,7 @@ def dumps_debug(obj: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def dump_debug(obj: Any, *args: Any, **kwargs: Any) -> None:
-    """Pickle into a file, and on a failure say what in the object is in the way; see `dumps_debug`."""
+    """Pickle into a file; after a failure, report the reason as `dumps_debug` does."""
     try:
         dump(obj, *args, **kwargs)
     except Exception as error:

@@ -14,11 +14,12 @@ from raycompat._launch.launch import LocalNode
 from raycompat._launch.local_cluster import LocalCluster
 from raycompat._launch.node_options import node_options
 from raycompat._protocol import current_cluster
+from raycompat._protocol.operations import Request, ask
 
-#: Bytes of a node's object store unless it is told otherwise: Ray's.
+#: The default bytes of a node's object store, as in Ray.
 _OBJECT_STORE_BYTES = 150 * 1024 * 1024
 
-#: Arguments of `Cluster.add_node` that are honoured; and those that only the first node has.
+#: Supported arguments of `Cluster.add_node`; and those that only the first node has.
 _OF_NODES = (
     "num_cpus",
     "num_gpus",
@@ -30,11 +31,11 @@ _OF_NODES = (
 )
 _OF_THE_HEAD = ("include_dashboard", "dashboard_host", "dashboard_port", "temp_dir")
 
-#: Arguments that Ray has beside these, and why they are not honoured.
+#: Ray's other arguments, and the reason why they are not supported.
 _NOT_HONOURED = {
     **dict.fromkeys(
         ("_system_config", "autoscaling_config", "resource_isolation_config"),
-        "it configures processes of Ray's own, which do not exist here",
+        "it configures Ray's processes, which do not exist here",
     ),
     **dict.fromkeys(
         (
@@ -50,7 +51,7 @@ _NOT_HONOURED = {
             "cluster_id",
             "session_name",
         ),
-        "there is no Redis and no GCS: a Dask scheduler keeps what they keep",
+        "there is no Redis and no GCS: a Dask scheduler replaces them",
     ),
     **dict.fromkeys(
         (
@@ -98,11 +99,11 @@ _NOT_HONOURED = {
 
 
 class ClusterNode:
-    """A node of a `Cluster`: what its `Cluster.add_node` returns.
+    """A node of a `Cluster`, which `Cluster.add_node` returns.
 
     Notes
     -----
-    Ray source: ``ray._private.node.Node``, 2.60.0, of which this has what tests use.
+    Ray source: ``ray._private.node.Node``, 2.60.0; this class has the parts that tests use.
     """
 
     def __init__(self, cluster: Cluster, node: LocalNode, *, head: bool) -> None:
@@ -113,7 +114,7 @@ class ClusterNode:
         self._is_killed = False
 
     def is_head(self) -> bool:
-        """Return whether it is the first node, with which the scheduler was started."""
+        """Return whether it is the first node, which started the scheduler."""
         return self.head
 
     @property
@@ -144,7 +145,7 @@ class ClusterNode:
 
     @property
     def _described(self) -> dict[str, Any]:
-        """What the scheduler says of it, once it is there."""
+        """The scheduler's description of it, once it has joined."""
         if self._row is None:
             address = self._node.wait_until_up()
             rows = {row["address"]: row for row in self._cluster._nodes()}
@@ -161,12 +162,12 @@ class ClusterNode:
         Parameters
         ----------
         check_alive : bool, default True
-            Whether to insist that it runs.
+            Whether the node must be running.
 
         Raises
         ------
         RuntimeError
-            When it does not run and `check_alive` is true.
+            When it is not running and `check_alive` is true.
         """
         self.kill_all_processes(check_alive=check_alive)
 
@@ -178,21 +179,20 @@ class ClusterNode:
         Parameters
         ----------
         check_alive : bool, default True
-            Whether to insist that it runs.
+            Whether the node must be running.
         allow_graceful : bool, default False
-            Have it leave the cluster and clean up; otherwise it is killed.
+            Let the node leave the cluster and clean up; otherwise it is killed.
         wait : bool, default False
-            Accepted for Ray's sake: the processes are gone when this returns.
+            Accepted for compatibility: the processes have ended when this returns.
 
         Raises
         ------
         RuntimeError
-            When it does not run and `check_alive` is true.
+            When it is not running and `check_alive` is true.
         """
         if check_alive and not self.any_processes_alive():
             raise RuntimeError(
-                "Attempting to kill a node that does not run any more. With check_alive=False it need "
-                "not."
+                "Attempting to kill a node that is not running any more. check_alive=False allows this."
             )
         self._is_killed = True
         self._node.end() if allow_graceful else self._node.kill()
@@ -202,7 +202,7 @@ class ClusterNode:
         return self._node.process.is_running
 
     def remaining_processes_alive(self) -> bool:
-        """Return whether the node's process runs, or was killed by this object's own methods."""
+        """Return whether the node's process runs, or was killed by a method of this object."""
         return self._is_killed or self.any_processes_alive()
 
     def __repr__(self) -> str:
@@ -211,11 +211,10 @@ class ClusterNode:
 
 
 class Cluster:
-    """A cluster of several nodes on this machine, to which nodes can be added and removed.
+    """A cluster of several nodes on this machine; nodes can be added and removed.
 
-    The first node that is added is the head: with it the scheduler starts. Each node is a process, a
-    Dask worker, with its own resources, object store and executors. All of them end with this
-    process, however it ends.
+    The first node is the head: it starts the scheduler. Each node is a process, a Dask worker, with its
+    own resources, object store and executors. All of them end with this process, even if it is killed.
 
     Parameters
     ----------
@@ -224,14 +223,14 @@ class Cluster:
     connect : bool, default False
         Make this process a driver of the cluster at once; needs `initialize_head`.
     head_node_args : dict, optional
-        What `add_node` takes, for the first node.
+        Arguments of `add_node` for the first node.
     shutdown_at_exit : bool, default True
-        Has to be True: ``raycompat start --head`` starts clusters that outlive their program.
+        Must be True: ``raycompat start --head`` starts clusters that outlive their program.
 
     Raises
     ------
     RuntimeError
-        When it is to connect, and not to start a head.
+        When `connect` is true and `initialize_head` is false.
     UnsupportedRayFeatureError
         When `shutdown_at_exit` is False.
 
@@ -263,8 +262,8 @@ class Cluster:
         if not shutdown_at_exit:
             raise exceptions.UnsupportedRayFeatureError(
                 "Cluster(shutdown_at_exit=False)",
-                "its processes end with the one that has started them",
-                "start one that stays with `raycompat start --head`",
+                "its processes end with the process that started them",
+                "start a permanent cluster with `raycompat start --head`",
             )
         self.head_node: ClusterNode | None = None
         self.worker_nodes: set[ClusterNode] = set()
@@ -279,7 +278,7 @@ class Cluster:
 
     @property
     def address(self) -> str | None:
-        """Host and port of the scheduler; None before there is a head."""
+        """Host and port of the scheduler; None before the first node."""
         return self._local.address.split("://")[1] if self._local is not None else None
 
     @property
@@ -298,12 +297,12 @@ class Cluster:
         Parameters
         ----------
         namespace : str, optional
-            Where names of actors are looked up; by default one of this driver's own.
+            Where names of actors are looked up; by default a new one for this driver.
 
         Raises
         ------
         AssertionError
-            When there is no head yet, or it is connected.
+            When there is no head yet, or this process is already connected.
 
         Notes
         -----
@@ -315,7 +314,7 @@ class Cluster:
         self.connected = True
 
     def add_node(self, wait: bool = True, **node_args: Any) -> ClusterNode:
-        """Add a node; the first one is the head, with which the scheduler starts.
+        """Add a node; the first one is the head, which starts the scheduler.
 
         Parameters
         ----------
@@ -324,21 +323,21 @@ class Cluster:
         num_cpus : int, default 1
             CPUs of the node, 0 or more.
         num_gpus : int, default 0
-            GPUs of the node, which need not be there.
+            GPUs of the node, which need not exist.
         resources : dict of str to float, optional
             Other resources of the node, by name.
         labels : dict of str to str, optional
             Labels of the node.
         memory : int, default 63 % of the machine's
-            Bytes that tasks may ask for with ``memory=``.
+            Bytes that tasks can request with ``memory=``.
         object_store_memory : int, default 150 MiB
-            Bytes that are meant for objects.
+            Bytes for objects.
         env_vars : dict of str to str, optional
             Environment variables of the node's process and its executors.
         include_dashboard, dashboard_host, dashboard_port :
-            Of the head only: whether and where Dask's dashboard is served; by default it is not.
+            Only for the head: whether and where Dask's dashboard is served; by default it is not.
         temp_dir : str, optional
-            Of the head only: the folder in which the cluster has its own.
+            Only for the head: the folder in which the cluster makes its own folder.
 
         Returns
         -------
@@ -347,16 +346,16 @@ class Cluster:
         Raises
         ------
         TypeError, ValueError, AssertionError
-            When an argument is unknown or impossible.
+            When an argument is unknown or not valid.
         UnsupportedRayFeatureError
-            When an argument asks for what raycompat does not do.
+            When an argument requests a feature that raycompat does not support.
         RaySystemError
             When a process does not start.
 
         Notes
         -----
-        Ray source: ``ray.cluster_utils.Cluster.add_node``, 2.60.0. Differs from Ray: there is no
-        dashboard unless it is asked for.
+        Ray source: ``ray.cluster_utils.Cluster.add_node``, 2.60.0. Differs from Ray: the dashboard is
+        off by default.
         """
         is_head = self.head_node is None
         _check(node_args, is_head=is_head)
@@ -389,22 +388,22 @@ class Cluster:
         return self._local
 
     def remove_node(self, node: ClusterNode, allow_graceful: bool = True) -> None:
-        """End a node, and wait until its processes are gone.
+        """End a node, and wait until its processes have ended.
 
         Parameters
         ----------
         node : ClusterNode
-            What `add_node` has returned. With the head the scheduler ends, and all other nodes: the
-            next node that is added is the head of a new cluster.
+            A result of `add_node`. With the head, the scheduler and all other nodes end: the next node
+            that is added is the head of a new cluster.
         allow_graceful : bool, default True
-            Have the node leave; otherwise it is killed.
+            Let the node leave; otherwise it is killed.
 
         Raises
         ------
         ValueError
-            When this process is a driver that is at home on the node; it is disconnected then.
+            When the node is the home of this process, a driver, which is then disconnected.
         KeyError
-            When it is not a node of this cluster.
+            When the node does not belong to this cluster.
 
         Notes
         -----
@@ -446,24 +445,24 @@ class Cluster:
         return session is not None and session.home.address == node._node.address
 
     def _driver_here(self) -> sessions.Session | None:
-        """Return this process's session, if it is one of this cluster."""
+        """Return this process's session, if it belongs to this cluster."""
         session = sessions.current()
         if session is None or self._local is None:
             return None
         return session if session.setup.scheduler == self._local.address else None
 
     def wait_for_nodes(self, timeout: float = 30) -> None:
-        """Wait until there are as many nodes as were added and not removed.
+        """Wait until all nodes that were added and not removed have joined.
 
         Parameters
         ----------
         timeout : float, default 30
-            Seconds to wait at most.
+            Maximum seconds to wait.
 
         Raises
         ------
         TimeoutError
-            When there are more or fewer by then: when one has died, for example.
+            When there are more or fewer nodes by then: for example, when one has died.
 
         Notes
         -----
@@ -476,11 +475,11 @@ class Cluster:
             with self._client() as client:
                 connect.prepare(client)
                 are_there = client.sync(
-                    client.scheduler.raycompat_nodes_are, count=count, timeout_s=timeout
+                    ask, client.scheduler, Request.NODES_ARE, count=count, timeout_s=timeout
                 )
         if not are_there:
             raise TimeoutError(
-                f"Timed out while waiting for nodes: fewer than {count} are there after {timeout} s. "
+                f"Timed out while waiting for nodes: fewer than {count} have joined after {timeout} s. "
                 "Look at their logs, or give wait_for_nodes a longer timeout (seconds)."
             )
 
@@ -490,7 +489,7 @@ class Cluster:
         return heads + list(self.worker_nodes)
 
     def remaining_processes_alive(self) -> bool:
-        """Return whether all nodes run but those that were killed by their own methods."""
+        """Return whether all nodes run, except those that their own methods killed."""
         return all(node.remaining_processes_alive() for node in self.list_all_nodes())
 
     def shutdown(self) -> None:
@@ -502,7 +501,7 @@ class Cluster:
         process that is still connected is disconnected first, without an error.
         """
         if self._process != os.getpid():
-            return  # forked: it is another process's
+            return  # forked: the cluster belongs to the parent
         atexit.unregister(self.shutdown)
         if self._driver_here() is not None:
             _driver.shutdown()
@@ -519,13 +518,13 @@ class Cluster:
         return connect.connect(addresses.Destination(self._local.address))
 
     def _nodes(self) -> list[dict[str, Any]]:
-        """Return what the scheduler says of the nodes, once all that have joined are ready."""
+        """Return the scheduler's descriptions of the nodes, once all that have joined are ready."""
         with self._client() as client:
             return connect.prepare(client)
 
 
 def _check(node_args: dict[str, Any], *, is_head: bool) -> None:
-    """Refuse arguments that are unknown, or not honoured."""
+    """Raise for unknown or unsupported arguments."""
     honoured = (*_OF_NODES, *_OF_THE_HEAD) if is_head else _OF_NODES
     for name in node_args:
         if name in honoured:

@@ -1,13 +1,13 @@
-"""Environment variables as the first Ray had them: values that each process makes for itself, once.
+"""Environment variables of the first Ray: values that each process creates once for itself.
 
-What cannot be pickled, such as a TensorFlow graph with its session, cannot be sent to a task. Its
-initializer can. The driver assigns a pair of functions to an attribute of `env`; whoever reads that
-attribute, in whatever process, gets the value that the initializer has made there.
+A value that cannot be pickled, such as a TensorFlow graph with its session, cannot be sent to a task,
+but its initializer can. The driver assigns a pair of functions to an attribute of `env`. A process that
+reads the attribute gets the value that the initializer has created there.
 
-The driver counts its assignments. Calls carry its job and the number that they were made under
-(`version`), and the process that runs one looks up what was defined by then
-(`_executor.environment`). So a call sees what was assigned before it was made, on whichever road it
-comes. Processes serve one job each, and heed no other's numbers.
+The driver counts its assignments. A call carries its job and the count at that time (`version`), and
+the process that runs it uses the definitions up to that count (`_executor.environment`). So a call sees
+the assignments before it, whichever way it takes. A process serves only one job, and ignores the counts
+of others.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from raycompat._caller.session import Session
 
 
-#: A job, and how many assignments its driver had made; 0 is none.
+#: A job, and the number of its driver's assignments; 0 is none.
 Version: TypeAlias = tuple[str, int]
 
 
 class EnvironmentVariable:
-    """How a process makes a value of its own, and puts it right after each task that used it.
+    """The functions with which a process creates a value, and resets it after each task that used it.
 
     Parameters
     ----------
     initializer : callable
         Takes nothing and returns the value. It runs when a process first reads the variable.
     reinitializer : callable, optional
-        Takes the value and returns the one that the next task gets: often the same, with its state
-        put back. It runs after each task that read the variable, not in the driver. By default the
-        value stays as the task has left it.
+        Takes the value and returns the one for the next task: often the same one, with its state reset.
+        It runs after each task that read the variable, but not in the driver. By default the value
+        stays as the task has left it.
 
     Raises
     ------
@@ -46,7 +46,7 @@ class EnvironmentVariable:
 
     Notes
     -----
-    Ray source: ``ray.EnvironmentVariable``, 0.1; later Rays have actors for this.
+    Ray source: ``ray.EnvironmentVariable``, 0.1; later versions of Ray have actors instead.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class EnvironmentVariable:
 
 @dataclass(slots=True)
 class _Made:
-    """A value of this process, and the definition that it was made by."""
+    """A value of this process, and the definition that created it."""
 
     definition: str
     variable: EnvironmentVariable
@@ -74,7 +74,7 @@ class _Made:
 
 
 class Values:
-    """The values that this process has made."""
+    """The values that this process has created."""
 
     def __init__(self) -> None:
         self._made: dict[str, _Made] = {}
@@ -82,7 +82,7 @@ class Values:
         self._lock = threading.RLock()  # an initializer may read other variables
 
     def get(self, name: str, definition: str, load: Callable[[], EnvironmentVariable]) -> Any:
-        """Return a variable's value; make it if that was not done by this definition yet."""
+        """Return a variable's value; create it if this definition has not created one yet."""
         with self._lock:
             made = self._made.get(name)
             if made is None or made.definition != definition:
@@ -93,12 +93,13 @@ class Values:
             return made.value
 
     def reinitialize_used(self) -> None:
-        """Put right what was read since the last time. What that fails for is made anew when read.
+        """Reset the values that were read since the last time; failed ones are created at the next
+        read.
 
         Raises
         ------
         Exception
-            What the first reinitializer that fails has raised.
+            The first error of a reinitializer.
         """
         while self._used:
             name, _ = self._used.popitem()
@@ -112,14 +113,14 @@ class Values:
 class Environment:
     """The type of `ray.env`, whose attributes are environment variables.
 
-    Assign an `EnvironmentVariable` in the driver, before or after `init`; read its value anywhere.
-    Each process makes its own value when it first reads the attribute, and keeps it. A new assignment
-    holds for every call made after it, in running processes too, actors' included.
+    Assign an `EnvironmentVariable` in the driver, before or after `init`; read its value in any
+    process. Each process creates its value when it first reads the attribute, and keeps it. A new
+    assignment is valid for every later call, also in running processes and actors.
 
     Notes
     -----
-    Ray source: ``ray.env``, 0.1. Differs from Ray: values are made when they are first read, not in
-    every process at once; an error in a reinitializer is the task's.
+    Ray source: ``ray.env``, 0.1. Differs from Ray: values are created at the first read, not in all
+    processes at once; an error in a reinitializer is the task's error.
 
     Examples
     --------
@@ -136,7 +137,7 @@ class Environment:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
-            raise AttributeError(name)  # what copy, pickle and others ask every object for
+            raise AttributeError(name)  # copy, pickle and others look these up
         from raycompat._caller import this_process
 
         executor = this_process.executor()
@@ -167,7 +168,7 @@ class Environment:
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(
-            f"ray.env.{name} cannot be deleted: calls under way may need it. Assign another "
+            f"ray.env.{name} cannot be deleted: running calls may need it. Assign another "
             "EnvironmentVariable."
         )
 
@@ -183,7 +184,7 @@ def _the_environment() -> Environment:
 
 
 def unknown(name: str, defined: Any) -> AttributeError:
-    """Return the error for a variable that is not among those that are `defined`."""
+    """Return the error for a variable that is not `defined`."""
     return AttributeError(
         f"ray.env has no variable {name!r}; it has {', '.join(sorted(defined)) or 'none'}. Define it "
         f"in the driver, before the call: ray.env.{name} = ray.EnvironmentVariable(initializer)."
@@ -196,7 +197,7 @@ class _Definition:
     variable: EnvironmentVariable
 
 
-# Of the driver. They outlive its sessions, so that variables may be assigned before `init`.
+# The driver's. They outlive its sessions, so that variables can be assigned before `init`.
 env = Environment()
 _definitions: dict[str, _Definition] = {}
 _values = Values()
@@ -205,7 +206,7 @@ _lock = threading.Lock()
 
 
 def version(session: Session) -> Version | None:
-    """Return the version that a call made now carries; None where there are no variables.
+    """Return the version for a new call; None if there are no variables.
 
     Raises
     ------
@@ -218,7 +219,7 @@ def version(session: Session) -> Version | None:
 
 
 def _export(session: Session) -> None:
-    """Send what has been defined by now, each definition once, and the table of them all."""
+    """Send all definitions so far, each once, and their table."""
     with _lock:
         now, definitions = _version, dict(_definitions)
     table: dict[str, str] = {}
@@ -232,5 +233,5 @@ def _export(session: Session) -> None:
 
 
 def table_id(environment: Version) -> str:
-    """Return the id under which the definitions of a version are exported."""
+    """Return the id under which the table of a version is exported."""
     return "environment-{}-table-{}".format(*environment)

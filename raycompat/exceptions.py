@@ -1,10 +1,10 @@
-"""The errors that Ray programs catch, and how they travel.
+"""The errors that Ray programs catch, and their way between processes.
 
-1. User code raises in an executor; `RayTaskError.from_exception` keeps the error
-   as ``cause`` and its traceback, without the framework's own frames, as text.
+1. User code raises in an executor. `RayTaskError.from_exception` keeps the error
+   as ``cause``, and its traceback as text, without raycompat's own frames.
 2. `dumps_error` turns it into bytes. A cause that cannot be pickled is replaced.
-3. The caller's `loads_error` returns what ``get`` raises: one object that is both
-   a `RayTaskError` and an instance of the user's class.
+3. The caller's `loads_error` returns the error that ``get`` raises: one object that
+   is both a `RayTaskError` and an instance of the user's class.
 
 Names, bases and parameters are those of ``ray.exceptions``, 2.60.0. Differs from
 Ray: texts carry no colour codes, and an error that cannot be unpickled is both a
@@ -71,12 +71,12 @@ __all__ = [
     "WorkerCrashedError",
 ]
 
-#: Programs and log filters know Ray's name of this logger, so it is kept.
+#: Programs and log filters use Ray's name of this logger, so it is kept.
 logger = logging.getLogger("ray.exceptions")
 
 
 class RayError(Exception):
-    """Stand for every error that the framework itself raises."""
+    """Base class of every error that the framework itself raises."""
 
     #: Template of `str`, in which {0} is the error; when empty, `str` shows the arguments.
     _error_text: ClassVar[str] = ""
@@ -85,7 +85,8 @@ class RayError(Exception):
         return self._error_text.format(self) if self._error_text else super().__str__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Rebuild from state, not by calling the class again: constructors here and in
+        # Rebuild from state, without calling the class: constructors here and in users'
+        # subclasses take other arguments than those in `args`.
         # users' subclasses take other arguments than those that end up in `args`.
         return _new_error, (type(self), *self.args), self.__dict__ or None
 
@@ -101,7 +102,7 @@ class RayError(Exception):
 
     @staticmethod
     def from_bytes(b: bytes) -> RayError:
-        """Read what `to_bytes` wrote; what cannot be read is an `UnserializableException`."""
+        """Return the error from `to_bytes`; an unreadable one is an `UnserializableException`."""
         blob, text = pickle.loads(b)
         try:
             return cast("RayError", pickle.loads(blob))
@@ -110,7 +111,7 @@ class RayError(Exception):
 
 
 class UnsupportedRayFeatureError(RayError, NotImplementedError):
-    """Refuse a part of the Ray API that raycompat does not implement.
+    """Raised for a part of the Ray API that raycompat does not support.
 
     Parameters
     ----------
@@ -133,7 +134,7 @@ class UnsupportedRayFeatureError(RayError, NotImplementedError):
 
 
 class _Place(TypedDict, total=False):
-    """Say in which process a task ran; see `RayTaskError`."""
+    """The process in which a task ran, as parameters of `RayTaskError`."""
 
     proctitle: str | None
     pid: int | None
@@ -143,7 +144,7 @@ class _Place(TypedDict, total=False):
 
 
 class RayTaskError(RayError):
-    """Carry an exception of user code from an executor to the caller.
+    """Carries an exception of user code from an executor to the caller.
 
     Build it with `from_exception` or `from_dependency`; what ``get`` raises is
     `as_instanceof_cause`, an instance of the user's class as well.
@@ -207,7 +208,8 @@ class RayTaskError(RayError):
             `RayTaskError` (a nested task's), its cause becomes this one's cause.
         function_name : str
             The function, or ``Class.method``.
-        hide_frame : callable, optional
+            Returns whether to omit the frames of a file; by default those of
+            raycompat itself.
             Tells from a file name whether to leave a frame out; by default the
             frames of raycompat itself.
         **place
@@ -230,7 +232,7 @@ class RayTaskError(RayError):
         Parameters
         ----------
         error : BaseException
-            What ``get`` of the argument raises.
+            The error that ``get`` of the argument raises.
         function_name, **place
             As for `from_exception`; they describe the call that did not run.
 
@@ -247,8 +249,8 @@ class RayTaskError(RayError):
         return cls(function_name, text, _user_cause(error), **place)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The cause travels as separate bytes, so that a class which cannot be pickled
-        # here, or unpickled there, spoils the cause only and never the whole error.
+        # The cause is pickled separately. If its class cannot be pickled here, or unpickled
+        # there, only the cause is lost, and not the whole error.
         state = dict(self.__dict__)
         cause = state.pop("cause")
         links = _exception_chain.dump_chain(cause, _dumps)
@@ -276,7 +278,7 @@ class RayTaskError(RayError):
         return _dual_error.of(self, RayTaskError)
 
     def as_instanceof_cause(self) -> RayTaskError:
-        """Return the error to raise: the dual instance wherever one can be made.
+        """Return the error to raise: the dual instance if it can be made.
 
         Returns
         -------
@@ -368,12 +370,12 @@ def _new_error(cls: type[RayError], *args: object) -> RayError:
 
 
 def dumps_error(error: RayError) -> bytes:
-    """Turn an error into bytes, whatever its cause is made of."""
+    """Turn an error into bytes, even if its cause cannot be pickled."""
     return error.to_bytes()
 
 
 def loads_error(data: bytes) -> RayError:
-    """Return what ``get`` is to raise: a fresh object at each call, dual where possible."""
+    """Return the error that ``get`` raises: a new object at each call, dual if possible."""
     error = RayError.from_bytes(data)
     return error.as_instanceof_cause() if isinstance(error, RayTaskError) else error
 
@@ -390,11 +392,11 @@ def _class_name(error: BaseException) -> str:
 
 
 class UserCodeException(RayError):
-    """Wrap an exception of user code that a library ran; retries look at its cause."""
+    """An exception of user code that a library ran; retries look at its cause."""
 
 
 class UnserializableException(RayError):
-    """Stand in for an exception that could not be unpickled, with its text."""
+    """Replaces an exception that could not be unpickled; it has the exception's text."""
 
     _error_text = (
         "Failed to deserialize exception. Give its class a __reduce__ that returns the "
@@ -406,7 +408,7 @@ class UnserializableException(RayError):
 
 
 class CrossLanguageError(RayError):
-    """Report an error of another language's worker; raycompat itself has none."""
+    """An error of another language's worker; raycompat itself has none."""
 
     def __init__(self, ray_exception: Any) -> None:
         language = getattr(ray_exception, "language", "another language")
@@ -415,7 +417,7 @@ class CrossLanguageError(RayError):
 
 
 class TaskCancelledError(RayError):
-    """Report that the task was cancelled, before or while it ran."""
+    """The task was cancelled, before or while it ran."""
 
     def __init__(self, task_id: object = None, error_message: str | None = None) -> None:
         self.task_id = task_id
@@ -427,13 +429,13 @@ class TaskCancelledError(RayError):
 
 
 class LocalRayletDiedError(RayError):
-    """Report that the node on which the task ran has died."""
+    """The node on which the task ran has died."""
 
     _error_text = "The task's local raylet died: the Dask worker of its node has stopped."
 
 
 class WorkerCrashedError(RayError):
-    """Report that the process died while it ran the task."""
+    """The process died while it ran the task."""
 
     def __str__(self) -> str:
         first = "The process ended: its worker died unexpectedly while executing this task."
@@ -441,7 +443,7 @@ class WorkerCrashedError(RayError):
 
 
 class NodeDiedError(RayError):
-    """Report that a node is dead or cannot be reached."""
+    """A node is dead or cannot be reached."""
 
     _error_text = "{0.message}"
 
@@ -450,7 +452,7 @@ class NodeDiedError(RayError):
 
 
 class RayActorError(RayError):
-    """Report that an actor failed before it finished the call.
+    """An actor failed before it finished the call.
 
     Parameters
     ----------
@@ -461,7 +463,7 @@ class RayActorError(RayError):
     actor_init_failed : bool, default False
         Whether the constructor raised.
     preempted : bool, default False
-        Whether the actor's node was taken away.
+        Whether the actor's node was preempted.
     """
 
     BASE_ERROR_MSG: ClassVar[str] = "The actor failed before it finished the call."
@@ -486,13 +488,13 @@ class RayActorError(RayError):
 
     @property
     def preempted(self) -> bool:
-        """Whether the actor died because its node was taken away."""
+        """Whether the actor died because its node was preempted."""
         return self._preempted
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActorDiedErrorContext:
-    """Say how an actor's process ended, for `ActorDiedError`."""
+    """How an actor's process ended, for `ActorDiedError`."""
 
     error_message: str = ""
     class_name: str = ""
@@ -516,7 +518,7 @@ class ActorDiedErrorContext:
 
 
 class ActorDiedError(RayActorError):
-    """Report that the actor is dead and will not come back.
+    """The actor is dead and will not be restarted.
 
     Parameters
     ----------
@@ -543,7 +545,7 @@ class ActorDiedError(RayActorError):
 
 
 class ActorUnavailableError(RayActorError):
-    """Report that the actor cannot be reached now, and may be later."""
+    """The actor cannot be reached now, but may be later."""
 
     def __init__(self, error_message: str, actor_id: bytes | str | None) -> None:
         actor_hex = actor_id.hex() if isinstance(actor_id, bytes) else actor_id
@@ -552,15 +554,15 @@ class ActorUnavailableError(RayActorError):
 
 
 class AsyncioActorExit(RayError):
-    """Leave an asyncio actor: ``exit_actor()`` raises it."""
+    """Raised by ``exit_actor()`` to leave an asyncio actor."""
 
 
 class PendingCallsLimitExceeded(RayError):
-    """Refuse a call to an actor that has ``max_pending_calls`` calls waiting."""
+    """The actor has ``max_pending_calls`` calls waiting already."""
 
 
 class ActorAlreadyExistsError(ValueError, RayError):
-    """Refuse a second actor of the same name in a namespace."""
+    """Another actor has the name in this namespace."""
 
     _error_text = "{0.error_message}"
 
@@ -570,7 +572,7 @@ class ActorAlreadyExistsError(ValueError, RayError):
 
 
 class ActorHandleNotFoundError(ValueError, RayError):
-    """Refuse a handle that belongs to an earlier session."""
+    """The handle belongs to an earlier session."""
 
     _error_text = "{0.error_message}"
 
@@ -580,15 +582,15 @@ class ActorHandleNotFoundError(ValueError, RayError):
 
 
 class GetTimeoutError(RayError, TimeoutError):
-    """Report that ``get`` waited its whole ``timeout``."""
+    """``get`` has waited for its whole ``timeout``."""
 
 
 class PlasmaObjectNotAvailable(RayError):
-    """Report that an object was not there in time."""
+    """An object was not available in time."""
 
 
 class ObjectStoreFullError(RayError):
-    """Report that a node has no room for an object."""
+    """A node has no room for an object."""
 
     def __str__(self) -> str:
         return (
@@ -598,7 +600,7 @@ class ObjectStoreFullError(RayError):
 
 
 class OutOfDiskError(RayError):
-    """Report that neither memory nor the node's disk has room for an object."""
+    """Neither memory nor the node's disk has room for an object."""
 
     def __str__(self) -> str:
         return (
@@ -608,7 +610,7 @@ class OutOfDiskError(RayError):
 
 
 class OutOfMemoryError(RayError):
-    """Report that a task was stopped because its node ran out of memory."""
+    """A task was stopped because its node ran out of memory."""
 
     _error_text = "{0.message}"
 
@@ -617,7 +619,7 @@ class OutOfMemoryError(RayError):
 
 
 class ObjectLostError(RayError):
-    """Report that every copy of an object is gone.
+    """All copies of an object are lost.
 
     Parameters
     ----------
@@ -626,7 +628,7 @@ class ObjectLostError(RayError):
     owner_address : object
         Address of the process that made it, or None.
     call_site : str
-        Where in the program it was made, or empty.
+        Where in the program it was made; or empty.
     """
 
     _error_text = "All copies of {0.object_ref_hex} have been lost due to node failure."
@@ -643,31 +645,31 @@ class ObjectLostError(RayError):
 
 
 class ObjectFetchTimedOutError(ObjectLostError):
-    """Report that no node that holds the object answered in time."""
+    """No node with the object answered in time."""
 
     _error_text = "Fetch for object {0.object_ref_hex} timed out because no locations were found."
 
 
 class ReferenceCountingAssertionError(ObjectLostError, AssertionError):
-    """Report that an object was deleted while someone still referred to it."""
+    """An object was deleted although a process still referred to it."""
 
-    _error_text = "It was deleted although it is referred to. That is a bug: please report it."
+    _error_text = "It was deleted although references to it exist. That is a bug: please report it."
 
 
 class ObjectFreedError(ObjectLostError):
-    """Report that the program freed the object by hand."""
+    """The program freed the object itself."""
 
-    _error_text = "It was manually freed. Free only objects that nobody needs any more."
+    _error_text = "It was manually freed. Free only objects that are not needed any more."
 
 
 class OwnerDiedError(ObjectLostError):
-    """Report that the process which made the object, its owner, is gone."""
+    """The process that made the object, its owner, has ended."""
 
     _error_text = "The object's owner has exited: the process that first made it."
 
 
 class ObjectReconstructionFailedError(ObjectLostError):
-    """Report that a lost object could not be computed again; a reason has a name and a text."""
+    """A lost object could not be computed again; a reason has a name and a text."""
 
     _error_text = "[{0.reason}] {0.reason_message}"
     REASON_MESSAGES: ClassVar[dict[str, str]] = {
@@ -675,7 +677,7 @@ class ObjectReconstructionFailedError(ObjectLostError):
             "Its task has used all its retries. Use @ray.remote(max_retries=n) with a larger n."
         ),
         "OBJECT_UNRECONSTRUCTABLE_PUT": (
-            "It was made by ray.put(), so no task can make it again. Return it from a task."
+            "It was made by ray.put(), so no task can compute it again. Return it from a task."
         ),
         "OBJECT_UNRECONSTRUCTABLE_RETRIES_DISABLED": "Its task has max_retries=0.",
         "OBJECT_UNRECONSTRUCTABLE_TASK_CANCELLED": "Its task was cancelled.",
@@ -696,15 +698,15 @@ class ObjectReconstructionFailedError(ObjectLostError):
 
 
 class ObjectRefStreamEndOfStreamError(RayError):
-    """End the stream of references of a generator task."""
+    """The end of a generator task's stream of references."""
 
 
 class OufOfBandObjectRefSerializationException(RayError):
-    """Refuse to pickle an ObjectRef outside of an argument, a result or a put."""
+    """An ObjectRef was pickled outside an argument, a result or a put."""
 
 
 class RuntimeEnvSetupError(RayError):
-    """Report that a ``runtime_env`` could not be prepared."""
+    """A ``runtime_env`` could not be prepared."""
 
     def __init__(self, error_message: str | None = None) -> None:
         self.error_message = error_message
@@ -714,19 +716,19 @@ class RuntimeEnvSetupError(RayError):
 
 
 class TaskPlacementGroupRemoved(RayError):
-    """Report that the task's placement group was removed."""
+    """The task's placement group was removed."""
 
     _error_text = "The task did not run to its end: its placement group has been removed."
 
 
 class ActorPlacementGroupRemoved(RayError):
-    """Report that the actor's placement group was removed."""
+    """The actor's placement group was removed."""
 
     _error_text = "The actor was not started: its placement group has been removed."
 
 
 class TaskUnschedulableError(RayError):
-    """Report that a task can never be placed, for example on a node that is dead."""
+    """A task can never be placed: for example, on a node that is dead."""
 
     _error_text = "The task is not schedulable: {0.error_message}"
 
@@ -735,7 +737,7 @@ class TaskUnschedulableError(RayError):
 
 
 class ActorUnschedulableError(RayError):
-    """Report that an actor can never be placed, for example on a node that is dead."""
+    """An actor can never be placed: for example, on a node that is dead."""
 
     _error_text = "The actor is not schedulable: {0.error_message}"
 
@@ -744,7 +746,7 @@ class ActorUnschedulableError(RayError):
 
 
 class RaySystemError(RayError):
-    """Report a failure of the framework itself."""
+    """The framework itself has failed."""
 
     def __init__(self, client_exc: object, traceback_str: str | None = None) -> None:
         self.client_exc = client_exc
@@ -756,27 +758,27 @@ class RaySystemError(RayError):
 
 
 class StreamingGeneratorReplayInconsistentError(RaySystemError):
-    """Report that a generator task yielded another number of objects when run again."""
+    """A generator task yielded a different number of objects when it ran again."""
 
 
 class RayChannelError(RaySystemError):
-    """Report a failure of a compiled graph's channel."""
+    """A compiled graph's channel has failed."""
 
 
 class RayChannelTimeoutError(RayChannelError, TimeoutError):
-    """Report that a compiled graph's channel did not answer in time."""
+    """A compiled graph's channel did not answer in time."""
 
 
 class RayCgraphCapacityExceeded(RaySystemError):
-    """Report that a compiled graph's buffer is full."""
+    """A compiled graph's buffer is full."""
 
 
 class RayDirectTransportError(RaySystemError):
-    """Report a failure of a direct transfer between accelerators."""
+    """A direct transfer between accelerators has failed."""
 
 
 class RpcError(RayError):
-    """Report a failure of a connection between processes."""
+    """A connection between processes has failed."""
 
     _error_text = "{0.message}"
 
@@ -786,7 +788,7 @@ class RpcError(RayError):
 
 
 class AuthenticationError(RayError):
-    """Report that the cluster's shared secret is missing or wrong."""
+    """The cluster's shared secret is missing or wrong."""
 
     _error_text = "{0.message}. Every node and driver of a cluster needs the same secret."
 

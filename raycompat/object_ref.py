@@ -1,9 +1,10 @@
-"""References to objects: `ObjectRef`, and `ObjectRefGenerator` for what a generator function yields."""
+"""References to objects: `ObjectRef`, and `ObjectRefGenerator` for the items of a generator."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import AsyncIterator, Generator, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -21,28 +22,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: The session of references that were made from an id, and stand for no object.
+#: The session of references that were made from an id, without an object.
 _NO_SESSION = cast("Session", None)
 
 
 class ObjectRef(Generic[T]):
-    """Stand for a value that is being made, or lies somewhere in the cluster.
+    """A reference to a value of the cluster, which may not be computed yet.
 
-    `remote` calls and `put` return references; `get` gives the value. A reference may be passed on
-    in any way: as an argument, inside any object, in a closure, in a result. The value lives as long
-    as any reference to it does, anywhere.
+    Calls and `put` return references; `get` returns the value. You can pass references as arguments,
+    inside other objects, in closures and in results. The value is kept as long as a reference to it
+    exists in any process.
 
     Notes
     -----
-    Ray source: ``ray.ObjectRef``, 2.60.0 (``ray.ObjectID`` before 0.8.7). Differs from Ray: none
-    known.
+    Ray source: ``ray.ObjectRef``, 2.60.0 (``ray.ObjectID`` before 0.8.7). No known difference.
     """
 
     __slots__ = ("__weakref__", "_carried", "_key", "_session")
 
     _key: str
     _session: Session
-    #: The block of a small value that came along, until somebody asks for it: many are only passed on.
+    #: The pickled small value that came with the reference, until it is read.
     _carried: bytes | None
 
     def __init__(self, id: bytes) -> None:
@@ -51,7 +51,7 @@ class ObjectRef(Generic[T]):
         session = _sessions.current()
         known = session.table.find(digits) if session is not None else None
         if session is None or known is None:
-            # Nobody keeps an object for an id alone: there is nothing to count, and nothing to get.
+            # An id alone keeps no object, so there is nothing to count or to get.
             self._key, self._session = f"id-{digits}", _NO_SESSION
             return
         self._key, self._session = known, session
@@ -59,30 +59,30 @@ class ObjectRef(Generic[T]):
 
     @classmethod
     def from_binary(cls, id_bytes: bytes) -> ObjectRef[Any]:
-        """Return the reference of this id, of 28 bytes.
+        """Return the reference with this id of 28 bytes.
 
-        It stands for the object if this process refers to it already; else there is none.
+        It refers to an object only if this process has a reference to that object already.
         """
         return cls(id_bytes)
 
     @classmethod
     def from_hex(cls, hex_id: str) -> ObjectRef[Any]:
-        """Return the reference of this id, of 56 hexadecimal digits; see `from_binary`."""
+        """Return the reference with this id of 56 hexadecimal digits; see `from_binary`."""
         return cls(bytes.fromhex(hex_id))
 
     @classmethod
     def from_random(cls) -> ObjectRef[Any]:
-        """Return a reference to no object, with a new id."""
+        """Return a reference with a new id that refers to no object."""
         return cls(os.urandom(ids.OBJECT_ID_BYTES))
 
     @classmethod
     def nil(cls) -> ObjectRef[Any]:
-        """Return the reference to nothing."""
+        """Return the reference whose id stands for no object."""
         return cls(b"\xff" * ids.OBJECT_ID_BYTES)
 
     @classmethod
     def _from_key(cls, key: str, session: Session) -> ObjectRef[Any]:
-        """Make one more reference to an object that has an entry in the session's table."""
+        """Return one more reference to an object with an entry in the session's table."""
         self = object.__new__(cls)
         self._carried = None
         self._key = key
@@ -92,7 +92,7 @@ class ObjectRef(Generic[T]):
 
     @classmethod
     def _of_new(cls, entry: Entry, session: Session) -> ObjectRef[Any]:
-        """Make the first reference to an object that nobody else knows of yet."""
+        """Return the first reference to an object that no other code knows yet."""
         self = object.__new__(cls)
         self._carried = None
         self._key = entry.key
@@ -107,15 +107,15 @@ class ObjectRef(Generic[T]):
         if session.table.note_dropped(self._key):
             session.wake()
 
-    #: Dask's functions take a reference for one of its futures, whose value is under `key`.
+    #: Dask's functions treat a reference as one of its futures, with its value under `key`.
     __dask_future__ = True
 
     @property
     def key(self) -> str:
-        """Return the key of a Dask task whose value is the object's. Dask asks for it."""
+        """Return the key of a Dask task whose value is the object's. Dask calls this."""
         return self._session.sharing.load_in_dask(self._entry)
 
-    # To the rest of Dask it is a collection of one value.
+    # For the rest of Dask, a reference is a collection of one value.
     __dask_optimize__ = None
 
     def __dask_tokenize__(self) -> str:
@@ -147,7 +147,7 @@ class ObjectRef(Generic[T]):
 
     @property
     def _entry(self) -> Entry:
-        """What this process knows of the object."""
+        """The table's entry of the object."""
         if self._session is _NO_SESSION:
             raise ValueError(
                 f"{self!r} was made from an id alone, and this process does not refer to that object. "
@@ -158,9 +158,9 @@ class ObjectRef(Generic[T]):
         return self._session.table.entries[self._key]
 
     def _unpack(self) -> None:
-        """Enter the value that came along into the session's table."""
+        """Store the value that came with the reference in the session's table."""
         table = self._session.table
-        with table.lock:
+        with self._session.lock:
             block = self._carried
             if block is None:
                 return  # another thread was quicker
@@ -178,7 +178,7 @@ class ObjectRef(Generic[T]):
         return bytes.fromhex(self.hex())
 
     def task_id(self) -> id_types.TaskID:
-        """Return the id of the task that makes the object: 24 bytes."""
+        """Return the id of the task that computes the object: 24 bytes."""
         return id_types.TaskID.from_hex(ids.task_hex(self._key))
 
     def job_id(self) -> id_types.JobID:
@@ -187,19 +187,25 @@ class ObjectRef(Generic[T]):
 
     @staticmethod
     def size() -> int:
-        """Return how many bytes an id has."""
+        """Return the number of bytes of an id."""
         return ids.OBJECT_ID_BYTES
 
     def is_nil(self) -> bool:
-        """Return whether this is the reference to nothing."""
+        """Return whether the id stands for no object."""
         return self.hex() == "ff" * ids.OBJECT_ID_BYTES
 
     def call_site(self) -> str:
-        """Return an empty text: where a reference was made is not recorded, as Ray's default is."""
+        """Return an empty text: call sites are not recorded, as by default in Ray."""
         return ""
 
     def __repr__(self) -> str:
         return f"ObjectRef({self.hex()})"
+
+    def _repr_html_(self) -> str:
+        from raycompat import _notebook
+
+        entry = self._entry if self._session is not _NO_SESSION else None
+        return _notebook.of_object(self.hex(), entry)
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -237,13 +243,13 @@ class ObjectRef(Generic[T]):
         if carried[0] == "value" and not carried[3]:
             return _restore_small, carried[1:3]
         if carried[0] == "key" and not report_ref(self._key, self):
-            # Somebody else pickles us and tells us nothing of where the bytes go.
+            # Another pickler is at work, so the receiver of the bytes is unknown.
             self._session.leaked[self._key] = self
         return _restore, carried
 
 
 class WeakObjectRef(ObjectRef[Any]):
-    """Name an object without keeping it alive. What it is pickled into keeps it, if it lives then."""
+    """A reference that does not keep its object alive. Its unpickled copies do, if the object lives."""
 
     __slots__ = ()
 
@@ -253,7 +259,7 @@ class WeakObjectRef(ObjectRef[Any]):
         self._session = session
 
     def __del__(self) -> None:
-        """Leave no note: nothing was counted."""
+        """Record nothing: this reference was not counted."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, ("key", self._key)
@@ -270,7 +276,7 @@ def _restore(*carried: Any) -> ObjectRef[Any]:
 
 
 def _restore_small(key: str, block: bytes) -> ObjectRef[Any]:
-    """Make a reference to a small value without references inside: there are often thousands."""
+    """Return a reference to a small value without references inside. There are often thousands."""
     session = _sessions.current() or _session_here()
     session.num_restored += 1
     self = object.__new__(ObjectRef)
@@ -286,16 +292,17 @@ def _session_here() -> Session:
         raise RuntimeError(
             "An ObjectRef cannot be unpickled here: this process is not connected to a cluster. Call "
             "raycompat.init() first. In a Dask graph references are arguments of client.submit or "
-            "dask.delayed, alone or in lists, tuples and dictionaries; instead of client.map(f, refs) "
-            "write [client.submit(f, ref) for ref in refs]."
+            "dask.delayed, alone or in lists, tuples and dictionaries, or items of client.map with the "
+            "client of raycompat.util.dask.client(); with another client write "
+            "[client.submit(f, ref) for ref in refs]."
         )
     return session
 
 
 class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[Any]"]):
-    """Yield references to the items of a remote generator, each as soon as it is made.
+    """Iterates over references to the items of a remote generator, each as soon as it is made.
 
-    An error that the generator raises sits on the last reference; after it the iteration stops.
+    An error in the generator is the error of the last reference; after it the iteration ends.
 
     Notes
     -----
@@ -305,6 +312,13 @@ class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[An
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
+        #: For `wait`, as references have them; `completed` has the key of the call.
+        self._key, self._session = f"{stream.key}:next", stream.session
+
+    @property
+    def _entry(self) -> Entry:
+        """An entry that is ready when the next reference is there, or the end."""
+        return self._stream.next_entry()
 
     def __del__(self) -> None:
         stream = self.__dict__.get("_stream")
@@ -327,15 +341,15 @@ class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[An
         return ref
 
     def completed(self) -> ObjectRef[None]:
-        """Return a reference that is ready (None, or the error) when the generator has ended."""
+        """Return a reference that becomes ready (None, or the error) when the generator has ended."""
         return self._stream.completed
 
     def next_ready(self) -> bool:
-        """Return whether `next` would return at once."""
+        """Return whether `next` would return without waiting."""
         return self._stream.has_next()
 
     def is_finished(self) -> bool:
-        """Return whether all items have been taken and the generator has ended."""
+        """Return whether all items were taken and the generator has ended."""
         return self._stream.is_exhausted()
 
     def __repr__(self) -> str:
@@ -348,21 +362,43 @@ class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[An
         )
 
     def send(self, value: Any) -> Any:
-        """Refuse: nothing can be sent into a remote generator."""
+        """Raise an error: values cannot be sent into a remote generator."""
         _refuse("send")
 
     def throw(self, value: Any) -> Any:
-        """Refuse: nothing can be thrown into a remote generator."""
+        """Raise an error: exceptions cannot be thrown into a remote generator."""
         _refuse("throw")
 
     def close(self) -> None:
-        """Refuse: a remote generator is ended with `cancel`."""
+        """Raise an error: end a remote generator with `cancel`."""
         _refuse("close")
+
+
+class DynamicObjectRefGenerator:
+    """The references to all items of a generator with ``num_returns="dynamic"``, once it has ended.
+
+    If the generator raised, the last reference has the error.
+
+    Notes
+    -----
+    Ray source: ``ray.DynamicObjectRefGenerator``, 2.60.0. As in Ray it is the value of the one
+    reference that such a call returns, and it can be passed on.
+    """
+
+    def __init__(self, refs: list[ObjectRef[Any]]) -> None:
+        self._refs = deque(refs)
+
+    def __iter__(self) -> Iterator[ObjectRef[Any]]:
+        while self._refs:
+            yield self._refs.popleft()
+
+    def __len__(self) -> int:
+        return len(self._refs)
 
 
 def _refuse(name: str) -> Any:
     raise UnsupportedRayFeatureError(
         f"ObjectRefGenerator.{name}",
-        "nothing can be sent into a remote generator",
+        "values cannot be sent into a remote generator",
         "read it with next() or async for",
     )

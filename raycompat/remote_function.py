@@ -1,4 +1,4 @@
-"""Remote functions: what `remote` makes of a function."""
+"""Remote functions, which `remote` makes from functions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ from raycompat._protocol import ids
 from raycompat._protocol.options import TaskOptions, task_options
 from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.text import checked_text
-from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:
     from raycompat.dag import FunctionNode
 
 
 class RemoteFunction:
-    """A function whose calls, `remote`, run in other processes.
+    """A function with ``@ray.remote``. Its calls run in other processes.
 
     Notes
     -----
@@ -47,9 +46,9 @@ class RemoteFunction:
         self._is_generator = inspect.isgeneratorfunction(function)
         _check_num_returns(function, options.num_returns, self._is_generator)
         self._signature = _signature_of(function)
-        #: Numbers of positional arguments that fit, without a closer look.
+        #: The numbers of positional arguments that fit by number alone.
         self._fitting = _numbers_that_fit(self._signature)
-        #: The id under which each job knows the function; kept across processes.
+        #: The id of the function in each job; kept across processes.
         self._exports: dict[str, str] = {}
         functools.update_wrapper(self, function)
 
@@ -67,7 +66,8 @@ class RemoteFunction:
         Returns
         -------
         ObjectRef, list of ObjectRef, None or ObjectRefGenerator
-            As `num_returns` says: 1, several, 0, or a generator function.
+            One reference by default; a list if `num_returns` is larger than 1, None if it is 0. A
+            generator function returns an ObjectRefGenerator.
 
         Raises
         ------
@@ -77,7 +77,7 @@ class RemoteFunction:
         return self._submit(args, kwargs, self._options)
 
     def options(self, **options: Any) -> _BoundFunction:
-        """Return the function with other options for the calls made through the result."""
+        """Return the function with other options. They apply to the calls of the result."""
         return _BoundFunction(self, self._changed(options), options)
 
     def _changed(self, options: Mapping[str, Any]) -> TaskOptions:
@@ -121,12 +121,12 @@ class RemoteFunction:
         return exported_id(session, self._exports, self._function, what, self)
 
     def bind(self, *args: Any, **kwargs: Any) -> FunctionNode:
-        """Return the node of a call in a graph of calls; see `raycompat.dag`."""
+        """Return the node of a call in a graph of calls (`raycompat.dag`)."""
         return _bind(self, args, kwargs, {})
 
 
 class _BoundFunction:
-    """A remote function with some options changed; see `RemoteFunction.options`."""
+    """A remote function with some changed options, from `RemoteFunction.options`."""
 
     def __init__(
         self, function: RemoteFunction, options: TaskOptions, given: Mapping[str, Any]
@@ -145,7 +145,7 @@ class _BoundFunction:
         return _bind(self, args, kwargs, self._given)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse, as the function itself does."""
+        """Raise an error, as the function itself does."""
         self._bound(*args, **kwargs)
 
 
@@ -180,19 +180,12 @@ def _check_num_returns(function: Any, num_returns: Any, is_generator: bool) -> N
     if num_returns in ("streaming", "dynamic") and not is_generator:
         raise ValueError(
             f"num_returns={num_returns!r} can only be used with generator functions, and "
-            f"{function.__name__} is none: it has no yield. Remove num_returns, or yield the items."
-        )
-    if num_returns == "dynamic":
-        raise UnsupportedRayFeatureError(
-            "num_returns='dynamic'",
-            "It is deprecated in Ray",
-            "Use num_returns='streaming', or leave it out: the reference of each item comes as "
-            "soon as it is yielded",
+            f"{function.__name__} is not one: it has no yield. Remove num_returns, or yield the items."
         )
 
 
 def pickled_exceptions(wanted: Any) -> bool | bytes:
-    """Return the option `retry_exceptions` as it travels."""
+    """Return the option `retry_exceptions` in the form for messages."""
     if isinstance(wanted, bool) or wanted is None:
         return bool(wanted)
     return bytes(cloudpickle.dumps(tuple(wanted), protocol=pickle.HIGHEST_PROTOCOL))

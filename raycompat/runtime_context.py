@@ -1,4 +1,4 @@
-"""What a program can ask about where it runs: `get_runtime_context`."""
+"""The job, node, task and actor of the running code: `get_runtime_context`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RuntimeContext:
-    """Where this code runs: job, node, task, actor.
+    """The job, node, task and actor of the running code.
 
     Notes
     -----
@@ -46,13 +46,13 @@ class RuntimeContext:
 
     @property
     def job_id(self) -> id_types.JobID:
-        """The id of the driver's job; Ray's old way to say `get_job_id`."""
+        """Id of the job of the driver. Deprecated in Ray, where `get_job_id` replaces it."""
         _old_property("job_id")
         return id_types.JobID.from_hex(self.get_job_id())
 
     @property
     def node_id(self) -> id_types.NodeID:
-        """The id of this node; Ray's old way to say `get_node_id`."""
+        """Id of this node. Deprecated in Ray, where `get_node_id` replaces it."""
         _old_property("node_id")
         return id_types.NodeID.from_hex(self.get_node_id())
 
@@ -82,13 +82,13 @@ class RuntimeContext:
         return call.key.rpartition("-")[0]
 
     def get_actor_id(self) -> str | None:
-        """Return the id of the actor that runs this, 32 hexadecimal digits; None elsewhere."""
+        """Return the id of the actor of this code, 32 hexadecimal digits; None outside an actor."""
         call = this_process.current()
         return call.actor.rpartition("-")[2] if call is not None and call.actor else None
 
     @property
     def task_id(self) -> id_types.TaskID:
-        """The id of the running task; Ray's old way to say `get_task_id`.
+        """Id of the running task. Deprecated in Ray, where `get_task_id` replaces it.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class RuntimeContext:
 
     @property
     def actor_id(self) -> id_types.ActorID | None:
-        """The id of the actor that runs this, None in a task; Ray's old way to say `get_actor_id`.
+        """Id of the running actor, None in a task; `get_actor_id` replaces it in Ray.
 
         Raises
         ------
@@ -117,7 +117,7 @@ class RuntimeContext:
         return id_types.ActorID.from_hex(actor) if actor is not None else None
 
     def get_actor_name(self) -> str | None:
-        """Return the name of the actor that runs this; empty without a name, None elsewhere."""
+        """Return the name of the actor of this code; empty without a name, None outside an actor."""
         call = this_process.current()
         return (call.actor_name or "") if call is not None and call.actor else None
 
@@ -127,13 +127,13 @@ class RuntimeContext:
         return self._session.setup.namespace
 
     def get_placement_group_id(self) -> str | None:
-        """Return the id of the placement group that this runs in, 36 hexadecimal digits; or None."""
+        """Return the id of the running call's placement group, 36 hexadecimal digits; or None."""
         call = this_process.current()
         return call.group.group if call is not None and call.group is not None else None
 
     @property
     def current_placement_group_id(self) -> id_types.PlacementGroupID:
-        """The id of the placement group; Ray's old way to say `get_placement_group_id`."""
+        """Id of the placement group. Deprecated in Ray, where `get_placement_group_id` replaces it."""
         warnings.warn("Use get_placement_group_id() instead", DeprecationWarning, stacklevel=2)
         group = self.get_placement_group_id()
         return (
@@ -142,7 +142,7 @@ class RuntimeContext:
 
     @property
     def should_capture_child_tasks_in_placement_group(self) -> bool:
-        """Whether what is called here goes to the placement group that this runs in."""
+        """Whether calls made here use the placement group of the running call."""
         return this_process.captured() is not None
 
     def get_node_labels(self) -> dict[str, str]:
@@ -151,14 +151,14 @@ class RuntimeContext:
 
     @property
     def was_current_actor_reconstructed(self) -> bool:
-        """Whether this actor's process was started again after it died."""
+        """Whether this actor's process was restarted after it died."""
         if self.get_actor_id() is None:
             raise RuntimeError("was_current_actor_reconstructed is only available in an actor.")
         return this_process.num_restarts() > 0
 
     @property
     def current_actor(self) -> ActorHandle[Any]:
-        """A handle of the actor that runs this.
+        """A handle of the actor of this code.
 
         Raises
         ------
@@ -174,21 +174,21 @@ class RuntimeContext:
         return ActorHandle(ref, pickle.loads(executor.actor.about["about"]))
 
     def get_assigned_resources(self) -> dict[str, float]:
-        """Return what the running call holds, by resource."""
+        """Return the resources of the running call."""
         call = this_process.current()
         if call is None:
-            raise AssertionError(  # Ray's class for it
+            raise AssertionError(  # the class that Ray raises here
                 "get_assigned_resources is only available in tasks and actors, not in a driver."
             )
         return dict(call.resources)
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
-        """Return the ids of the accelerators that the running call was given, by kind."""
+        """Return the ids of the accelerators of the running call, by kind."""
         call = this_process.current()
         return {"GPU": list(call.gpus) if call is not None else []}
 
     def get_resource_ids(self) -> dict[str, list[str]]:
-        """Return what `get_accelerator_ids` returns; Ray's old name for it."""
+        """Return the result of `get_accelerator_ids`; the old name of it in Ray."""
         return self.get_accelerator_ids()
 
     def get_runtime_env_string(self) -> str:
@@ -197,11 +197,11 @@ class RuntimeContext:
 
     @property
     def runtime_env(self) -> RuntimeEnv:
-        """The runtime environment of this process, that of its job or of its call."""
+        """Runtime environment of this process, from its job or its call."""
         return RuntimeEnv.deserialize(self.get_runtime_env_string())
 
     def is_canceled(self) -> bool:
-        """Return whether the running task has been asked to end."""
+        """Return whether the cancellation of the running task was requested."""
         call, executor = this_process.current(), this_process.executor()
         if executor is None or call is None:
             raise RuntimeError("is_canceled is only available in a task, not in a driver.")
@@ -219,11 +219,13 @@ class RuntimeContext:
 
 
 def _old_property(name: str) -> None:
-    warnings.warn(f"{name} is Ray's old way: use get_{name}().", DeprecationWarning, stacklevel=3)
+    warnings.warn(
+        f"{name} is deprecated in Ray: use get_{name}().", DeprecationWarning, stacklevel=3
+    )
 
 
 def get_runtime_context() -> RuntimeContext:
-    """Return what there is to know about where this runs; connects if need be.
+    """Return the context of this process: job, node, task and actor. Calls `init` if necessary.
 
     Notes
     -----

@@ -12,21 +12,21 @@ __all__ = ["RuntimeEnv", "RuntimeEnvConfig"]
 
 
 class RuntimeEnvConfig(dict[str, Any]):
-    """How a runtime environment is set up; does not say what is in it.
+    """The settings of a runtime environment's set-up.
 
     Parameters
     ----------
     setup_timeout_seconds : int, default 600
-        Seconds that a node may take for it, more than 0; -1 is without end.
+        Maximum seconds for the set-up on a node, more than 0; -1 is without limit.
     eager_install : bool, default True
-        Whether nodes begin when the job does, not when the first call needs it.
+        Whether the set-up starts with the job, and not with the first call that needs it.
 
     Raises
     ------
     TypeError, ValueError
-        When a value is impossible.
+        When a value is not valid.
     UnsupportedRayFeatureError
-        For `log_files`: what went wrong is in the error of the calls.
+        For `log_files`: the errors of calls have the reason of a failed set-up.
 
     Notes
     -----
@@ -43,44 +43,44 @@ class RuntimeEnvConfig(dict[str, Any]):
         super().__init__(fields.checked_field("config", {**given, "log_files": log_files}))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a plain copy."""
+        """Return the settings as a plain dictionary."""
         return copy.deepcopy(dict(self))
 
 
 class RuntimeEnv(dict[str, Any]):
-    """The environment of a job, a task or an actor: a dictionary that is checked when it is made.
+    """The environment of a job, task or actor: a dictionary that is checked when it is made.
 
     Parameters
     ----------
     env_vars : dict of str to str, optional
-        Environment variables. ``${NAME}`` in a value is what the variable was before.
+        Environment variables. ``${NAME}`` in a value is the earlier value of the variable.
     working_dir : str or Path, optional
-        The folder in which code runs, and from which it imports: for a job a local folder or archive
-        (``.zip``, ``.tar.gz``, ``.tgz``, ``.tar.xz``), which is uploaded; for tasks and actors
+        The folder in which code runs, and from which it imports. For a job: a local folder or archive
+        (``.zip``, ``.tar.gz``, ``.tgz``, ``.tar.xz``), which is uploaded. For tasks and actors:
         ``file:///archive.zip`` or ``local:///folder``, which every node has, or a package that the job
         has uploaded.
     py_modules : list of str, Path or module, optional
-        What can be imported besides: folders of packages, ``.py`` files, modules, wheels, archives.
+        More modules to import: folders of packages, ``.py`` files, modules, wheels, archives.
     pip : list of str, str or dict, optional
-        What pip is to install: requirements, a file of them, or both with pip's options
-        (``packages``, ``pip_check``, ``pip_version``, ``pip_install_options``). Nodes that were not
-        started by `init` itself do so only where ``RAYCOMPAT_ALLOW_PIP=1``.
+        Packages for pip to install: requirements, a file of them, or both with pip's options
+        (``packages``, ``pip_check``, ``pip_version``, ``pip_install_options``). Nodes that `init` did
+        not start do so only with ``RAYCOMPAT_ALLOW_PIP=1``.
     config : dict or RuntimeEnvConfig, optional
-        How it is set up.
+        Settings of the set-up.
 
     Raises
     ------
     TypeError, ValueError
-        When a value is impossible.
+        When a value is not valid.
     RuntimeEnvSetupError
-        When there is no such field.
+        When the field is unknown.
     UnsupportedRayFeatureError
-        When Ray honours the field, and raycompat does not.
+        When Ray supports the field, and raycompat does not.
 
     Notes
     -----
-    Ray source: ``ray.runtime_env.RuntimeEnv``, 2.60.0. Differs from Ray: unknown fields raise, where
-    Ray writes a line into a log; ``excludes`` is not an attribute of it but a field, as in Ray.
+    Ray source: ``ray.runtime_env.RuntimeEnv``, 2.60.0. Differs from Ray: unknown fields raise; Ray only
+    logs them. ``excludes`` is a field and not an attribute, as in Ray.
     """
 
     def __init__(
@@ -131,16 +131,16 @@ class RuntimeEnv(dict[str, Any]):
         self[name] = value
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a plain copy."""
+        """Return the environment as a plain dictionary."""
         return copy.deepcopy(dict(self))
 
     def serialize(self) -> str:
-        """Return it as JSON."""
+        """Return the environment as JSON."""
         return fields.dumps(fields.checked(self))
 
     @classmethod
     def deserialize(cls, serialized_runtime_env: str) -> RuntimeEnv:
-        """Return what `serialize` has made text of."""
+        """Return the environment from the JSON of `serialize`."""
         return cls(_validate=False, **json.loads(serialized_runtime_env))
 
     def env_vars(self) -> dict[str, str]:
@@ -148,25 +148,25 @@ class RuntimeEnv(dict[str, Any]):
         return dict(self.get("env_vars", {}))
 
     def working_dir(self) -> str:
-        """Return where the working directory comes from; empty without one."""
+        """Return the URI of the working directory; empty without one."""
         return str(self.get("working_dir", ""))
 
     def has_working_dir(self) -> bool:
-        """Whether it has a working directory."""
+        """Return whether it has a working directory."""
         return "working_dir" in self
 
     def working_dir_uri(self) -> str | None:
-        """Return where the working directory comes from."""
+        """Return the URI of the working directory; None without one."""
         return self.get("working_dir")
 
     def py_modules(self) -> list[str]:
-        """Return where the modules come from."""
+        """Return the URIs of the modules."""
         return list(self.get("py_modules", ()))
 
     def has_pip(self) -> bool:
-        """Whether pip is to install something."""
+        """Return whether pip must install packages."""
         return bool(self.get("pip"))
 
     def pip_config(self) -> dict[str, Any]:
-        """Return what pip is to install, and how."""
+        """Return the packages and options for pip."""
         return dict(self.get("pip", {}))

@@ -1,4 +1,4 @@
-"""Where early Ray kept `get_node_ip_address`."""
+"""The module in which early Ray had `get_node_ip_address`."""
 
 from raycompat.util._node_address import get_node_ip_address
 

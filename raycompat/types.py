@@ -1,4 +1,4 @@
-"""Where Ray has `ObjectRef` for annotations."""
+"""The module in which Ray has `ObjectRef` for annotations."""
 
 from raycompat.object_ref import ObjectRef
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dis
 import linecache
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -13,8 +13,7 @@ from typing import Any
 
 import raycompat
 
-#: What leaves a block without computing anything.
-_LEAVING = r"(return( None| True| False| \d+)?|break|continue)(  # .*)?"
+_NOP = dis.opmap["NOP"]
 
 PACKAGE = str(raycompat.__path__[0])
 
@@ -33,7 +32,7 @@ class Interruption:
     def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
-        if event == "line" and not self.where and not _leaves_a_block(frame):
+        if event == "line" and not self.where and _can_be_interrupted(frame):
             self.left -= 1
             if self.left < 0:
                 self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -52,10 +51,14 @@ class Interruption:
             sys.settrace(before)
 
 
-def _leaves_a_block(frame: FrameType) -> bool:
-    """Whether the line may be the end of a ``with`` block: its event comes there, and no signal can."""
+def _can_be_interrupted(frame: FrameType) -> bool:
+    """Return whether a signal can come where this line begins, or soon after it.
+
+    None comes at an instruction that does nothing (``try:``, or a ``return`` that leaves a block), nor
+    where a ``with`` block ends, which has an event of its own. Python does not unwind blocks there.
+    """
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-    return line.startswith("with ") or re.fullmatch(_LEAVING, line) is not None
+    return frame.f_code.co_code[frame.f_lasti] != _NOP and not line.startswith("with ")
 
 
 #: Lines from one interrupt to the next; 1 in `make nightly`.

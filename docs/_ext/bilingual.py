@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import entries
 import sphinx.search
-from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.locale import _
 from sphinx.search.en import SearchEnglish
@@ -67,18 +67,11 @@ def switcher(
     context["theme_search_bar_text"] = _("Search")
     metadata = app.env.metadata.get(pagename, {})
     context["english_only"] = "english-only" in metadata and app.config.language != "en"
-
-
-def only_titles(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Offer of a page that stays English its title to be translated, nothing else."""
-    if app.builder.name == "gettext" and "english-only" in app.env.metadata[docname]:
-        title = next(iter(doctree.findall(nodes.title)), None)
-        doctree.children = [] if title is None else [title]
+    context["has_translated_entries"] = entries.MARK in metadata
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     sphinx.search.languages["zh"] = SearchChinese
     app.connect("html-page-context", switcher)
-    app.connect("doctree-resolved", only_titles)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -8,13 +8,15 @@ from typing import Any
 from sphinx.application import Sphinx
 
 #: A parameter and its type, as napoleon writes them, up to the description.
-_PARAMETER = re.compile(r"^(.*\*\*[^*]+\*\*(?: \(\*.*?\*\))?) -- ")
+_PARAMETER = re.compile(r"^(.*\*\*(?:\\\*|[^*])+\*\*(?: \(\*.*?\*\))?) -- ")
+#: The type of a result, up to the description.
+_RESULT = re.compile(r"^(\s*(?::returns:)?\s*\*[^*]+\*) -- ")
 
 
 def examples_are_tests(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
 ) -> None:
-    """Have each example of a docstring be a ``doctest`` directive; one ends at an empty line."""
+    """Make each example of a docstring a ``doctest`` directive; it ends at an empty line."""
     result: list[str] = []
     indent = None
     for line in lines:
@@ -28,13 +30,13 @@ def examples_are_tests(
 
 
 def dashes(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Set the dash between a parameter and its description, for which napoleon has two hyphens."""
-    lines[:] = [_PARAMETER.sub(r"\1 – ", line) for line in lines]
+    """Set the dash before the description of a parameter or result; napoleon has two hyphens."""
+    lines[:] = [_RESULT.sub(r"\1 – ", _PARAMETER.sub(r"\1 – ", line)) for line in lines]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
-    # After napoleon, which has its say at 500.
+    # After napoleon, which runs at 500.
     app.connect("autodoc-process-docstring", examples_are_tests, priority=600)
     app.connect("autodoc-process-docstring", dashes, priority=600)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

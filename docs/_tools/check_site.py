@@ -29,6 +29,8 @@ HAN = re.compile(r"[\u3400-\u9fff]")
 WORD = re.compile(r"[A-Za-z]{2,}")
 #: So many English words in a row are not a name.
 SENTENCE = re.compile(r"(?:\b[A-Za-z][A-Za-z'’-]*[ ,;]+){6,}[A-Za-z]")
+#: The full name of a class or function, in the title of a link.
+NAME = re.compile(r"[a-z]\w*(?:\.\w+)+")
 #: reStructuredText that reached the reader: ``code``, :role:`x`, `link`_, **strong**
 RAW_MARKUP = re.compile(r"``|:[a-z][\w:+-]*:`|`_|\*\*[^\s*]+\*\*")
 
@@ -137,7 +139,9 @@ def _is_english(text: str, allowed: set[str]) -> bool:
         return bool(SENTENCE.search(text))
     # A window's title is the page's and the site's.
     parts = (part.strip(" .|,:()") for part in text.split("·"))
-    return any(WORD.search(part) and part not in allowed for part in parts)
+    return any(
+        WORD.search(part) and part not in allowed and not NAME.fullmatch(part) for part in parts
+    )
 
 
 def same_examples(doctrees: Path, outputs: Path, least: int) -> Iterator[str]:
@@ -168,8 +172,9 @@ def translated(doctrees: Path) -> Iterator[str]:
     """Find what the tested Chinese tree has in English."""
     english_only = examples.english_only(doctrees / TRANSLATION)
     for name, tree in examples.doctrees(doctrees / TRANSLATION).items():
-        if name not in english_only:
-            for text in examples.untranslated(tree):
+        parts = examples.translated_entries(tree) if name in english_only else [tree]
+        for part in parts:
+            for text in examples.untranslated(part):
                 yield f"UNTRANSLATED {name}: {text}"
 
 

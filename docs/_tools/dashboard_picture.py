@@ -1,6 +1,6 @@
-"""Take a picture of the dashboard's page Status after the parameter server of `tutorials/ideas.rst`.
+"""Take a picture of the dashboard's page of tasks after the parameter server of `tutorials/ideas.rst`.
 
-    python docs/_tools/dashboard_picture.py docs/_static/dashboard_status.png
+    python docs/_tools/dashboard_picture.py docs/_static/dashboard_tasks.png
 
 Twelve rounds in step, then twelve steps of each of two workers at their own pace, with a million points
 so that the bars can be told apart. It needs Chromium.
@@ -14,20 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chromium import Chromium, find
+from chromium import Chromium
+from watching_pictures import CELLS_JS, DRAWING_JS, WIDTH, page_of_tasks, wait_until
 
 import raycompat as ray
-from raycompat.util import dask
 
 #: Rounds in step, and steps of each worker after that.
 ROUNDS = 12
-#: Whether the page has drawn the bars of both workers, which come last.
-DRAWN_JS = """
-Bokeh.documents
-  .flatMap(page => [...page._all_models.values()])
-  .some(source => source.data && source.data.duration
-        && Array.from(source.data.name).filter(name => name.startsWith("worker")).length >= 2)
-"""
 
 
 @ray.remote
@@ -76,25 +69,24 @@ def train() -> None:
 
 async def take(url: str, file: Path) -> None:
     """Run the program while the page is open, and take a picture of it."""
-    executable = find()
-    if executable is None:
-        sys.exit("There is no Chromium.")
-    async with Chromium(executable) as browser:
-        await browser.resize(1100, 760)
-        await browser.go(url)
+    async with page_of_tasks(url) as browser:
         await asyncio.to_thread(train)
-        deadline = asyncio.get_running_loop().time() + 30
-        while not await browser.evaluate(DRAWN_JS):
-            if asyncio.get_running_loop().time() > deadline:
-                sys.exit("The task stream has no bars of both workers.")
-            await asyncio.sleep(0.5)
+        await wait_until(lambda: has_ended(browser), "both workers done")
+        _, top, _, height = await browser.evaluate(DRAWING_JS)
+        await browser.resize(WIDTH, int(top + height) + 20)
         await browser.picture(file)
+
+
+async def has_ended(browser: Chromium) -> bool:
+    """Return whether the page shows that both workers have ended, and that nothing waits or runs."""
+    rows: list[list[str]] = await browser.evaluate(CELLS_JS)
+    done = {name: number for name, _, _, number, *_ in rows}
+    return done.get("worker") == "2" and all(row[1:3] == ["0", "0"] for row in rows)
 
 
 def main() -> None:
     """Run the command line."""
     with ray.init(num_cpus=2, configure_logging=False, dashboard_port=0) as context:
-        dask.client().get_task_stream()
         asyncio.run(take(f"http://{context.dashboard_url}", Path(sys.argv[1])))
 
 

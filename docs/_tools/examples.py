@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.util.nodes import is_translatable
 
 #: A page's head in the output of Sphinx's doctest builder, and its counts.
@@ -56,11 +57,17 @@ def problems(name: str, tree: nodes.document) -> Iterator[str]:
             yield f"UNTESTED {name}: a block with a prompt is no doctest: {_begin(node)}"
 
 
-def untranslated(tree: nodes.document) -> Iterator[str]:
-    """Yield the beginnings of the texts of a page that were left in English."""
+def translated_entries(tree: nodes.document) -> list[nodes.Element]:
+    """Return the entries of a page that stays English which are translated nevertheless."""
+    return [node for node in tree.findall(addnodes.desc) if "translated-entry" in node]
+
+
+def untranslated(tree: nodes.Element) -> Iterator[str]:
+    """Yield the beginnings of the texts of a page, or of a part of it, that were left in English."""
     for node in tree.findall(is_translatable):
-        # Of tables of contents and of pictures Sphinx does not say it.
-        if isinstance(node, nodes.TextElement) and not node.get("translated"):
+        # Sphinx does not mark tables of contents and pictures. Napoleon translates its heads itself.
+        is_head = isinstance(node, nodes.field_name | nodes.rubric)
+        if isinstance(node, nodes.TextElement) and not node.get("translated") and not is_head:
             yield _begin(node)
 
 

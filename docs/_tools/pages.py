@@ -76,8 +76,8 @@ def read(file: Path) -> Element:
 def prose(element: Element, language: str) -> Iterator[str]:
     """Yield the texts that should be in a language: line by line, without code.
 
-    Code becomes a space, since prose must be apart from it. What says that it is in another language
-    is left out.
+    Code becomes a space, since prose must be apart from it. Parts that are marked with another
+    language are left out.
     """
     yield from (" ".join(text.split()) for text in _lines(element, language) if text.strip())
     for part in _in_language(element, language):
@@ -86,11 +86,23 @@ def prose(element: Element, language: str) -> Iterator[str]:
 
 def _in_language(element: Element, language: str) -> Iterator[Element]:
     if element.attributes.get("lang", language) != language:
+        for part in _islands(element, language):
+            yield from _in_language(part, language)
         return
     yield element
     for child in element.children:
         if isinstance(child, Element):
             yield from _in_language(child, language)
+
+
+def _islands(element: Element, language: str) -> Iterator[Element]:
+    """Yield the parts of an element in another language that say that they are in this one."""
+    for child in element.children:
+        if isinstance(child, Element):
+            if child.attributes.get("lang") == language:
+                yield child
+            else:
+                yield from _islands(child, language)
 
 
 def _lines(element: Element, language: str) -> Iterator[str]:
@@ -107,6 +119,10 @@ def _lines(element: Element, language: str) -> Iterator[str]:
 def _pieces(element: Element, language: str) -> Iterator[str | None]:
     """Yield the texts in order; None where a line ends."""
     if element.attributes.get("lang", language) != language:
+        for part in _islands(element, language):
+            yield None
+            yield from _pieces(part, language)
+            yield None
         return
     if element.tag in CODE or element.has_class("sig") or element.has_class("headerlink"):
         yield " "

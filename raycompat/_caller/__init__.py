@@ -1,1 +1,1 @@
-"""Drivers and executors as callers: references, submission, get and wait."""
+"""Drivers and executors as callers: references, sending of calls, get and wait."""

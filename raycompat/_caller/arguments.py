@@ -1,7 +1,8 @@
-"""The arguments of a call, laid out to travel.
+"""The serialized arguments of a call.
 
-A reference among the arguments becomes a dependency of the call; a small value that is here already
-goes along instead. References nested deeper only travel, and are kept alive by the call.
+A reference among the arguments becomes a dependency of the call. If its value is small and in this
+process, the value is sent instead. References inside an argument are sent as they are; the call keeps
+them alive.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ CHANNEL_LIMIT_BYTES = 200 * 1024
 
 
 class Arguments:
-    """The arguments of one call, ready to travel.
+    """The serialized arguments of one call.
 
-    `block` is the arguments laid out, with a `Slot` for each of the `dependencies`; it is None when it
-    is large, and then the last of the dependencies. `holds` keeps alive what they refer to.
+    `block` holds them, with a `Slot` for each of the `dependencies`. A large block is stored as the
+    last dependency, and `block` is None. `holds` keeps the objects alive that the arguments refer to.
     """
 
     def __init__(
@@ -77,15 +78,15 @@ class Arguments:
         entry = value._entry
         if value._session is not self._session:
             raise ValueError(
-                f"{value!r} is not from the current Ray session: its cluster is gone. Put the value "
-                "anew."
+                f"{value!r} is not from the current Ray session: its cluster is gone. Call ray.put "
+                "again."
             )
         if entry.state is State.READY and isinstance(entry.value, InlineValue):
             if entry.holds:
                 self.holds.append(value)
                 self.carries_references = True
             return Known(entry.value.block)
-        entry.is_asked_for = True  # by whoever asks for the call
+        entry.is_asked_for = True  # by the call itself
         self.holds.append(value)
         self.dependencies.append(entry)
         return Slot(len(self.dependencies) - 1)
@@ -104,7 +105,7 @@ def _serialize_arguments(
 ) -> tuple[Block, dict[str, Any]]:
     try:
         return serialize((args, kwargs))
-    except TypeError as error:  # others pass, as in Ray
+    except TypeError as error:  # other errors are raised as they are, as in Ray
         culprit = next(filter(_cannot_be_pickled, [*args, *kwargs.values()]), args)
         what = f"the argument {shortened(culprit)} for a task or actor {name}"
         raise unpicklable(what, error) from error

@@ -1,9 +1,8 @@
-"""The way from this process to one actor: its calls in order, their answers, and what breaks it.
+"""The connection from this process to one actor: its calls in order, their answers, and its failures.
 
-A channel follows its actor through the scheduler, which says where the actor's process is now, and
-sends each call once everything before it has been sent and its arguments are there. Calls that were
-sent and not answered are this process's to account for: when the actor's process dies, they are sent
-again if they may be retried, and else they fail.
+The scheduler reports where the actor's process is. A channel sends a call when all earlier calls were
+sent and its arguments are ready. The channel also handles calls that were sent and not answered: when
+the actor's process dies, it sends them again if they may be retried; otherwise it fails them.
 """
 
 from __future__ import annotations
@@ -37,26 +36,26 @@ logger = logging.getLogger(__name__)
 
 
 class Channel(DirectSender):
-    """See the module. One per actor and session, shared by all handles."""
+    """The sender of one actor's calls. All handles of a session share it."""
 
     def __init__(self, session: Session, actor: str, *, in_order: bool) -> None:
         super().__init__(session)
-        #: The actor's.
+        #: The actor's Dask key.
         self.key = actor
         self._in_order = in_order
         self._num_handles = 0
-        #: Calls that were not sent yet, by key, in order. None is searched for.
+        #: Calls that were not sent yet, by key, in order. Access by key needs no search.
         self._queue: OrderedDict[str, Call] = OrderedDict()
         #: Calls that were sent and not answered, in order.
         self._unanswered: dict[str, Call] = {}
-        #: What the scheduler said last, and which incarnation of the process we were connected to.
+        #: The scheduler's last report, and the incarnation of the process that was connected.
         self._report: dict[str, Any] = {"state": "PENDING"}
         self._incarnation = -1
         self._connection: roads.Road | None = None
         self._host = ""
         self._node_address = ""
         entry = session.table.get(actor)
-        #: Why the actor is dead.
+        #: The error that says why the actor is dead.
         self._error: bytes | None = entry.error if entry is not None else None
         if self._error is None:
             session.send(ToScheduler.WATCH_ACTOR, key=actor)
@@ -65,25 +64,26 @@ class Channel(DirectSender):
 
     def add_handle(self) -> None:
         """Count a handle that uses this channel."""
-        with self._session.table.lock:
+        with self._session.lock:
             self._num_handles += 1
 
     def drop_handle(self) -> None:
-        """Count down; with the last handle the channel closes. Calls under way hold theirs."""
+        """Remove a handle; close the channel after the last one. Running calls hold handles too."""
         session = self._session
-        with session.table.lock:
+        with session.lock:
             self._num_handles -= 1
             if self._num_handles:
                 return
             if session.channels.get(self.key) is self:
                 del session.channels[self.key]
                 session.send(ToScheduler.UNWATCH_ACTOR, key=self.key)
-        # Not before the scheduler knows what we hold of the last results: until then the actor does.
+        # Wait until the scheduler knows the references in the last results: the actor holds them so
+        # far.
         if not session.sharing.when_synced(self.close):
             self.close()
 
     def close(self) -> None:
-        """Leave the actor alone."""
+        """Close the connection to the actor."""
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is not None:
@@ -91,10 +91,10 @@ class Channel(DirectSender):
 
     @property
     def num_pending(self) -> int:
-        """How many calls have not ended."""
+        """The number of calls that have not ended."""
         return len(self._queue) + len(self._unanswered)
 
-    # --- calls on their way out -----------------------------------------------------------------
+    # --- sending calls --------------------------------------------------------------------------
 
     def submit(self, call: Call) -> None:
         """Send a call when its turn has come. Never waits."""
@@ -115,7 +115,7 @@ class Channel(DirectSender):
                 self._queue[call.key] = call
                 self._await_arguments(call)
                 self._refuse_while_restarting([call])
-        except BaseException:  # nobody will get its reference
+        except BaseException:  # the caller gets no reference
             self._unanswered.pop(call.key, None)
             raise
 
@@ -132,14 +132,14 @@ class Channel(DirectSender):
                 self._fail(call, entry.error or b"", victim=call.name)
 
     def _resolve(self, call: Call) -> bool:
-        """Enter the values of arguments that were references; False if there is more to wait for."""
+        """Insert the values of arguments that were references; False if it must wait longer."""
         if call.wires is None:
             call.wires = tuple(self._wire_of(entry, self._host) for entry in call.dependencies)
             self._when_synced(call)
         return not call.num_waits
 
     def _advance(self, calls: Iterable[Call] = ()) -> None:
-        """Send what may be sent: in order, or those of some calls that are ready.
+        """Send calls that are ready: the next ones in order, or any of `calls` if order is free.
 
         The caller holds the lock.
         """
@@ -158,13 +158,13 @@ class Channel(DirectSender):
         return partial(self._queue.pop, call.key, None)
 
     def _post(self, call: Call, connection: roads.Road, *taken: Callable[[], object]) -> None:
-        """Send a call; `taken` takes it out of where it waited."""
+        """Send a call; the functions in `taken` remove it from the queue where it waited."""
         is_first = not self._unanswered
         call.attempt += 1
         call.state = CallState.SENT
         for entry in call.returns:
             entry.is_on_wire = True
-        # The first one leaves at once; while its answer is awaited, small ones may gather behind it.
+        # The first call leaves at once. While its answer is awaited, small calls gather behind it.
         now = is_first or len(call.arguments or b"") > LARGE_BYTES
         sent: Notes = (*taken, partial(self._unanswered.__setitem__, call.key, call))
         connection.post(call.message(), now=now, notes=sent)
@@ -172,7 +172,7 @@ class Channel(DirectSender):
             self._session.unflushed.add(self)
 
     def flush(self) -> None:
-        """Write what has gathered."""
+        """Write the calls that have gathered."""
         connection = self._connection
         if connection is not None:
             connection.flush()
@@ -180,12 +180,12 @@ class Channel(DirectSender):
     def read_until(
         self, is_over: Callable[[], bool], timeout_s: float | None, entries: Sequence[Entry]
     ) -> bool:
-        """Handle answers in this thread until `is_over()`; False when it must wait otherwise."""
+        """Handle answers in this thread until `is_over()`; False when it must wait in another way."""
         connection = self._connection
         return connection is not None and connection.receive_until(is_over, timeout_s)
 
     def cancel(self, call: Call, *, force: bool, recursive: bool) -> None:
-        """End a call that was not sent; have the actor's process end one that was."""
+        """Remove a call that was not sent; tell the actor's process to end one that was."""
         with self._conclusions, self._lock:
             call.is_cancelled = True
             if self._queue.pop(call.key, None) is not None:
@@ -196,9 +196,9 @@ class Channel(DirectSender):
         self._session.send(ToScheduler.CANCEL_DIRECT, party=self.key, **message)
 
     def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:
-        """Tell the generator of a call how many of its items were received here.
+        """Report to the generator of a call how many of its items were received here.
 
-        If there is no connection, it begins again by the next one.
+        Without a connection nothing is sent: the generator starts again on the next connection.
         """
         connection = self._connection
         if connection is not None:
@@ -207,9 +207,9 @@ class Channel(DirectSender):
     # --- where the actor is ---------------------------------------------------------------------
 
     def on_report(self, report: dict[str, Any]) -> None:
-        """Follow the actor. Called in the session's event loop.
+        """Follow the actor to its new state. Called in the session's event loop.
 
-        What the process has answered before it died is still to be read: then comes its end.
+        Answers that the process wrote before its death are still read first.
         """
         with self._conclusions, self._lock:
             self._report = report
@@ -233,7 +233,7 @@ class Channel(DirectSender):
             self._host, self._node_address = self._report["host"], self._report["address"]
             self._interrupt()
             for call in self._queue.values():
-                call.wires = None  # the host may be another one
+                call.wires = None  # the new process may be on another host
             self._session.run(roads.connect(self._session, self._report, self))
         elif state == "RESTARTING":
             self._interrupt()
@@ -242,9 +242,9 @@ class Channel(DirectSender):
             self._bury(error or failures.actor_died("The actor is dead.", self.key))
 
     def connected(self, connection: roads.Road, incarnation: int) -> None:
-        """Send what has waited for a connection."""
+        """Send the calls that waited for a connection."""
         with self._conclusions, self._lock:
-            with self._session.table.lock:
+            with self._session.lock:
                 is_stale = not self._num_handles
             if is_stale or self._error is not None or incarnation != self._incarnation:
                 connection.close()
@@ -254,13 +254,13 @@ class Channel(DirectSender):
             self._advance(list(self._queue.values()))
 
     def kill(self) -> None:
-        """Take the actor for dead from now on: this process has asked for its end."""
+        """Treat the actor as dead from now on: this process has requested its end."""
         with self._conclusions, self._lock:
             if self._error is None:
                 self._bury(failures.actor_killed(self.key))
 
     def disconnected(self, connection: roads.Road) -> None:
-        """Follow what the scheduler has said meanwhile, or will: nothing more comes this way."""
+        """Follow the scheduler's reports: this connection has ended."""
         with self._conclusions, self._lock:
             if connection is self._connection:
                 self._connection = None
@@ -268,7 +268,7 @@ class Channel(DirectSender):
                 self.expect_news()
 
     def expect_news(self) -> None:
-        """Go another way unless the scheduler says soon that the actor's process has ended."""
+        """Connect another way unless the scheduler soon reports the end of the actor's process."""
         if self._error is None and not self._session.closed:
             incarnation = self._incarnation
             self._session.call_soon(
@@ -283,14 +283,14 @@ class Channel(DirectSender):
                 self._session.run(roads.through_the_scheduler(self._session, self._report, self))
 
     def broken(self, connection: roads.Road) -> None:
-        """Go another way, through the scheduler: this one is lost while the actor may live."""
+        """Connect another way, through the scheduler: the actor may be alive."""
         with self._conclusions, self._lock:
             if connection is self._connection:
                 self._interrupt()
                 self._session.run(roads.through_the_scheduler(self._session, self._report, self))
 
     def _interrupt(self) -> None:
-        """Account for the calls that were under way in a process that is gone, or out of reach."""
+        """Retry or fail the calls that were running in a lost process."""
         self.close()
         lost, self._unanswered = self._unanswered, {}
         again = []
@@ -312,7 +312,7 @@ class Channel(DirectSender):
             entry.is_on_wire = False
 
     def _refuse_while_restarting(self, calls: Sequence[Call]) -> None:
-        """Fail those calls that may not be retried: they do not wait for a restart, as in Ray."""
+        """Fail calls that may not be retried: as in Ray, they do not wait for a restart."""
         if self._report["state"] != "RESTARTING":
             return
         for call in calls:
@@ -334,7 +334,7 @@ class Channel(DirectSender):
     # --- answers --------------------------------------------------------------------------------
 
     def on_message(self, message: tuple[Any, ...]) -> None:
-        """Handle one message of the actor's process."""
+        """Handle one message from the actor's process."""
         key = message[1]
         call = self._unanswered.get(key)
         if call is None:
@@ -344,7 +344,7 @@ class Channel(DirectSender):
             match message:
                 case (direct_messages.DONE, *_) if (
                     call.is_cancelled
-                ):  # its result is lost, as in Ray
+                ):  # the result was lost; a lost result fails the call, as in Ray
                     self._discard(message, self._connection)
                     self._fail(call, failures.cancelled(key))
                 case (direct_messages.DONE, _, wires, _):
@@ -355,8 +355,8 @@ class Channel(DirectSender):
                     if attempt == call.attempt or not may_retry or not call.retries:
                         self._fail_or_retry(call, error, may_retry)
         except Exception as error:
-            logger.exception("raycompat could not take the answer to %s", call.name)
-            self._fail(call, failures.internal(f"The answer could not be taken: {error!r}"))
+            logger.exception("raycompat could not handle the answer to %s", call.name)
+            self._fail(call, failures.internal(f"The answer could not be handled: {error!r}"))
 
     def _take_results(self, call: Call, wires: Sequence[Wire]) -> None:
         taken = self._take_over(wires)
@@ -396,7 +396,7 @@ class Channel(DirectSender):
         session = self._session
         if not self._settle_here(entry, wire):
             session.sharing.adopt(entry, wire, self._node_address)
-            session.table.settle(entry)  # it is in the cluster
+            session.table.settle(entry)  # the value is in the cluster
         elif entry.promised:
             session.sharing.fulfil(entry)
 
@@ -404,7 +404,7 @@ class Channel(DirectSender):
         self._unanswered.pop(call.key, None)
 
     def check_room(self, limit: int, method: str) -> None:
-        """Refuse a call of `method` when `limit` calls are under way.
+        """Raise an error for a call of `method` when `limit` calls have not ended.
 
         Raises
         ------
@@ -414,5 +414,5 @@ class Channel(DirectSender):
             raise exceptions.PendingCallsLimitExceeded(
                 f"The task {method} could not be submitted to {self.key} because more than {limit} "
                 f"tasks are queued on the actor: {self.num_pending} calls of this process have not "
-                f"ended, and max_pending_calls={limit}. Get results first, or allow more."
+                f"ended, and max_pending_calls={limit}. Get results first, or raise max_pending_calls."
             )

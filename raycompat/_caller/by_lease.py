@@ -1,17 +1,17 @@
-"""Leases: processes that take calls of ours straight away, so that the scheduler need not see each.
+"""Leases: executors that take calls directly from this process, so that the scheduler sees none of
+them.
 
-A lease is an executor with some CPUs, granted by the scheduler like a call, and kept as long as there
-are calls for it. A pool has all calls that ask for CPUs only, of one placement group or of none. It
-sends each call to a lease that is idle, or behind others that take a few milliseconds together; what is
-left waits here. An executor whose call takes longer, or waits for an object, gives back what waits
-behind it.
+A lease is an executor with some CPUs. The scheduler grants it like a call, and it lasts while there are
+calls for it. A pool holds all calls that need only CPUs, of one placement group or of none. It sends
+each call to an idle lease, or to one with only a few milliseconds of work; the others wait here. An
+executor whose call runs longer, or waits for an object, returns the calls that wait behind it.
 
-A lease takes calls that ask for fewer CPUs than it has, too: otherwise each of a thousand sizes would
-need its own. Such a call has more than it asked for, but for a few milliseconds only: if it goes on,
-its executor gives the rest of the CPUs back (`_executor.run_leased`), and the lease is a smaller one.
+A lease also takes calls that need fewer CPUs than it has: otherwise a thousand sizes would need a
+thousand leases. Such a call has too many CPUs for a few milliseconds only. If it runs longer, its
+executor gives back the unused CPUs (`_executor.run_leased`), and the lease becomes smaller.
 
-The leased road handles no failure: what had begun in a process that died, and what is to be tried
-again, is left to the scheduler.
+The pool handles no failures. A call that had started in a process that died, and a call that is to be
+retried, go to the scheduler.
 """
 
 from __future__ import annotations
@@ -48,39 +48,39 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that a call of a function takes that was never called: it waits for nobody, nobody for it.
+#: Estimated duration of a function that was never called: unknown, so nothing queues behind it.
 _UNKNOWN_S = 1.0
 
-#: Seconds after which an idle lease is returned, and between two looks for such.
+#: Seconds after which an idle lease is returned, and seconds between two checks for idle leases.
 _IDLE_S, _TICK_S = 0.2, 0.05
 
-#: Leases that are asked for at first; later, as many as there are.
+#: Requests for leases that may be open at first; later, as many as there are leases.
 _ASKED = 3
 
-#: Functions of which it is known how long their calls take.
+#: The most functions whose durations are recorded.
 _MANY_COSTS = 10_000
 
-#: Leases that are looked at for the one with the least to do.
+#: The number of leases that are compared to find the one with the least work.
 _CHOICES = 4
 
 
 class LeasePool(DirectSender):
-    """See the module. One per session and placement group."""
+    """The sender of calls by lease. A session has one for each placement group, and one for none."""
 
     def __init__(self, session: Session, strategy: LeaseStrategy = "DEFAULT") -> None:
         super().__init__(session)
         self._strategy = strategy
-        #: Calls that could be sent.
+        #: Calls that are ready to be sent.
         self._waiting = WaitingCalls()
-        #: Leases that we were granted, in turn; those without a call; those that we have asked for.
+        #: Granted leases, in turn; those without a call; those that are requested.
         self._leases: deque[Lease] = deque()
         self._idle: dict[str, Lease] = {}
         self._asked: dict[str, Lease] = {}
-        #: How many seconds calls of each function take.
+        #: The average seconds that a call of each function takes.
         self._costs: dict[str, float] = {}
         self._ticks = False
 
-    # --- calls on their way out -----------------------------------------------------------------
+    # --- sending calls --------------------------------------------------------------------------
 
     def submit(self, call: Call) -> None:
         """Send a call when its turn has come. Never waits."""
@@ -94,13 +94,13 @@ class LeasePool(DirectSender):
                     self._await_arguments(call)
             else:
                 queue = self._waiting.append(call)
-                # With others before it, it is sent with them when there is room.
+                # With others before it, it is sent together with them when there is room.
                 if queue is not None or self._may_ask:
                     with self._lock:
                         if queue is not None:
                             self._waiting.enter(call.units, queue)
                         self._advance()
-        except BaseException:  # nobody will get its reference
+        except BaseException:  # the caller gets no reference
             with self._lock:
                 self._waiting.withdraw_if_there(call)
             self._forget(call)
@@ -120,27 +120,27 @@ class LeasePool(DirectSender):
                 self._advance()
 
     def _resolve(self, call: Call) -> bool:
-        """Enter the values of the arguments that were references; False if it takes no lease."""
+        """Insert the values of arguments that were references; False if a lease cannot run the call."""
         here = self._session.setup.host
         for entry in call.dependencies:
             if entry.state is State.FAILED:
                 self._fail(call, entry.error or b"", victim=call.name)
                 return False
         if not all(is_near(entry, here) for entry in call.dependencies):
-            self._leave_to_scheduler(call)  # which sends it to where its arguments are
+            self._leave_to_scheduler(call)  # the scheduler runs it near its arguments
             return False
         call.wires = tuple(self._wire_of(entry, here) for entry in call.dependencies)
         self._when_synced(call)
         return True
 
     def _advance(self) -> None:
-        """Send what can be sent; ask for leases if that is not all. The caller holds the lock."""
+        """Send what can be sent; request leases if calls remain. The caller holds the lock."""
         waiting, limit = self._waiting, None
         while (call := waiting.next(limit)) is not None:
             cost_s = self._costs.get(call.function, _UNKNOWN_S)
             lease = self._choose(cost_s, call.units)
             if lease is None:
-                limit = call.units  # there is none for larger calls either
+                limit = call.units  # no lease takes larger calls either
             elif call.dependencies and lease.host != self._session.setup.host:
                 waiting.queue_of(call).popleft()
                 self._rest(lease)
@@ -151,10 +151,10 @@ class LeasePool(DirectSender):
         self._ask_for_more()
 
     def _ask_for_more(self) -> None:
-        """Ask for leases as large as the largest calls that wait: they take the others, too.
+        """Request leases as large as the largest waiting calls, which then take the others too.
 
-        But while none takes the smallest, there is always a request for one that does: perhaps no more
-        than that is free, and nothing that the larger ones wait for ever comes.
+        While no lease takes the smallest call, one request always has its size. Perhaps no more CPUs
+        are free, and a lease for the larger calls is never granted.
         """
         waiting, asked = self._waiting, self._asked
         if not waiting or not (sizes := waiting.sizes()):
@@ -174,11 +174,11 @@ class LeasePool(DirectSender):
 
     @property
     def _may_ask(self) -> bool:
-        """Whether there may be one more request for a lease: as many as there are leases, or a few."""
+        """Whether another request is allowed: as many as there are leases, or `_ASKED`."""
         return len(self._asked) < max(_ASKED, len(self._leases))
 
     def _choose(self, cost_s: float, units: int) -> Lease | None:
-        """Return the lease that is to have a call of so many seconds and units of CPU, if any is."""
+        """Return the lease for a call of this duration and size; None if the call must wait."""
         if self._idle and (lease := self._fitting(units)) is not None:
             return self._idle.pop(lease.key)
         best, choices = None, _CHOICES
@@ -195,7 +195,7 @@ class LeasePool(DirectSender):
         return best
 
     def _fitting(self, units: int) -> Lease | None:
-        """Return the smallest idle lease that takes calls of so many units of CPU."""
+        """Return the smallest idle lease that has so many units of CPU."""
         first = next(iter(self._idle.values()))
         if first.units == units:
             return first
@@ -203,7 +203,7 @@ class LeasePool(DirectSender):
         return min(large, key=lambda lease: lease.units, default=None)
 
     def _post(self, call: Call, lease: Lease, cost_s: float) -> None:
-        """Send a call, the first of its queue."""
+        """Send the first call of its queue."""
         assert lease.road is not None
         is_first = not lease.unanswered
         call.attempt += 1
@@ -230,7 +230,7 @@ class LeasePool(DirectSender):
                 self._rest(lease)
 
     def _rest(self, lease: Lease) -> None:
-        """Enter that a lease has no call, and may have one. The caller holds the lock."""
+        """Mark a lease as idle if it has no call. The caller holds the lock."""
         if not lease.is_open or lease.unanswered:
             return
         if self._session.is_pressed and not self._waiting:
@@ -241,7 +241,7 @@ class LeasePool(DirectSender):
             self._idle[lease.key] = lease
 
     def _take_back(self, calls: Iterable[Call]) -> None:
-        """Queue calls that were sent and not started for another lease, before the others."""
+        """Put calls that were sent and not started back at the head of the queue."""
         for call in reversed(list(calls)):
             lease = call.lease
             assert lease is not None
@@ -265,7 +265,7 @@ class LeasePool(DirectSender):
             self._forget(call)
 
     def cancel(self, call: Call, *, force: bool, recursive: bool) -> None:
-        """End a call that was not sent; have the executor end one that was."""
+        """Remove a call that was not sent; tell the executor to end one that was."""
         with self._conclusions, self._lock:
             call.is_cancelled = True
             lease = call.lease
@@ -277,7 +277,7 @@ class LeasePool(DirectSender):
         message = {"key": call.key, "force": force, "recursive": recursive}
         self._session.send(ToScheduler.CANCEL_DIRECT, party=lease.key, **message)
 
-    # --- leases come and go ---------------------------------------------------------------------
+    # --- granted and returned leases ------------------------------------------------------------
 
     def _ask(self, units: int) -> None:
         session = self._session
@@ -305,7 +305,7 @@ class LeasePool(DirectSender):
         self._session.run(roads.connect(self._session, place, lease))
 
     def connected(self, lease: Lease, road: roads.Road) -> None:
-        """Send calls to an executor."""
+        """Use a lease from now on: its executor is connected."""
         with self._conclusions, self._lock:
             self._asked.pop(lease.key, None)
             if lease.key not in self._session.leases or lease.is_over.is_set():
@@ -322,7 +322,7 @@ class LeasePool(DirectSender):
             self._tick()
 
     def _tick(self) -> None:
-        """Return what is not needed. Called in the session's event loop."""
+        """Return the leases that are not needed. Called in the session's event loop."""
         with self._conclusions, self._lock:
             try:
                 self._return_what_is_not_needed()
@@ -333,10 +333,10 @@ class LeasePool(DirectSender):
 
     def _return_what_is_not_needed(self) -> None:
         now = time.monotonic()
-        for lease in list(self._leases):  # an interrupt may have struck between choice and call
+        for lease in list(self._leases):  # an interrupt may have come between choice and call
             self._rest(lease)
         self._waiting.enter_all()
-        # Idle leases are too small for calls that wait, which may wait for their CPUs.
+        # Idle leases are too small for the waiting calls, which may need their CPUs.
         idle_s = _TICK_S if self._waiting else _IDLE_S
         for lease in [each for each in self._idle.values() if now - each.idle_since > idle_s]:
             self._return(lease)
@@ -346,7 +346,7 @@ class LeasePool(DirectSender):
             self._ask_no_more(above=sizes[-1])
 
     def return_idle(self) -> None:
-        """Return the leases that have nothing to do now."""
+        """Return the idle leases."""
         with self._conclusions, self._lock:
             for lease in list(self._idle.values()):
                 self._return(lease)
@@ -366,7 +366,7 @@ class LeasePool(DirectSender):
             self._leases.remove(lease)
 
     def _ask_no_more(self, above: int = -1) -> None:
-        """Take requests for leases back, of more units of CPU than these."""
+        """Withdraw requests for leases of more than `above` units of CPU."""
         asked = [lease for lease in self._asked.values() if lease.units > above]
         for lease in asked:
             del self._asked[lease.key]
@@ -376,18 +376,18 @@ class LeasePool(DirectSender):
             self._session.wake()
 
     def drop_waiting(self) -> None:
-        """Fail the calls that wait for a lease: the cluster has forgotten all that there was."""
+        """Fail the calls that wait for a lease: the cluster was restarted and lost all its tasks."""
         with self._conclusions, self._lock:
             for call in self._waiting.clear():
                 self._fail(call, failures.object_lost(call.key))
 
     def kill(self, lease: Lease) -> None:
-        """Ask the node to end an executor."""
+        """Request the end of an executor from its node."""
         if not lease.is_over.is_set():
             self._session.send(ToScheduler.CANCEL, key=lease.key, force=True, recursive=False)
 
     def disconnected(self, lease: Lease, road: roads.Road) -> None:
-        """Hear that nothing more comes from an executor."""
+        """Handle the end of the connection to an executor."""
         with self._conclusions, self._lock:
             if road is not lease.road:
                 return
@@ -401,9 +401,9 @@ class LeasePool(DirectSender):
             self._advance()
 
     def ended(self, lease: Lease, error: bytes | None, how: str) -> None:
-        """Hear from the scheduler that a lease is over. Called in the session's event loop.
+        """Handle the scheduler's report that a lease has ended. Called in the session's event loop.
 
-        What the executor has answered before is still to be read.
+        Answers that the executor wrote before its end are still read first.
         """
         with self._conclusions, self._lock:
             if lease.is_over.is_set():
@@ -421,11 +421,11 @@ class LeasePool(DirectSender):
                 call = self._waiting.next()
                 if call is not None:
                     self._waiting.queue_of(call).popleft()
-                    self._leave_to_scheduler(call)  # the scheduler says what is wrong
+                    self._leave_to_scheduler(call)  # the scheduler reports the error
             self._advance()
 
     def _part(self, lease: Lease) -> None:
-        """Close, once the executor knows what we hold of its answers."""
+        """Close the connection once the scheduler knows which references are held here."""
         road = lease.road
         if road is None:
             return
@@ -448,10 +448,10 @@ class LeasePool(DirectSender):
             self.ended(lease, failures.crashed("a task", "cannot be reached"), "")
 
     def _account(self, lease: Lease) -> None:
-        """Decide what becomes of calls that a process did not answer.
+        """Retry, return or fail the calls that a process did not answer.
 
-        Answers are written in order, and all before and after a call that may not be tried again.
-        So of those only the first can have begun, unless answers were lost with the node.
+        Answers are written in order, and a call that must not run twice is answered by itself. So of
+        those calls, only the first can have started, unless answers were lost with the node.
         """
         lost = list(lease.unanswered.values())
         if not lost or (lease.error is None and not lease.how):
@@ -470,7 +470,7 @@ class LeasePool(DirectSender):
     # --- answers --------------------------------------------------------------------------------
 
     def on_message(self, lease: Lease, message: tuple[Any, ...]) -> None:
-        """Handle one message of an executor. May be called again when it was interrupted."""
+        """Handle one message from an executor. May be called again after an interrupt."""
         match message:
             case (direct_messages.DONE | direct_messages.FAILED, key, *_, took_s):
                 call = lease.unanswered.get(key)
@@ -496,7 +496,7 @@ class LeasePool(DirectSender):
                 self._advance()
 
     def _take_returned(self, lease: Lease, calls: Sequence[tuple[str, int]]) -> None:
-        """Queue calls that an executor gives back, by key and attempt; it takes no more for now."""
+        """Queue calls that an executor returns, by key and attempt; it takes no more for now."""
         with self._conclusions, self._lock:
             lease.is_open = False
             lease.num_returned += 1
@@ -512,13 +512,13 @@ class LeasePool(DirectSender):
         self, lease: Lease, call: Call, message: tuple[Any, ...], took_s: float
     ) -> None:
         self._costs[call.function] = (self._costs.get(call.function, took_s) + took_s) / 2
-        if len(self._costs) > _MANY_COSTS:  # half of them at once: each costs little
+        if len(self._costs) > _MANY_COSTS:  # drop half of them at once, to save time
             self._costs = dict(list(self._costs.items())[_MANY_COSTS // 2 :])
         try:
             match message:
                 case (direct_messages.DONE, *_) if (
                     call.is_cancelled
-                ):  # its result is lost, as in Ray
+                ):  # the result was lost; a lost result fails the call, as in Ray
                     self._discard(message, lease.road)
                     self._fail(call, failures.cancelled(call.key))
                 case (direct_messages.DONE, _, wires, _):
@@ -531,8 +531,8 @@ class LeasePool(DirectSender):
                 case (_, _, error, may_retry, _):
                     self._fail_or_retry(call, error, may_retry and not call.is_cancelled)
         except Exception as error:
-            logger.exception("raycompat could not take the answer to %s", call.name)
-            self._fail(call, failures.internal(f"The answer could not be taken: {error!r}"))
+            logger.exception("raycompat could not handle the answer to %s", call.name)
+            self._fail(call, failures.internal(f"The answer could not be handled: {error!r}"))
 
     def _fail_or_retry(self, call: Call, error: bytes, may_retry: bool) -> None:
         if may_retry and call.use_retry():
@@ -541,7 +541,7 @@ class LeasePool(DirectSender):
             self._fail(call, error)
 
     def _made(self, lease: Lease, call: Call, wires: Sequence[Wire]) -> Sequence[Wire]:
-        """Ask Dask to keep a value that a node of another host holds."""
+        """Announce a call with a large result on another host, so that Dask stores that result."""
         session = self._session
         if lease.host != session.setup.host and any(wire[0] == "segment" for wire in wires):
             session.by_scheduler.announce(call)
@@ -550,7 +550,7 @@ class LeasePool(DirectSender):
 
     def _settle(self, entry: Entry, wire: Wire) -> None:
         if not self._settle_here(entry, wire):
-            self._session.table.settle(entry)  # it is in the cluster
+            self._session.table.settle(entry)  # the value is in the cluster
 
     def _end_call(self, call: Call, error: bytes | None = None) -> None:
         if error is not None:
@@ -560,7 +560,7 @@ class LeasePool(DirectSender):
 
 
 def is_near(entry: Entry, host: str) -> bool:
-    """Whether the processes of `host` can read an object without Dask's help."""
+    """Return whether the processes of `host` can read an object without Dask."""
     if isinstance(entry.value, SegmentLink):
         return entry.value.host == host
     return entry.value is not None

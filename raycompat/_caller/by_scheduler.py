@@ -1,9 +1,9 @@
 """Calls that the scheduler places: those that leases do not take or could not run, and new actors.
 
-The scheduler sees no call that a lease runs. It learns of one when its result is passed on before it is
-there, or is large and others may have to make it again: then the call is *announced*, as a task that
-waits for this process to say what it has returned. From then on the result is like that of any other
-task. A call that was announced, or never was, can be left to the scheduler altogether (`take`).
+The scheduler does not see a call that a lease runs, with two exceptions: its result is passed on before
+it is ready, or is large, so that another process may need it computed again. Then the call is
+*announced*, as a task that waits until this process reports its result. From then on the result is like
+that of any other task. The scheduler can also run any call of a lease itself (`take`).
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from raycompat.object_ref import ObjectRef
 
 
 class SchedulerSender(Sender):
-    """See the module. One per session."""
+    """The sender of calls by the scheduler. A session has one."""
 
     def submit(self, call: Call) -> None:
-        """Ask the scheduler to run a call once its arguments are made and there is room for it."""
+        """Submit a call, which the scheduler runs when its arguments are ready and a node has room."""
         failed = next((e for e in call.dependencies if e.state is State.FAILED), None)
         if failed is not None:
             self._refuse(call, failed.error or b"")
             return
         session = self._session
         if call.actor is not None:
-            call.returns[0].escaped = True  # an actor that has died keeps its row, which says why
+            call.returns[0].escaped = True  # keeps the row of a dead actor, which says why it died
         session.calls[call.key] = call
         ref = self._make_known(call, promised=False)
         call.state = CallState.SENT
-        # A call whose references are dropped runs all the same; an actor ends.
+        # A call whose references are dropped still runs; an actor ends.
         call.ref = ref if call.actor is None else None
 
     def _refuse(self, call: Call, error: bytes) -> None:
-        """End a call that cannot run because an argument has already failed."""
+        """Fail a call that cannot run because an argument has already failed."""
         if call.actor is not None:
             self._fail_results(call, failures.actor_not_built(error, call.key))
         else:
@@ -47,11 +47,11 @@ class SchedulerSender(Sender):
         self._end_call(call)
 
     def cancel(self, call: Call, *, force: bool, recursive: bool) -> None:
-        """Ask the scheduler to end a call."""
+        """Request the end of a call from the scheduler."""
         self._session.send(ToScheduler.CANCEL, key=call.key, force=force, recursive=recursive)
 
     def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:
-        """Tell the generator of a call, by the scheduler, how many of its items were received here."""
+        """Report to the generator of a call how many of its items were received, by the scheduler."""
         credit = {"num_received": num_received, "is_wanted": is_wanted}
         self._session.send(ToScheduler.CREDIT, key=call.key, **credit)
 
@@ -63,7 +63,7 @@ class SchedulerSender(Sender):
         *,
         of_an_argument: bool = False,
     ) -> None:
-        """Enter what a call has returned, or its error. Called in the session's event loop."""
+        """Store a call's results or its error. Called in the session's event loop."""
         session = self._session
         if error is not None:
             self._fail_results(call, error, call.name if of_an_argument else None)
@@ -82,7 +82,7 @@ class SchedulerSender(Sender):
         session.wake()
 
     def add_item(self, call: Call, index: int, item: str, wire: Wire, *, stored: bool) -> bool:
-        """Enter an item of a generator; False if nobody wants it."""
+        """Store an item of a generator; False if this process does not need it."""
         session, stream = self._session, call.stream
         if stream is None or not stream.receive(index, wire):
             return False
@@ -94,23 +94,23 @@ class SchedulerSender(Sender):
     # --- calls of leases ------------------------------------------------------------------------
 
     def announce(self, call: Call) -> None:
-        """Tell Dask of a call that this process runs by a lease."""
-        with self._session.table.lock:
+        """Announce to Dask a call that this process runs by a lease."""
+        with self._session.lock:
             if not call.is_announced:
                 call.is_announced = True
                 ref = self._make_known(call, promised=True)
                 call.holds = (*call.holds, ref)  # until it has ended
 
     def take(self, call: Call) -> None:
-        """Run a call that a lease could not run: as any other, from now on."""
-        with self._session.table.lock:
+        """Submit a call that a lease could not run."""
+        with self._session.lock:
             if call.sender is not self and call.state is not CallState.ENDED:  # else: interrupted
                 self.run_again(call)
 
     def run_again(self, call: Call) -> None:
-        """Run a call of a lease that has ended, because what it has returned is lost."""
+        """Submit a call that a lease has already run, because its result is lost."""
         session = self._session
-        with session.table.lock:
+        with session.lock:
             if call.is_announced:
                 call.ref = ObjectRef._from_key(call.key, session)
                 session.send(ToScheduler.SCHEDULE, key=call.key, retries=call.retries)
@@ -123,14 +123,14 @@ class SchedulerSender(Sender):
             call.state, call.sender = CallState.SENT, self
 
     def _make_known(self, call: Call, *, promised: bool) -> ObjectRef[None]:
-        """Tell the scheduler of a call, and return the reference that keeps it there."""
+        """Submit or announce a call, and return the reference that keeps it in the scheduler."""
         session, table = self._session, self._session.table
         deps = [session.sharing.publish(entry) for entry in call.dependencies]
         spec = call.spec(session.setup, deps, promised=promised)
-        with table.lock:
+        with session.lock:
             if call.is_one:
                 entry = call.returns[0]
-                table.entries[call.key] = entry  # its references may all be gone
+                table.entries[call.key] = entry  # the user may have dropped all references
             else:
                 entry = table.add(call.key)
                 for index, one in enumerate(call.returns):
@@ -150,12 +150,12 @@ class SchedulerSender(Sender):
         wires: Sequence[Wire] | None = None,
         worker: str = "",
     ) -> None:
-        """Tell Dask how an announced call ended: with an error, or with `wires` that a node keeps.
+        """Report how an announced call ended: with an error, or with `wires` that a node stores.
 
-        By default what it has returned is here, and our own node keeps it.
+        By default, the results are in this process, and its home node stores them.
         """
         session = self._session
-        with session.table.lock:
+        with session.lock:
             if call.is_made or not call.is_announced:
                 return
             call.is_made = True
@@ -173,11 +173,11 @@ class SchedulerSender(Sender):
         if entry.error is not None:
             return to_wire(ErrorValue(entry.error))
         if isinstance(entry.value, SegmentLink) and self._session.table.get(entry.key) is not entry:
-            return to_wire(ErrorValue(failures.object_lost(entry.key)))  # nobody refers to it
+            return to_wire(ErrorValue(failures.object_lost(entry.key)))  # unreferenced
         return self._session.sharing.give(entry)
 
     def keep_for_others(self, call: Call) -> None:
-        """See to it that a result that has just come can be made again, if others come to need it."""
+        """Announce a call with a large result, which may have to be computed again."""
         if not call.is_announced and not any(
             isinstance(e.value, SegmentLink) for e in call.returns
         ):
@@ -185,7 +185,7 @@ class SchedulerSender(Sender):
                 entry.origin = None
             return
         table = self._session.table
-        with table.lock:
+        with self._session.lock:
             call.state = CallState.ENDED
             large = [
                 each
@@ -194,8 +194,8 @@ class SchedulerSender(Sender):
             ]
             if large and not call.is_announced:
                 if not call.dependencies and call.num_returns == 1:
-                    return  # whoever publishes it will announce the call
-                self.announce(call)  # while its arguments are still there
+                    return  # `publish` will announce the call
+                self.announce(call)  # while its arguments still exist
             self.tell_made(call)
             for entry in call.returns:
                 entry.origin = None

@@ -24,75 +24,75 @@ if TYPE_CHECKING:
 
 
 class CallState(Enum):
-    """Where a call is."""
+    """The state of a call."""
 
-    #: Here, until its arguments are made, or there is a lease or a connection for it.
+    #: In this process, until its arguments are ready and it has a lease or a connection.
     WAITING = auto()
-    #: With the process that runs it, or with the scheduler, which chooses one.
+    #: At the process that runs it, or at the scheduler, which chooses one.
     SENT = auto()
-    #: Nowhere any more: its results are there, or it has failed.
+    #: It has its results or has failed.
     ENDED = auto()
 
 
 class Call:
-    """One call, from `send.call` to its end. It keeps its arguments alive until then.
+    """One call, from `send.call` to its end; it keeps its arguments alive.
 
-    Most attributes keep their defaults, as calls are many.
+    There are many calls, so most attributes keep the defaults of the class.
     """
 
     state = CallState.WAITING
     num_returns: int | str = 1
-    #: The version of the environment variables that it is to see.
+    #: The version of the environment variables that the call sees.
     environment: tuple[str, int] | None = None
     #: The concurrency group of a method.
     group: str | None = None
-    #: How often it may be sent again after a failure; -1 for ever. `use_retry` counts down.
+    #: How often it may be sent again after a failure; -1 is without limit. `use_retry` counts down.
     retries = 0
-    #: Whether it was given retries at all: others fail while the actor restarts.
+    #: Whether it had retries at first: other calls fail while the actor restarts.
     waits_for_restart = False
     retry_exceptions: bool | bytes = False
     is_cancelled = False
 
-    # --- what the scheduler needs to know to place it: of functions and classes only
+    # --- for the scheduler, to place it: only for functions and classes
 
-    #: What it needs to start, and what an actor keeps after that.
+    #: The resources that it needs to start, and those that an actor keeps after that.
     request: ResourceSet
     keep: ResourceSet | None = None
     strategy: Strategy = "DEFAULT"
     max_calls = 0
-    #: What it runs in; None: in what this process does.
+    #: Its runtime environment; None: that of this process.
     runtime_env: str | None = None
-    #: Of a class: the actor that it makes.
+    #: For a class: the actor that the call creates.
     actor: ActorSpec | None = None
 
     # --- its arguments and results
 
-    #: The block of the arguments; empty when there are none, None when it is the last dependency.
+    #: The pickled arguments: empty when there are none, None when they are the last dependency.
     arguments: bytes | None = b""
     dependencies: Sequence[Entry] = ()
     #: Whether there are references inside the arguments.
     carries_references = False
-    #: The values of the dependencies, as they are sent.
+    #: The encoded values of the dependencies.
     wires: tuple[Wire, ...] | None = None
     stream: Stream | None = None
-    #: What it keeps alive.
+    #: Objects that it keeps alive.
     holds: tuple[Any, ...] = ()
-    #: Keeps its key wanted until Dask has seen its end; of calls that the scheduler has.
+    #: For calls at the scheduler: keeps the key wanted until Dask has reported the end.
     ref: ObjectRef[Any] | None = None
     #: Task id of the call that made this one, for recursive cancellation.
     parent: str | None = None
 
-    # --- on its way
+    # --- sending
 
     #: How often it was sent.
     attempt = 0
-    #: What must happen before it can be sent: arguments made, references registered.
+    #: The number of events to wait for: arguments that become ready, references that are registered.
     num_waits = 0
-    #: Units of CPU that it asks for, the lease that it was sent by, and how many seconds it may take.
+    #: The units of CPU that it needs, the lease that runs it, and its estimated seconds.
     units = 0
     lease: Lease | None = None
     cost_s = 0.0
-    #: Whether Dask knows of a call that a lease runs, and whether it was told how that ended.
+    #: For a call of a lease: whether Dask knows it, and whether Dask knows its end.
     is_announced = False
     is_made = False
 
@@ -105,14 +105,14 @@ class Call:
         self.returns: list[Entry] = []
 
     def take_arguments(self, arguments: Arguments) -> None:
-        """Enter the arguments, laid out."""
+        """Set the serialized arguments."""
         self.arguments = arguments.block
         self.dependencies = arguments.dependencies
         self.carries_references = arguments.carries_references
         self.holds = (*self.holds, *arguments.holds)
 
     def use_retry(self) -> bool:
-        """Count a failure; whether the call may be sent again."""
+        """Count a failure; return whether the call may be sent again."""
         if self.retries == 0:
             return False
         self.retries -= self.retries > 0
@@ -120,13 +120,13 @@ class Call:
 
     @property
     def is_one(self) -> bool:
-        """Whether it has one result of its own, which a generator's end is too."""
-        return self.num_returns in (1, "streaming")
+        """Whether it has exactly one result; the end of a generator counts as one."""
+        return self.num_returns in (1, "streaming", "dynamic")
 
     def spec(self, setup: Setup, deps: Sequence[str], *, promised: bool) -> CallSpec:
-        """Return what the scheduler needs to know to run it.
+        """Return the specification for the scheduler.
 
-        `promised`: its owner runs it, and will say how it ended.
+        `promised`: this process runs the call by a lease, and will report how it ended.
         """
         payload = {
             "function": self.function,
@@ -154,7 +154,7 @@ class Call:
         )
 
     def message(self) -> tuple[Any, ...]:
-        """Return what to send to the process that runs it: a `direct_messages.CallMessage`."""
+        """Return the `direct_messages.CallMessage` for the process that runs it."""
         return (
             direct_messages.CALL,
             self.key,

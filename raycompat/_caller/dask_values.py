@@ -1,4 +1,4 @@
-"""Values that Dask computes, as arguments of calls: Dask's futures and collections."""
+"""Dask's futures and collections as arguments of calls."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import session as sessions
 from raycompat._protocol import ids
+from raycompat._protocol.operations import Request, ask
 from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
 
 
-#: Seconds between two looks whether Dask has refused what it was given.
+#: Seconds between two checks whether Dask has rejected a graph.
 _LOOK_S = 0.5
 
 
 def is_dask_value(value: Any) -> bool:
-    """Whether Dask is computing `value`, or can: a future, or a collection such as a Dask array."""
+    """Return whether `value` is a Dask future, or a collection such as a Dask array."""
     if not hasattr(type(value), "__dask_graph__"):
         return isinstance(value, _future_class())
     from dask import is_dask_collection
 
-    return bool(is_dask_collection(value))  # of some classes only some objects are
+    return bool(is_dask_collection(value))  # of some classes, only some objects are collections
 
 
 @functools.cache
@@ -34,33 +35,33 @@ def _future_class() -> Any:
 
 
 def graph(ref: ObjectRef[Any], key: str) -> dict[str, Any]:
-    """Return the Dask graph that `ref` is, as a collection: its one task is called `key`."""
+    """Return `ref` as a Dask graph with one task, which is called `key`."""
     from raycompat import _dask_adapter as dask
 
     return dask.graph_of_one(key, ref.key, ref)
 
 
 def only(results: list[Any]) -> Any:
-    """Return the one value of a collection that is a reference."""
+    """Return the only value of a collection that is a reference."""
     return results[0]
 
 
 def rebuilt(graph: Any, key: str, rename: dict[str, str] | None = None) -> Any:
-    """Return what Dask has persisted of a collection that is a reference."""
+    """Return the collection that Dask makes when it persists a reference."""
     from dask.delayed import Delayed
 
     return Delayed((rename or {}).get(key, key), graph)
 
 
 def compute(graph: Any, keys: Any, **options: Any) -> Any:
-    """Compute a collection that is a reference where its value is: on this cluster."""
+    """Compute a collection that is a reference, on the cluster of this session."""
     session = sessions.current()
     assert session is not None
     return session.client.get(graph, keys, **options)
 
 
 def as_ref(session: Session, value: Any) -> ObjectRef[Any]:
-    """Return the reference to what Dask makes of `value`; nothing of it passes through this process.
+    """Return a reference to a Dask value; the value does not pass through this process.
 
     Raises
     ------
@@ -80,8 +81,12 @@ def as_ref(session: Session, value: Any) -> ObjectRef[Any]:
     session.table.add(key, wanted=True).escaped = True
     ref: ObjectRef[Any] = ObjectRef._from_key(key, session)
     known = session.run(
-        session.client.scheduler.raycompat_store(
-            client=session.client.id, key=key, source=future.key
+        ask(
+            session.client.scheduler,
+            Request.STORE,
+            client=session.client.id,
+            key=key,
+            source=future.key,
         )
     )
     while True:
@@ -89,6 +94,6 @@ def as_ref(session: Session, value: Any) -> ObjectRef[Any]:
             known.result(_LOOK_S)
             return ref
         except TimeoutError:
-            if future.status in ("error", "cancelled", "lost"):  # Dask may have refused its graph
+            if future.status in ("error", "cancelled", "lost"):  # Dask may have rejected its graph
                 known.cancel()
                 raise ValueError(f"{value!r} has failed: {future.exception()!r}") from None

@@ -1,10 +1,10 @@
-"""Calls that go straight to the process that runs them, and what a caller does with the answers.
+"""Calls that are sent directly to the process that runs them, and the handling of the answers.
 
-A `DirectSender` is a channel to an actor or a pool of leases: it sends its calls once their arguments
-are there, and accounts for those that were sent and not answered. Their results belong to the caller.
+A `DirectSender` is a channel to an actor or a pool of leases. It sends its calls once their arguments
+are ready, and keeps a record of those that were sent and not answered. The caller owns the results.
 
-Lock order: a sender's lock before the table's. Answers are handled in whatever thread reads. A call is
-failed with no sender locked, for whoever waits for it may act at once.
+Lock order: a sender's lock before the table's. The thread that reads handles the answers. A call is
+failed while no sender is locked, because code that waits for it may run at once.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A call that has failed: its error, and its own name if the error is that of an argument.
+#: A failed call: its error, and the call's name if an argument caused the error.
 _Failure: TypeAlias = tuple[Call, bytes, str | None]
 
-#: Bytes of arguments from which on a call leaves by itself.
+#: A call with at least this many bytes of arguments is sent alone.
 LARGE_BYTES = 16 * 1024
 
-#: Seconds that a process which is said to be dead has for its last answers to be read.
+#: Seconds for reading the last answers of a process that was reported dead.
 LAST_WORDS_S = 5.0
 
-#: Seconds between two looks whether they were read; and by how much a look is late when the threads
-#: that read were held up too, by code that holds the interpreter lock.
+#: Seconds between two checks whether they were read; and a delay of a check that shows that code held
+#: the interpreter lock, so that the reading threads were delayed too.
 _LOOK_S, _HELD_UP_S = 0.1, 0.5
 
 
 def after_last_words(session: Session, road: Road, end: Callable[[], None]) -> None:
-    """Call `end` once the last answers on a road had time to be read, and all that came was handled.
+    """Call `end` when the last answers on a road had time to arrive, and all of them were handled.
 
-    Called in the session's event loop. A call whose answer lies unread must not count as unanswered: it
+    Called in the session's event loop. A call with an unread answer must not count as unanswered: it
     would run again.
     """
 
@@ -60,7 +60,7 @@ def after_last_words(session: Session, road: Road, end: Callable[[], None]) -> N
 
 
 class _Conclusions:
-    """At the end of a block, concludes the calls of a sender that have failed in it."""
+    """A context that, at its end, concludes the calls of a sender that have failed inside it."""
 
     __slots__ = ("_sender",)
 
@@ -76,22 +76,22 @@ class _Conclusions:
 
 
 class DirectSender(Sender):
-    """See the module."""
+    """A sender whose calls travel without the scheduler."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._lock = threading.RLock()
-        #: Calls that have failed while the lock is held.
+        #: Calls that failed while the lock was held.
         self._failed: deque[_Failure] = deque()
-        #: ``with self._conclusions, self._lock:`` holds the lock, and concludes those calls without it.
-        #: The lock is entered by itself: an interrupt could come between a method that acquires it
-        #: and the block that releases it.
+        #: ``with self._conclusions, self._lock:`` holds the lock, and then concludes those calls
+        #: without it. The lock is a context of the ``with`` statement, not acquired in a method: an
+        #: interrupt could come between that method and the block that releases the lock.
         self._conclusions = _Conclusions(self)
 
     # --- arguments ------------------------------------------------------------------------------
 
     def _await_arguments(self, call: Call) -> None:
-        """Hold a call back until its arguments are made."""
+        """Delay a call until its arguments are ready."""
         when_settled = self._session.table.when_settled
 
         def settled(_: Entry) -> None:
@@ -105,24 +105,24 @@ class DirectSender(Sender):
         self._wait_is_over(call)
 
     def _wait_is_over(self, call: Call) -> None:
-        """Count down what a call waits for."""
+        """Count one finished wait of a call."""
         raise NotImplementedError
 
     def _when_synced(self, call: Call) -> None:
-        """Hold a call back until the scheduler knows the references that go with it.
+        """Delay a call until the scheduler knows the references that are sent with it.
 
-        The process that gets them may ask for them.
+        The process that receives them may ask the scheduler for their values.
         """
         if call.carries_references or any(wire[0] == "key" for wire in call.wires or ()):
             call.num_waits += self._session.sharing.when_synced(lambda: self._wait_is_over(call))
 
     def _wire_of(self, entry: Entry, host: str) -> Wire:
-        """Return the value of an argument as it travels to a process of `host`."""
+        """Return the value of an argument in the form for a process on `host`."""
         value, here = entry.value, self._session.setup.host
         if isinstance(value, InlineValue):
             return to_wire(value)
         if isinstance(value, SegmentLink) and value.host == here == host:
-            # By the time at which the process looks a node may keep it, and have it on disk.
+            # When the process reads it, a node may own the segment and have moved it to disk.
             return ("key", entry.key, value.path)
         return ("key", self._session.sharing.publish(entry), None)
 
@@ -144,7 +144,7 @@ class DirectSender(Sender):
         self._end_call(call)
 
     def _discard(self, message: tuple[Any, ...], road: Road | None) -> None:
-        """Let go of an answer that nobody waits for any more."""
+        """Drop an answer to a call that has already ended."""
         match message:
             case (direct_messages.DONE, key, wires, _):
                 pass
@@ -159,7 +159,7 @@ class DirectSender(Sender):
             self._acknowledge(key, road)
 
     def _acknowledge(self, key: str, road: Road | None) -> None:
-        """Tell the other process, once it is so, that the references in a result are held here."""
+        """Report to the other process that this one holds the references in a result."""
         if road is None:
             return
         if not self._session.sharing.when_synced(
@@ -168,10 +168,10 @@ class DirectSender(Sender):
             road.post((direct_messages.HELD, key), now=True)
 
     def _take_over(self, wires: Sequence[Wire]) -> Sequence[Wire] | None:
-        """Take the segments of an answer over from their writer; None if one is gone with its node.
+        """Take ownership of an answer's segments; None if a segment is lost with its node.
 
-        From now on they are removed when this process ends, not when the writer does. Taking them
-        again changes nothing.
+        From now on they are removed when this process ends, not when the writer does. A second call
+        with the same segments changes nothing.
         """
         here, place = self._session.setup.host, self._session.home.place
         taken = list(wires)
@@ -189,9 +189,9 @@ class DirectSender(Sender):
         return taken
 
     def _settle_here(self, entry: Entry, wire: Wire) -> bool:
-        """Enter a result that needs nobody else; False if it lies in the keeping of another host.
+        """Store a result that is readable on this host; False if another host has it.
 
-        Its segment was taken over.
+        Its segment was taken over before.
         """
         session = self._session
         value = from_wire(wire)
@@ -211,17 +211,17 @@ class DirectSender(Sender):
     # --- ends -----------------------------------------------------------------------------------
 
     def _forget(self, call: Call) -> None:
-        """Account for a call no more: it has ended."""
+        """Remove a call that has ended from the records."""
         raise NotImplementedError
 
     def _fail(self, call: Call, error: bytes, victim: str | None = None) -> None:
-        """Fail a call: now, or when the lock that this thread holds is free."""
+        """Fail a call: now, or when this thread releases the lock that it holds."""
         self._forget(call)
         with self._conclusions, self._lock:
             self._failed.append((call, error, victim))
 
     def conclude_failed(self) -> None:
-        """Conclude the calls that have failed, unless this thread holds the lock still."""
+        """Conclude the calls that have failed, unless this thread still holds the lock."""
         if self._lock._is_owned():  # type: ignore[attr-defined]  # as `threading.Condition` asks it
             return
         while self._failed:

@@ -1,8 +1,7 @@
-"""How a driver prints what its tasks and actors print: with their name and pid, each line once.
+"""A driver prints the output of its tasks and actors: each line once, with their name and pid.
 
-What comes from the nodes is printed in a thread of its own, so that a terminal that is slow, or a pipe
-that nobody reads, holds up neither the session nor the program. Nodes send more when they hear that
-something was printed.
+A separate thread prints, so that a slow terminal or a blocked pipe delays neither the session nor the
+program. The driver reports to the nodes how much it has printed, and they then send more.
 """
 
 from __future__ import annotations
@@ -27,33 +26,33 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Bytes. A longer line is shown in pieces.
+#: Bytes. A longer line is printed in pieces.
 _LONGEST_LINE_BYTES = 4 << 20
 
-#: Bytes that are printed before the node hears of them, unless there is nothing else to do.
+#: Printed bytes after which the node gets a report, unless the thread has nothing else to do.
 _PRINTED_BYTES = 1 << 16
 
-#: Seconds for which the last output of a session is waited for: while nothing comes, and altogether.
+#: Seconds to wait for the last output of a session: while no output arrives, and in total.
 _LAST_WORDS_S, _FLUSH_S = 3.0, 60.0
 
-#: Seconds for which lines are counted that several processes print alike, unless told otherwise.
+#: The default for the seconds in which equal lines of several processes are counted.
 _FOLDING_S = 5
 
 _CYAN, _GREEN, _NORMAL = "\x1b[36m", "\x1b[32m", "\x1b[0m"
-#: From which ``RAY_COLOR_PREFIX=1`` chooses by pid; Ray's.
+#: The colours from which ``RAY_COLOR_PREFIX=1`` chooses by pid, as in Ray.
 _COLORS = ("\x1b[35m", _CYAN, _GREEN, "\x1b[90m", "\x1b[94m", "\x1b[95m", "\x1b[93m")
 
 
 class Source(NamedTuple):
-    """Who has printed something. `pid` is 0 for the scheduler."""
+    """The process that has printed a line. `pid` is 0 for the scheduler."""
 
     name: str
     pid: int
-    #: Of its node; empty if that is the driver's.
+    #: The address of its node; empty if that is the driver's node.
     ip: str
 
     def prefix(self) -> str:
-        """Return what stands before each of its lines."""
+        """Return the text before each of its lines."""
         if not self.pid or os.environ.get("RAY_DISABLE_WORKER_LOG_PREFIX", "0") not in ("0", ""):
             return ""
         name, ip = f"{self.name} " if self.name else "", f", ip={self.ip}" if self.ip else ""
@@ -65,18 +64,20 @@ class Source(NamedTuple):
 
 
 class DriverLogs:
-    """See the module."""
+    """The queue of output that has arrived, and the thread that prints it."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, *, has_prefixes: bool = True) -> None:
         self._session = session
+        #: False in jobs with a `LoggingConfig`, whose lines are parsed by programs.
+        self._has_prefixes = has_prefixes
         self._queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        #: What has come of lines whose end has not, by node, pid and stream; and its length.
+        #: The beginnings of lines whose ends have not arrived, by node, pid and stream; their length.
         self._partial: dict[tuple[str, int, str], tuple[list[bytes], int]] = {}
         self._foldings = _foldings()
         self._was_explained = False
         self._is_flushed = threading.Event()
         self._num_printed = 0
-        #: What each node has not heard of yet.
+        #: Printed bytes that were not yet reported, by node.
         self._unsaid: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name="raycompat-print", daemon=True)
         self._thread.start()
@@ -84,18 +85,18 @@ class DriverLogs:
     # --- in the session's event loop and in the program's threads -------------------------------
 
     def receive(self, **message: Any) -> None:
-        """Print some output soon; or hear, if it is none, that all has come that was asked for."""
+        """Queue output for printing, or the report that all requested output was sent."""
         self._queue.put(message)
 
     def flush(self) -> None:
-        """Wait until all is printed that was printed elsewhere up to now, as long as some comes."""
+        """Wait until all earlier output of other processes is printed, as long as some arrives."""
         self._is_flushed.clear()
         self._session.send(ToScheduler.FLUSH_LOGS, job=self._session.setup.job)
         self._wait_for(self._is_flushed.wait)
         if not self._is_flushed.is_set():
             logger.warning(
-                "Some of what tasks printed last may be missing: nothing more of it came, or could "
-                "be printed, for %s s, or all of it took more than %s s. Nodes keep it in their "
+                "Some of the last output of tasks may be missing. No more of it arrived, or could be "
+                "printed, for %s s, or all of it took more than %s s. The nodes still have it in their "
                 "folders raycompat-logs.",
                 _LAST_WORDS_S,
                 _FLUSH_S,
@@ -109,7 +110,7 @@ class DriverLogs:
             seen = self._num_printed
 
     def close(self) -> None:
-        """Print what has come, and what was counted."""
+        """Print what has arrived, and the counts of folded lines."""
         self._queue.put(None)
         self._wait_for(self._thread.join)
 
@@ -127,7 +128,7 @@ class DriverLogs:
             try:
                 self._handle(message)
             except Exception:  # one message must not end all output
-                logger.exception("raycompat could not print what a task has printed")
+                logger.exception("raycompat could not print the output of a task")
             self._num_printed += 1
             if "cost" in message:
                 self._say_printed(message["worker"], message["cost"])
@@ -159,7 +160,7 @@ class DriverLogs:
         self._show_due()
 
     def _lines(self, message: dict[str, Any]) -> list[str]:
-        """Return the lines that have come to their end."""
+        """Return the lines that are complete."""
         key = (message["worker"], message["pid"], message["stream"])
         pieces, size = self._partial.pop(key, ([], 0))
         *ended, rest = message["data"].split(b"\n")
@@ -176,7 +177,7 @@ class DriverLogs:
         return [line.rstrip(b"\r").decode(errors="replace") for line in ended]
 
     def _print(self, stream: str, source: Source, lines: Iterable[str]) -> None:
-        prefix = source.prefix()
+        prefix = source.prefix() if self._has_prefixes else ""
         text = "".join([f"{prefix}{line}\n" for line in lines])
         target = sys.stderr if stream == "stderr" else sys.stdout
         if text and target is not None:
@@ -198,7 +199,7 @@ class DriverLogs:
         if not self._was_explained:
             self._was_explained = True
             text += (
-                " (Lines that several processes print alike are counted, not shown. "
+                " (Equal lines of several processes are counted, not shown. "
                 "RAY_DEDUP_LOGS=0 shows them all.)"
             )
         return f"{line}{_GREEN}{text}{_NORMAL}"
@@ -221,7 +222,7 @@ class DriverLogs:
 
 
 def _without_bars(lines: list[str]) -> list[str]:
-    """Draw what tasks have printed that is a progress bar; return the other lines."""
+    """Draw the progress bars in the output of tasks; return the other lines."""
     if not any(line.startswith(BAR_MARK) for line in lines):
         return lines
     from raycompat.experimental import tqdm_ray
@@ -230,7 +231,7 @@ def _without_bars(lines: list[str]) -> list[str]:
 
 
 def _above_bars() -> AbstractContextManager[object]:
-    """Keep progress bars out of the way of what is printed meanwhile."""
+    """Hide progress bars while other output is printed."""
     bars = sys.modules.get("raycompat.experimental.tqdm_ray")
     return bars.above() if bars is not None else nullcontext()
 
@@ -239,27 +240,27 @@ def _write(target: TextIO, text: str) -> None:
     try:
         try:
             target.write(text)
-        except UnicodeEncodeError:  # a terminal that has not all characters
+        except UnicodeEncodeError:  # the terminal does not have all characters
             encoding = target.encoding or "ascii"
             target.write(text.encode(encoding, "replace").decode(encoding))
         target.flush()
     except (OSError, ValueError) as error:  # the program has closed it
-        logger.debug("what tasks have printed could not be printed: %r", error)
+        logger.debug("the output of tasks could not be printed: %r", error)
 
 
 def check_settings() -> None:
-    """Look whether the variables that say how output is shown make sense.
+    """Check the environment variables that control how output is shown.
 
     Raises
     ------
     ValueError
-        When one is no regular expression.
+        When one is not a valid regular expression.
     """
     _foldings()
 
 
 def _foldings() -> dict[str, Folding[Source]]:
-    """Return what folds standard output and standard error, as Ray's variables say."""
+    """Return the folding of standard output and of standard error, as Ray's variables set it."""
     if os.environ.get("RAY_DEDUP_LOGS", "1").lower() not in ("1", "true"):
         return {}
     window = os.environ.get("RAY_DEDUP_LOGS_AGG_WINDOW_S", "")
@@ -276,4 +277,4 @@ def _pattern(variable: str) -> re.Pattern[str] | None:
     try:
         return re.compile(text)
     except re.error as error:
-        raise ValueError(f"{variable}={text!r} is no regular expression: {error}.") from error
+        raise ValueError(f"{variable}={text!r} is not a regular expression: {error}.") from error

@@ -1,4 +1,4 @@
-"""Functions and classes: sent to the scheduler once a session; executors load them by their ids."""
+"""Functions and classes: sent to the scheduler once per session; executors load them by their ids."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Bytes of a pickled function or class above which a warning is given, or it is refused; as in Ray.
+#: Bytes of a pickled function or class above which raycompat warns, or raises an error; as in Ray.
 _WARN_FROM_BYTES, _REFUSE_FROM_BYTES = 10 * 2**20, 95 * 2**20
 
 
 def export(session: Session, function: str, code: object, what: str, remote: object) -> None:
-    """Send a function or class to the scheduler, once a session, under the id `function`.
+    """Send a function or class to the scheduler under the id `function`, once per session.
 
-    The references in its closure live as long as `remote`, what `raycompat.remote` made of it. What
-    else executors load by an id goes the same way: environment variables.
+    The references in its closure live as long as `remote`, the object that `raycompat.remote` returned.
+    Environment variables, which executors also load by an id, are exported in the same way.
 
-    It counts as exported only when it was sent. So two threads may both pickle and send it, which
-    does no harm; and after an error, or an interrupt, the next call tries again.
+    It counts as exported only after it was sent. So two threads may both pickle and send it, which does
+    no harm. After an error or an interrupt, the next call tries again.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
     if function in session.exported:
         return
     try:
-        with interrupts.deferred():  # a pickler makes another error of one that comes in a lookup
+        with interrupts.deferred():  # a pickler hides an interrupt during a lookup
             data, found = collecting_refs(partial(cloudpickle.dumps, code, protocol=5))
     except Exception as error:
         raise unpicklable(
@@ -65,9 +65,9 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
 def exported_id(
     session: Session, known: dict[str, str], code: object, what: str, remote: object
 ) -> str:
-    """Return the id under which executors load a function or class; export it if that is not done.
+    """Return the id under which executors load a function or class; export it if necessary.
 
-    `known` has its id by job, and travels with `remote`.
+    `known` maps jobs to ids, and travels with `remote`.
 
     Raises
     ------
@@ -81,17 +81,17 @@ def exported_id(
         session.own_exports.add(function)
         function = known.setdefault(job, function)  # before the pickling: it may refer to itself
     elif not session.setup.is_driver and function not in session.own_exports:
-        return function  # it came from a caller that has exported it
+        return function  # the caller from which it came has exported it
     try:
         export(session, function, code, what, remote)
     except BaseException:
-        known.pop(job, None)  # nobody may refer to an id that nobody has sent
+        known.pop(job, None)  # no code may refer to an id that was not sent
         raise
     return function
 
 
 def _check_size(num_bytes: int, what: str) -> None:
-    """Warn of code that is large, and refuse what is too large: each executor loads it."""
+    """Warn of large code, and raise an error for code that is too large: each executor loads it."""
     if num_bytes <= _WARN_FROM_BYTES:
         return
     text = (

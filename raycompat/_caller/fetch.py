@@ -1,4 +1,4 @@
-"""Values that are only in the cluster, brought here: our node does it, from any that has them."""
+"""Fetching values from the cluster: the home node gets them from any node that has them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from raycompat._protocol import failures, segment
+from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.values import InlineValue, SegmentLink, from_wire
 
 if TYPE_CHECKING:
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that the scheduler has to name a node that we can reach.
+#: Seconds for the scheduler to name a node that this process can reach.
 _UNREACHABLE_S = 30.0
 
 
 async def fetch(session: Session, entries: Sequence[Entry]) -> None:
-    """Bring values here. Called in the session's event loop."""
+    """Fetch values to this host. Called in the session's event loop."""
     keys = [session.sharing.publish(entry) for entry in entries]
     for entry, answer in zip(entries, await _ask_for(session, keys), strict=True):
         if "block" in answer:
@@ -37,11 +38,11 @@ async def fetch(session: Session, entries: Sequence[Entry]) -> None:
 def _take(session: Session, entry: Entry, link: SegmentLink) -> None:
     try:
         path = segment.take(link.path, session.home.place.store)
-    except FileNotFoundError:  # we came too late: whoever needs it asks again
+    except FileNotFoundError:  # removed in the meantime: a later `get` fetches again
         return
     mine = SegmentLink(path, link.size, link.host, link.refs)
     session.table.settle(entry, value=mine, own_segment=True)
-    if entry.value is not mine:  # another thread had asked too
+    if entry.value is not mine:  # another thread has fetched it too
         session.home.place.remove(path)
 
 
@@ -53,19 +54,19 @@ async def _ask_for(session: Session, keys: list[str]) -> list[dict[str, Any]]:
     try:
         if asked.done():
             return asked.result()
-        asked.cancel()  # Dask would try to connect for a while
-    except OSError:  # it cannot be reached
+        asked.cancel()  # Dask would try to connect for some time
+    except OSError:  # the node cannot be reached
         pass
-    return [await _ask_a_holder(session, key) for key in keys]  # each from a node that has it
+    return [await _ask_a_holder(session, key) for key in keys]  # each key from a node that has it
 
 
 async def _ask_node(session: Session, node: str, keys: list[str]) -> list[dict[str, Any]]:
-    """Ask a node for values; by way of the scheduler where it cannot be reached.
+    """Ask a node for values; through the scheduler when this process cannot reach the node.
 
     Raises
     ------
     OSError
-        When the scheduler cannot reach it either.
+        When the scheduler cannot reach the node either.
     """
     from raycompat import _dask_adapter as dask
 
@@ -73,22 +74,22 @@ async def _ask_node(session: Session, node: str, keys: list[str]) -> list[dict[s
     answers: list[dict[str, Any]]
     if session.setup.reaches_nodes and node not in session.out_of_reach:
         try:
-            answers = await dask.ask_worker(session.client, node, "raycompat_fetch", **question)
+            answers = await dask.ask_worker(session.client, node, Request.FETCH, **question)
         except OSError as error:
             logger.debug("no connection to the node %s: %r", node, error)
         else:
             return answers
-    answers = await session.client.scheduler.raycompat_fetch(node=node, **question)
+    answers = await ask(session.client.scheduler, Request.FETCH, node=node, **question)
     session.out_of_reach.add(node)
     return answers
 
 
 async def _ask_a_holder(session: Session, key: str) -> dict[str, Any]:
-    """Ask nodes that have a value, and those that make it anew when none of them answers."""
+    """Ask the nodes that have a value; if none of them answers, the value is computed again."""
     scheduler = session.client.scheduler
     unreachable: list[str] = []
     while True:
-        asked = scheduler.raycompat_locate(keys=[key], besides=unreachable)
+        asked = ask(scheduler, Request.LOCATE, keys=[key], besides=unreachable)
         try:
             located = await asyncio.wait_for(asked, _UNREACHABLE_S if unreachable else None)
         except TimeoutError:
@@ -98,5 +99,5 @@ async def _ask_a_holder(session: Session, key: str) -> dict[str, Any]:
         for holder in located["holders"][key]:
             try:
                 return (await _ask_node(session, holder, [key]))[0]
-            except OSError:  # it has died, as the scheduler hears soon, or is out of reach
+            except OSError:  # the node has died, or cannot be reached
                 unreachable.append(holder)

@@ -8,7 +8,7 @@ from collections import deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from raycompat._caller.object_table import Entry
+from raycompat._caller.object_table import Entry, State
 from raycompat._protocol import item_credit
 from raycompat._protocol.ids import return_key
 from raycompat._protocol.values import Wire
@@ -19,53 +19,55 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """Filled by the session in its event loop, emptied by whoever iterates."""
+    """The items of a generator: the session's event loop adds them, and any thread takes them."""
 
     def __init__(self, session: Session, key: str, completed: ObjectRef[None]) -> None:
         self.key = key
         self.num_items = 0
         self.completed = completed
-        completed._entry.is_asked_for = True  # an error is the last item, too
-        self._session = session
+        completed._entry.is_asked_for = True  # its error is also the last item
+        self.session = session
         self._ready: deque[ObjectRef[Any]] = deque()
         self._takers: deque[Future[ObjectRef[Any] | None]] = deque()
         self._ended = False
-        #: Whether somebody may still take items.
+        #: Whether the handle that takes items still exists.
         self._is_wanted = True
-        #: Bytes of items that were received since the generator was told so.
+        #: Bytes of received items that were not yet acknowledged to the generator.
         self._received_bytes = 0
-        #: Notified when there is something to take.
+        #: Notified when there is an item to take, or the end.
         self._news = threading.Condition()
+        #: Ready when there is an item to take, or the end; None while no thread waits for it in `wait`.
+        self._awaited: Entry | None = None
 
     def receive(self, index: int, wire: Wire) -> bool:
-        """Count an item that has come, and tell the generator in time; whether to enter the item.
+        """Count an item that has arrived, and acknowledge it; return whether to add the item.
 
-        A generator that is tried again sends again what is here already.
+        A generator that is retried sends items again that arrived before.
         """
         self._received_bytes += item_credit.cost_of(wire)
         if self._received_bytes >= item_credit.REPORT_BYTES:
             self._received_bytes = 0
-            self._session.give_credit(self.key, index + 1, self._is_wanted)
+            self.session.give_credit(self.key, index + 1, self._is_wanted)
         return self._is_wanted and index >= self.num_items
 
     def note_dropped(self) -> None:
-        """Note that nobody takes items any more. Called from ``__del__``: takes no lock."""
+        """Note that the handle is gone. Called from ``__del__``, so it takes no lock."""
         if not self._ended:
-            self._session.table.dropped.append(self)
-            self._session.wake()
+            self.session.table.dropped.append(self)
+            self.session.wake()
 
     def drop_handle(self) -> None:
-        """Drop the items that nobody has taken, and those that come: the generator sends no more."""
+        """Drop all items, present and future, and stop the generator: the handle is gone."""
         with self._news:
             self._is_wanted = False
             ready, self._ready = self._ready, deque()
         ready.clear()
-        self._session.give_credit(self.key, 0, self._is_wanted)
+        self.session.give_credit(self.key, 0, self._is_wanted)
 
     def add(self, entry: Entry) -> None:
-        """Enter the next item."""
+        """Add the next item."""
         self.num_items += 1
-        ref = ObjectRef._from_key(entry.key, self._session)
+        ref = ObjectRef._from_key(entry.key, self.session)
         with self._news:
             if not self._is_wanted:
                 return
@@ -76,23 +78,40 @@ class Stream:
                     return
             self._ready.append(ref)
             self._news.notify()
+        self._settle_awaited()
 
     def end(self, error: bytes | None, victim: str | None) -> None:
-        """Enter the end; an error becomes the last item."""
+        """Add the end; an error becomes the last item."""
         if error is not None and self._is_wanted:
-            entry = self._session.table.add(return_key(self.key, self.num_items))
-            self._session.table.fail(entry, error, victim)
+            entry = self.session.table.add(return_key(self.key, self.num_items))
+            self.session.table.fail(entry, error, victim)
             self.add(entry)
         with self._news:
             self._ended = True
             self._news.notify_all()
             takers, self._takers = self._takers, deque()
+        self._settle_awaited()
         for taker in takers:
             if taker.set_running_or_notify_cancel():
                 taker.set_result(None)
 
+    def next_entry(self) -> Entry:
+        """Return an entry for `wait`: it is ready as soon as `has_next` is true."""
+        with self._news:
+            if self.has_next():
+                return Entry(self.key, State.READY)
+            if self._awaited is None:
+                self._awaited = Entry(self.key)
+            return self._awaited
+
+    def _settle_awaited(self) -> None:
+        with self._news:
+            awaited, self._awaited = self._awaited, None
+        if awaited is not None:
+            self.session.table.settle(awaited)
+
     def next_future(self) -> Future[ObjectRef[Any] | None]:
-        """Return a future of the next reference; None once there are no more."""
+        """Return a future of the next reference; None after the last one."""
         future: Future[ObjectRef[Any] | None] = Future()
         with self._news:
             if self._ready:
@@ -104,22 +123,22 @@ class Stream:
         return future
 
     def next(self) -> ObjectRef[Any]:
-        """Return the next reference, waiting for it.
+        """Wait for the next reference and return it.
 
-        An interrupt loses no item: it is taken and noted in one C call, and put back.
+        An interrupt loses no item: one C call takes the item and records it, and it is put back.
 
         Raises
         ------
         StopIteration
-            When there are no more.
+            After the last item.
         """
         if not self.has_next():
             try:
-                self._session.on_block()
+                self.session.on_block()
                 with self._news:
                     self._news.wait_for(self.has_next)
             finally:
-                self._session.on_unblock()
+                self.session.on_unblock()
         taken: list[ObjectRef[Any]] = []
         try:
             taken.extend(map(operator.call, (self._ready.popleft,)))
@@ -133,9 +152,9 @@ class Stream:
             raise
 
     def has_next(self) -> bool:
-        """Whether `next` would return at once."""
+        """Return whether `next` would return without waiting."""
         return bool(self._ready) or self._ended
 
     def is_exhausted(self) -> bool:
-        """Whether there is nothing more to take."""
+        """Return whether all items were taken and the generator has ended."""
         return self._ended and not self._ready

@@ -1,4 +1,4 @@
-"""The node that keeps a process's large values."""
+"""The node that stores a process's large values."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import psutil
-
 from raycompat._protocol import own_folder, segment
 from raycompat._protocol.values import StorePlace
 
-#: Share of the machine's memory that a driver without a node on its host may take for objects.
+#: Share of the machine's memory for the objects of a driver without a node on its host.
 _OWN_SHARE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The node that keeps the large values of this process, and where they go until it does."""
+    """The node that stores the large values of this process, and the place for new ones."""
 
     node_id: str
     address: str
     ip: str
     pid: int
     labels: Mapping[str, str]
-    #: Identifies the host that the node runs on; `place` is on this process's own.
+    #: The id of the node's host; `place` is on this process's host.
     host: str
     place: StorePlace
 
 
 def home_at(node: Mapping[str, Any], here: str) -> Home:
-    """Return a node, as the scheduler describes it, as the home of a process on the host `here`."""
+    """Return the home of a process on the host `here`, from the scheduler's description of a node."""
     host = node["place"][2]
-    place = StorePlace(*node["place"]) if host == here else _own_place(here)
+    place = StorePlace(*node["place"]) if host == here else own_place(here)
     return Home(
         node["node_id"], node["address"], node["ip"], node["pid"], node["labels"], host, place
     )
 
 
-def _own_place(here: str) -> StorePlace:
+def own_place(here: str) -> StorePlace:
+    import psutil  # its import takes 15 ms, and processes without a node come here only
+
     limit = int(psutil.virtual_memory().total * _OWN_SHARE)
     directories = (segment.shared_folder(), str(own_folder.make(tempfile.gettempdir())))
     return StorePlace(segment.store_name(), directories, here, limit)

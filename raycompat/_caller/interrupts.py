@@ -1,10 +1,11 @@
-"""Interrupts (Ctrl-C) put off while an operation of several steps is under way.
+"""Delaying interrupts (Ctrl-C) while an operation of several steps is in progress.
 
-A step that has told the scheduler, or a table of this process, of something is followed by one that
-relies on it. An exception between the two would leave half of it: a name that is taken for an actor
-that never comes. So the steps run `deferred`, and what waits in between is `allowed` to be interrupted.
+Some steps change the state of the scheduler, or of a table in this process, and the next step relies on
+the change. An exception between them would leave half of the operation: for example, a name that is
+reserved for an actor that is never created. So the steps run `deferred`, and inside them, waits are
+`allowed` to be interrupted.
 
-Only the main thread is ever interrupted. Python calls a signal's handler there.
+Only the main thread is interrupted: Python calls signal handlers there.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-#: The signal that interrupts: an executor has another one, for the cancellation of a call.
+#: The signal that interrupts. An executor uses another one, to cancel a call.
 _number: int = signal.SIGINT
 
-#: The handler that counts while interrupts are put off; None while they are not.
+#: The handler to call after the deferral; None while interrupts are not deferred.
 _handler: Callable[[int, FrameType | None], Any] | int | None = None
 _has_come = False
 
 
 def listen_to(number: int) -> None:
-    """Choose another signal as the one that interrupts this process."""
+    """Set the signal that interrupts this process."""
     global _number
     _number = number
 
@@ -36,7 +37,7 @@ def _note(*_: object) -> None:
 
 
 def _deliver() -> None:
-    """Call the handler for an interrupt that has been put off."""
+    """Call the handler for an interrupt that was deferred."""
     global _has_come
     if not _has_come:
         return
@@ -50,7 +51,7 @@ def _deliver() -> None:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Put off interrupts until the end of the block; the outermost block counts."""
+    """Defer interrupts until the end of the block; of nested blocks the outermost counts."""
     global _handler
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or _handler is not None or signal.getsignal(_number) is None:
@@ -66,10 +67,10 @@ def deferred() -> Iterator[None]:
 
 
 class allowed:  # noqa: N801 - used like `deferred`
-    """Within `deferred`: let interrupts come again, those too that have come meanwhile.
+    """Allow interrupts inside `deferred`, and deliver those that were deferred so far.
 
-    A class, because a generator that is suspended at its ``yield`` when an interrupt comes would put
-    interrupts off again at some later time, when it is collected.
+    This is a class, because an interrupt can suspend a generator at its ``yield``. Such a generator
+    would defer interrupts again later, when it is collected.
     """
 
     __slots__ = ("_outer",)
@@ -95,7 +96,7 @@ class allowed:  # noqa: N801 - used like `deferred`
 
 
 def _forget_in_fork() -> None:
-    """Leave the operation to the parent, which goes on with it."""
+    """Drop the deferral in a forked process: the parent continues the operation."""
     global _handler, _has_come
     if _handler is not None:
         signal.signal(_number, _handler)

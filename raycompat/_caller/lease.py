@@ -1,4 +1,4 @@
-"""A lease: an executor that takes calls of ours, as its caller sees it. See `leases`."""
+"""A lease as its caller sees it: an executor that takes calls of this process (see `by_lease`)."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ if TYPE_CHECKING:
     from raycompat._caller.by_lease import LeasePool
     from raycompat._caller.calls import Call
 
-#: Seconds of work, and calls, that may wait in a process: enough to keep it busy while we hear of it.
+#: Seconds of work, and calls, that may wait in an executor: enough to keep it busy for a round trip.
 _DEPTH_S, _DEPTH = 0.004, 256
 
 
 class Lease:
-    """One executor that takes our calls, from the asking to the end. A `roads.Party`."""
+    """One executor for calls of this process, from the request to the end. A `roads.Party`."""
 
     def __init__(self, pool: LeasePool, key: str, ref: Any, units: int) -> None:
         self.key = key
-        #: Units of CPU that it has: calls that ask for no more may be sent.
+        #: Units of CPU that it has: it takes calls that need at most as many.
         self.units = units
-        #: Keeps the lease.
+        #: The reference that keeps the lease.
         self.ref = ref
         self.host = ""
         self.node_address = ""
         self.road: roads.Road | None = None
         self.was_connected = False
-        #: Whether it takes calls just now, and how often it gave some back.
+        #: Whether it accepts calls now, and how often it returned some.
         self.is_open = False
         self.num_returned = 0
         #: Calls that were sent and not answered, in order.
         self.unanswered: dict[str, Call] = {}
-        #: How many seconds all that was sent may take, and all that was answered: each has one writer,
-        #: whoever holds the pool's lock and whoever reads.
+        #: Estimated seconds of all calls that were sent, and of all that were answered. Each has one
+        #: writer: the holder of the pool's lock, and the thread that reads.
         self.sent_s = self.done_s = 0.0
         self.idle_since = 0.0
-        #: Whether the scheduler has said that it is over, and what it said.
+        #: Whether the scheduler has reported its end, and the report.
         self.is_over = threading.Event()
         self.error: bytes | None = None
         self.how = ""
@@ -47,11 +47,11 @@ class Lease:
 
     @property
     def backlog_s(self) -> float:
-        """How many seconds it has to do."""
+        """The estimated seconds of work that it has left."""
         return self.sent_s - self.done_s
 
     def has_room(self, cost_s: float) -> bool:
-        """Whether it may be sent one call more, of so many seconds."""
+        """Return whether one more call of `cost_s` seconds may be sent."""
         if not self.is_open:
             return False
         sent = len(self.unanswered)
@@ -59,7 +59,7 @@ class Lease:
 
     @property
     def is_low(self) -> bool:
-        """Whether it has done half of what it may have to do."""
+        """Whether it has at most half of the allowed work left."""
         return 2 * len(self.unanswered) <= _DEPTH and 2 * self.backlog_s <= _DEPTH_S
 
     def flush(self) -> None:
@@ -71,7 +71,7 @@ class Lease:
     def read_until(
         self, is_over: Callable[[], bool], timeout_s: float | None, entries: Sequence[Entry]
     ) -> bool:
-        """Handle answers in this thread until `is_over()`; False when it must wait otherwise."""
+        """Handle answers in this thread until `is_over()`; False when it must wait in another way."""
         road = self.road
         if road is None:
             return False
@@ -79,7 +79,7 @@ class Lease:
 
         def stops() -> bool:
             nonlocal returned
-            if returned is None:  # from now on we read: nothing is given back but to this thread
+            if returned is None:  # this thread reads now, so only it can see returned calls
                 returned = self.num_returned
                 if not all(e.channel is self for e in entries if e.state is State.PENDING):
                     return True
@@ -93,23 +93,23 @@ class Lease:
         self._pool.granted(self, place)
 
     def ended(self, error: bytes | None, how: str) -> None:
-        """Hear from the scheduler that it is over. Called in the session's event loop."""
+        """Handle the scheduler's report that it has ended. Called in the session's event loop."""
         self._pool.ended(self, error, how)
 
     def connected(self, connection: roads.Road, incarnation: int) -> None:
-        """Take calls from now on."""
+        """Send calls from now on."""
         self._pool.connected(self, connection)
 
     def on_message(self, message: tuple[Any, ...]) -> None:
-        """Handle one message of the executor."""
+        """Handle one message from the executor."""
         self._pool.on_message(self, message)
 
     def disconnected(self, connection: roads.Road) -> None:
-        """Account for what was not answered, once it is known how the lease has ended."""
+        """Handle unanswered calls, once the end of the lease is known."""
         self._pool.disconnected(self, connection)
 
     def broken(self, connection: roads.Road) -> None:
-        """End the executor, which cannot be reached any more."""
+        """End the executor, because this process cannot reach it any more."""
         self._pool.kill(self)
         self._pool.disconnected(self, connection)
 

@@ -1,7 +1,7 @@
-"""Folding of lines that many processes print alike: the first is shown, the others are counted.
+"""Folding of equal lines that many processes print: the first is shown, the others are counted.
 
-Two lines are alike when they differ only in words with digits in them: "step 3" and "step 4". What one
-process alone prints is never folded.
+Two lines are equal when they differ only in words with digits: "step 3" and "step 4". Lines that only
+one process prints are never folded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-#: Lines whose likes are looked for at once, and the longest of them.
+#: The number of lines that are compared at the same time, and the length of the longest of them.
 _MANY_LINES, _LONG_LINE = 10_000, 5_000
 
 _HAS_DIGIT = re.compile(r"\d").search
@@ -22,18 +22,18 @@ Source = TypeVar("Source")
 @dataclass(slots=True)
 class _Alike(Generic[Source]):
     since: float
-    #: The last line of these that was not shown, and where it came from.
+    #: The last of these lines that was not shown, and its source.
     line: str
     source: Source
-    #: Those that have printed one.
+    #: The processes that have printed one.
     processes: set[Hashable]
-    #: How many were not shown.
+    #: The number of lines that were not shown.
     count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Folded(Generic[Source]):
-    """Lines that were not shown: the last of them, and how many they are."""
+    """Lines that were not shown: the last of them, and their number."""
 
     source: Source
     line: str
@@ -42,13 +42,13 @@ class Folded(Generic[Source]):
 
 @dataclass(slots=True)
 class Folding(Generic[Source]):
-    """See the module. Not safe for several threads."""
+    """The folding of one stream. It is not thread-safe."""
 
-    #: Seconds for which lines are counted before that is shown.
+    #: Seconds for which lines are counted before the count is shown.
     window_s: float
-    #: Lines in which this is found are shown always.
+    #: Lines that match are always shown.
     allow: re.Pattern[str] | None = None
-    #: Lines in which this is found are not shown.
+    #: Lines that match are not shown.
     skip: re.Pattern[str] | None = None
     _alike: dict[str, _Alike[Source]] = field(default_factory=dict)
     _crowded_out: list[Folded[Source]] = field(default_factory=list)
@@ -56,9 +56,9 @@ class Folding(Generic[Source]):
     def fold(
         self, source: Source, lines: Iterable[str], now: float, process: Hashable = None
     ) -> list[str]:
-        """Return which of these lines are to be shown now.
+        """Return those of the lines that are to be shown now.
 
-        `process` says which process it was that has printed them; by default the source does.
+        `process` identifies the process that has printed them; the default is the source.
         """
         process = source if process is None else process
         return [line for line in lines if self._is_shown(source, process, line, now)]
@@ -72,7 +72,7 @@ class Folding(Generic[Source]):
             return True
         key = " ".join([word for word in line.split() if not _HAS_DIGIT(word)])
         if not key:
-            return True  # all that there is to see are the numbers
+            return True  # the line has no words without digits
         alike = self._alike.get(key)
         if alike is None:
             if len(self._alike) >= _MANY_LINES:
@@ -91,7 +91,7 @@ class Folding(Generic[Source]):
         return [Folded(alike.source, alike.line, alike.count)] if alike.count else []
 
     def due(self, now: float) -> Sequence[Folded[Source]]:
-        """Return what was counted for a window's time; go on counting what was more than one."""
+        """Return the lines that were counted for a whole window; lines still in use stay counted."""
         found, self._crowded_out = self._crowded_out, []
         while self._alike:
             key, alike = next(iter(self._alike.items()))
@@ -105,14 +105,14 @@ class Folding(Generic[Source]):
         return found
 
     def next_due(self) -> float | None:
-        """Return when there may be something due; None for never."""
+        """Return the time at which a count is due; None for never."""
         if self._crowded_out:
             return 0.0
         first = next(iter(self._alike.values()), None)
         return first.since + self.window_s if first is not None else None
 
     def flush(self) -> Sequence[Folded[Source]]:
-        """Return all that has been counted, and forget everything."""
+        """Return all counts, and start again."""
         found, self._crowded_out = self._crowded_out, []
         for alike in self._alike.values():
             found += self._folded(alike)

@@ -1,12 +1,13 @@
-"""What a caller tells of its calls and objects when somebody looks at the state of the cluster.
+"""A caller's description of its calls and objects, for the state API.
 
-The calls of leases and actors pass the scheduler by: their callers alone know which of them wait, and
-for what. They are asked when somebody looks, and never else. What is read here changes meanwhile in
-other threads: the answer is a picture of a moment, and takes no locks.
+The scheduler does not see the calls of leases and actors. Only their callers know which of them wait,
+and for what. Callers describe them on request only. Other threads change the data meanwhile: the answer
+is a snapshot, made without locks.
 """
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import os
 from collections import Counter
@@ -22,44 +23,52 @@ from raycompat._protocol.values import InlineValue, SegmentLink
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
 
-#: Calls that one caller counts by their names.
+#: The most calls that one caller counts, and objects among which it looks for the largest.
 _MOST_COUNTED = 100_000
 
-#: Calls, and objects, that one caller names at most: as many as Ray's API returns at most.
-MOST = 10_000
+#: The most calls in which it looks for the objects that they use.
+_MOST_USERS = 10_000
 
 
-def describe(session: Session) -> dict[str, Any]:
-    """Return what this process has called that has not ended, and the objects that it refers to."""
-    calls, entries = session.calls.copy(), session.table.entries.copy()
+def describe(session: Session, most: int) -> dict[str, Any]:
+    """Return the unfinished calls of this process, and the objects that it refers to.
+
+    It counts all of them, and lists `most` calls and the `most` largest objects.
+    """
+    calls = list(itertools.islice(session.calls.copy().values(), _MOST_COUNTED))
+    entries = session.table.entries.copy()
     used = {
         entry.key
-        for call in itertools.islice(calls.values(), MOST)
+        for call in calls[:_MOST_USERS]
         if not isinstance(call.sender, SchedulerSender)
         for entry in call.dependencies
     }
-    objects = [
-        _object(key, entry, is_used=key in used)
-        for key, entry in itertools.islice(entries.items(), MOST)
-        if key not in session.leases
-    ]
+    senders = (call.sender for call in calls)
+    objects = [each for each in entries.items() if each[0] not in session.leases]
+    shown = objects
+    if len(objects) > most:
+        shown = heapq.nlargest(most, objects[:_MOST_COUNTED], key=lambda each: _size(each[1]))
     return {
         "pid": os.getpid(),
         "ip": session.home.ip if session.is_near else "",
         "job": session.setup.job,
         "is_driver": session.setup.is_driver,
-        "num_calls": len(calls),
-        "counts": Counter(call.name for call in itertools.islice(calls.values(), _MOST_COUNTED)),
-        "calls": [_call(call) for call in itertools.islice(calls.values(), MOST)],
-        "num_objects": max(0, len(entries) - MOST) + len(objects),
-        "objects": objects,
+        "num_calls": len(session.calls),
+        "counts": Counter(call.name for call in calls),
+        "by_actor": Counter(each.key for each in senders if isinstance(each, Channel)),
+        "calls": [_call(call) for call in calls[:most]],
+        "num_objects": len(objects),
+        # Objects in its node's shared memory that Dask does not know of.
+        "home": session.home.address if session.is_near else None,
+        "own_bytes": session.table.own_bytes,
+        "objects": [_object(key, entry, is_used=key in used) for key, entry in shown],
     }
 
 
 def _call(call: Call) -> dict[str, Any]:
     parent = ids.task_hex(call.parent) if call.parent is not None else None
     found = {"key": call.key, "name": call.name, "parent": parent, "party": None}
-    if isinstance(call.sender, SchedulerSender):  # the scheduler knows the rest
+    if isinstance(call.sender, SchedulerSender):  # the scheduler has the other fields
         return {**found, "state": None, "is_method": False}
     sender, lease = call.sender, call.lease
     is_method = isinstance(sender, Channel)
@@ -77,11 +86,6 @@ def _call(call: Call) -> dict[str, Any]:
 
 
 def _object(key: str, entry: Entry, *, is_used: bool) -> dict[str, Any]:
-    size, value = -1, entry.value
-    if isinstance(value, SegmentLink):
-        size = value.size
-    elif isinstance(value, InlineValue):
-        size = len(value.block)
     if len(ids.object_hex(key)) < 2 * ids.OBJECT_ID_BYTES:
         kind = "ACTOR_HANDLE"
     elif is_used:
@@ -90,4 +94,12 @@ def _object(key: str, entry: Entry, *, is_used: bool) -> dict[str, Any]:
         kind = "PINNED_IN_MEMORY"
     else:
         kind = "LOCAL_REFERENCE"
-    return {"key": key, "size": size, "state": entry.state.name, "kind": kind}
+    return {"key": key, "size": _size(entry), "state": entry.state.name, "kind": kind}
+
+
+def _size(entry: Entry) -> int:
+    """Return the size of an object in bytes; -1 where this process does not know it."""
+    value = entry.value
+    if isinstance(value, SegmentLink):
+        return value.size
+    return len(value.block) if isinstance(value, InlineValue) else -1

@@ -1,11 +1,11 @@
-"""The objects that this process refers to: where each value is, and who still needs it.
+"""The objects that this process refers to: where each value is, and whether it is still needed.
 
-One `Entry` an object, one count of the `ObjectRef`s to it. Counts go up in whatever thread makes a
-reference. They go down only in `collect_dropped`: a reference's ``__del__`` may run at any moment in
-any thread, so it takes no lock and just leaves a note.
+Each object has one `Entry`, with a count of its `ObjectRef`s. The thread that makes a reference
+increments the count. Only `collect_dropped` decrements it: a reference's ``__del__`` can run at any
+moment in any thread, so it takes no lock and only records the key.
 
-Small values live here. When an object is known to Dask under its key (`wanted`), this process's
-client wants that key, from the moment the entry is made until it goes.
+Small values are stored here. When Dask knows an object by its key (`wanted`), this process's client
+holds that key as long as the entry exists.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: References to small values that may be gone before anybody looks.
+#: References to small values that may be dropped before they are collected at once.
 _MANY_DROPPED = 1000
 
 
 class State(Enum):
-    """Whether the value is being made, is there (here or in the cluster), or failed."""
+    """Whether the value is being made, exists (here or in the cluster), or failed."""
 
     PENDING = auto()
     READY = auto()
@@ -42,39 +42,41 @@ class State(Enum):
 
 
 class Entry:
-    """What this process knows of one object. Most attributes keep their defaults: calls are many."""
+    """The record of one object. There are many, so most attributes keep the defaults of the class."""
 
-    #: The value, or None while it is only in the cluster.
+    #: The value; None while it is only in the cluster.
     value: InlineValue | SegmentLink | None = None
-    #: The mapping of a segment, as long as anything made of it is alive here.
+    #: The mapping of a segment, as long as an object that uses it is alive here.
     mapping: Callable[[], Mapping | None] = staticmethod(lambda: None)
-    #: Why it failed, as bytes.
+    #: The error of a failed object, as bytes.
     error: bytes | None = None
-    #: The call that could not run because of this error, when another call raised it.
+    #: In local mode, the exception itself, with the frames of the user's code.
+    raised: BaseException | None = None
+    #: The name of the call that could not run because an argument had this error.
     victim: str | None = None
-    #: Whether a call of ours failed with it, and whether somebody has asked how the call ended.
+    #: Whether a call of this process failed with it, and whether its end was ever requested.
     is_failed_call = False
     is_asked_for = False
-    #: Whether our Dask client wants the key.
+    #: Whether this process's Dask client holds the key.
     wanted = False
-    #: Whether Dask knows the key, and we tell it how the object turns out.
+    #: Whether this process has announced the object to Dask and must report its value or error.
     promised = False
-    #: Whether somebody else may know the key, so that Dask must keep it as long as we do.
+    #: Whether another process may know the key, so that Dask must keep it as long as this one does.
     escaped = False
-    #: Whether the segment is still ours to remove: no node keeps it.
+    #: Whether this process must remove the segment: no node owns it.
     own_segment = False
-    #: The key of the Dask task whose value is this object's, if somebody asked for one.
+    #: The key of the Dask task with the object's value, if one was made.
     key_in_dask: str | None = None
     #: References kept alive because the value contains them.
     holds: tuple[Any, ...] = ()
-    #: One of several results of a call: the call's entry, and which result.
+    #: For one of several results of a call: the entry of the call, and the number of the result.
     parent: Entry | None = None
     pick_index = 0
-    #: The call that makes it by a lease; a large value keeps it, so that it can be made anew.
+    #: The call that makes it by a lease. A large value keeps the call, to compute the value again.
     origin: Call | None = None
     #: The channel or lease by which the value will arrive.
     channel: Channel | Lease | None = None
-    #: Whether its call has been sent: then the end comes by the channel, or the channel closes.
+    #: Whether its call has been sent: then the channel brings the end, or closes.
     is_on_wire = False
     callbacks: Sequence[Callable[[Entry], None]] = ()
 
@@ -85,17 +87,17 @@ class Entry:
 
     @property
     def is_here(self) -> bool:
-        """Whether the value needs no fetching."""
+        """Whether the value is ready and needs no fetching."""
         return self.state is State.READY and self.value is not None
 
     @property
     def is_made_by_call(self) -> bool:
-        """Whether others get the value from the call that makes it: it is not there yet, or large."""
+        """Whether others get the value from the call: it is not ready, or it is large."""
         return self.state is State.PENDING or isinstance(self.value, SegmentLink)
 
     @property
     def is_ours_alone(self) -> bool:
-        """Whether the value, or the error, is small and nobody else has heard of the key."""
+        """Whether the value is small, or an error, and no other process knows the key."""
         small = self.state is State.FAILED or isinstance(self.value, InlineValue)
         return small and not self.escaped
 
@@ -103,26 +105,28 @@ class Entry:
 class ObjectTable:
     """All entries of this process.
 
-    `release` is called for keys that Dask need not keep for us, `report` for the results of failed
-    calls that are let go of before anybody asked for them.
+    Changes hold `lock`, which is the session's. `release` is called with keys that Dask need not keep
+    for this process. `report` is called with the errors of failed calls whose references are dropped
+    before they are read.
     """
 
     def __init__(
         self,
+        lock: threading.RLock,
         release: Callable[[list[str]], None],
         remove_segment: Callable[[SegmentLink], None],
         report: Callable[[Entry], None],
     ) -> None:
-        self.lock = threading.RLock()
+        self._lock = lock
         self.entries: dict[str, Entry] = {}
-        #: Keys of references that are gone, and channels and streams of handles that are gone.
+        #: Keys of dropped references; channels and streams of dropped handles.
         self.dropped: deque[str | Channel | Stream] = deque()
-        #: How many objects have failed so far, and how many have ended in any way.
+        #: How many objects have failed so far, and how many have failed or become ready.
         self.num_failed = 0
         self.num_settled = 0
         self._settled = threading.Condition()
         self._num_watching = 0
-        #: The entries whose segments are ours, oldest first, and how many bytes they have.
+        #: The entries whose segments this process owns, oldest first, and their total bytes.
         self.own: dict[str, Entry] = {}
         self.own_bytes = 0
         self._release = release
@@ -132,22 +136,22 @@ class ObjectTable:
         self._end: bytes | None = None
 
     def end(self, error: bytes) -> None:
-        """Fail all objects that are not there, and those that are yet to be added."""
+        """Fail all objects that are not ready, and those that are added later."""
         self._end = error
         for entry in list(self.entries.values()):
             self.settle(entry, error=error)
 
     def find(self, digits: str) -> str | None:
-        """Return the key of the object whose id has these hexadecimal digits, if it is here."""
-        with self.lock:
+        """Return the key of the object whose id has these hexadecimal digits; None if unknown."""
+        with self._lock:
             return next((key for key in self.entries if ids.object_hex(key) == digits), None)
 
     def add(self, key: str, *, wanted: bool = False) -> Entry:
-        """Make the entry of an object that is new to this process."""
+        """Add the entry of an object that is new to this process."""
         self.entries[key] = entry = Entry(key)
         if wanted:
             entry.wanted = True
-        if self._end is not None:  # looked at only now: see `end`
+        if self._end is not None:  # checked after the entry is added, because `end` may run now
             self.settle(entry, error=self._end)
         return entry
 
@@ -157,13 +161,13 @@ class ObjectTable:
 
     def count_up(self, key: str) -> None:
         """Count one more reference to an object that has an entry."""
-        with self.lock:
+        with self._lock:
             self.entries[key].count += 1
 
     def note_dropped(self, key: str) -> bool:
-        """Note that a reference is gone; True when it should be collected soon.
+        """Record a dropped reference; return True if it should be collected soon.
 
-        Called from ``__del__``, at any moment in any thread: takes no lock.
+        Called from ``__del__`` at any moment in any thread, so it takes no lock.
         """
         self.dropped.append(key)
         entry = self.entries.get(key)
@@ -178,10 +182,10 @@ class ObjectTable:
         )
 
     def collect_dropped(self) -> None:
-        """Count down what `note_dropped` has noted, and let go of what nobody refers to."""
+        """Count the dropped references, and remove the entries without references."""
         released: list[str] = []
         others: list[Channel | Stream] = []
-        with self.lock:
+        with self._lock:
             while self.dropped:
                 note = self.dropped.popleft()
                 if not isinstance(note, str):
@@ -193,14 +197,14 @@ class ObjectTable:
                     if not entry.count:
                         self._remove(entry, released)
             if released:
-                self._release(released)  # before anybody can want one of them again
+                self._release(released)  # before another thread can want one of them again
         for other in others:
             other.drop_handle()
         self._report_unasked()
 
     def remove_unreferenced(self, keys: Iterable[str]) -> None:
-        """Remove the entries of a call that was never sent to which no reference was made."""
-        with self.lock:
+        """Remove the entries of a call that was never sent, if they have no references."""
+        with self._lock:
             for key in keys:
                 entry = self.entries.get(key)
                 if entry is not None and entry.count <= 0:
@@ -223,7 +227,7 @@ class ObjectTable:
             self.let_go_of_parent(entry, released)
 
     def let_go_of_parent(self, entry: Entry, released: list[str]) -> None:
-        """One of several results no longer needs the call's own entry."""
+        """Release the call's own entry from one of its several results."""
         parent, entry.parent = entry.parent, None
         if parent is not None:
             parent.count -= 1
@@ -239,16 +243,16 @@ class ObjectTable:
         while self._unasked:
             try:
                 entry = self._unasked.popleft()
-            except IndexError:  # another thread has told of it
+            except IndexError:  # another thread has reported it
                 return
             self._report(entry)
 
     def fail(self, entry: Entry, error: bytes, victim: str | None = None) -> None:
-        """Enter that a call of ours failed."""
+        """Enter the error of a call of this process."""
         entry.is_failed_call = True
         self.settle(entry, error=error, victim=victim)
-        with self.lock:
-            if self.entries.get(entry.key) is not entry:  # nobody waits for it
+        with self._lock:
+            if self.entries.get(entry.key) is not entry:  # no reference is left
                 self._note_unasked(entry)
         self._report_unasked()
 
@@ -262,12 +266,12 @@ class ObjectTable:
         holds: tuple[Any, ...] = (),
         own_segment: bool = False,
     ) -> None:
-        """Enter how an object turned out, and call back whoever waits.
+        """Enter an object's value or error, and run the callbacks that wait for it.
 
-        May be called again when it was interrupted.
+        May be called again after an interrupt.
         """
         released: list[str] = []
-        with self.lock:
+        with self._lock:
             state = entry.state
             if state is State.PENDING or (state is State.READY and entry.value is None):
                 entry.value = value
@@ -283,7 +287,7 @@ class ObjectTable:
                 if own_segment:
                     self._own_segment(entry)
             elif own_segment and isinstance(value, SegmentLink) and not _is_at(entry, value):
-                self._remove_segment(value)  # the call has failed meanwhile, or has run again
+                self._remove_segment(value)  # the call has failed in the meantime, or was run again
             callbacks = entry.callbacks
             if released:
                 self._release(released)
@@ -294,16 +298,16 @@ class ObjectTable:
                 self._settled.notify_all()
 
     def wait_until_settled(self, number: int, timeout_s: float | None) -> bool:
-        """Wait until so many objects have ended, whichever, since this table was made."""
+        """Wait until `number` objects, of any kind, have ended since this table was made."""
         with self._settled:
-            self._num_watching += 1  # from now on whoever settles tells us
+            self._num_watching += 1  # from now on `settle` notifies this thread
             try:
                 return self._settled.wait_for(lambda: self.num_settled >= number, timeout_s)
             finally:
                 self._num_watching -= 1
 
     def _own_segment(self, entry: Entry) -> None:
-        """Remove a segment with its entry; at once, if no reference waited for it."""
+        """Own a segment: remove it with its entry, or at once if no reference exists."""
         assert isinstance(entry.value, SegmentLink)
         if self.entries.get(entry.key) is not entry and not entry.promised:
             self._remove_segment(entry.value)
@@ -313,27 +317,27 @@ class ObjectTable:
             self.own_bytes += entry.value.size
 
     def take_back(self, entry: Entry) -> None:
-        """Remove a segment with its entry again: no other process keeps it."""
+        """Own a segment again, because no other process keeps it."""
         if isinstance(entry.value, SegmentLink):
             self._own_segment(entry)
 
     def lose_value(self, entry: Entry, path: str) -> bool:
-        """Forget a segment that is gone; whether nobody is known to have the value now."""
-        with self.lock:
+        """Forget a segment that is gone; return whether no other copy of the value is known."""
+        with self._lock:
             if not isinstance(entry.value, SegmentLink) or entry.value.path != path:
-                return False  # another thread has found out, and has it again
+                return False  # another thread has noticed, and has fetched it again
             self.disown(entry)
             entry.value = None
             return not entry.wanted
 
     def lose(self, entry: Entry) -> None:
-        """Enter that a value is lost that was there."""
-        with self.lock:
+        """Mark a value as lost that was ready."""
+        with self._lock:
             entry.state, entry.error = State.FAILED, failures.object_lost(entry.key)
             self.num_failed += 1
 
     def disown(self, entry: Entry) -> None:
-        """Leave the removal of a segment to somebody else."""
+        """Pass the ownership of a segment to another process."""
         if entry.own_segment and isinstance(entry.value, SegmentLink):
             entry.own_segment = False
             del self.own[entry.key]
@@ -343,32 +347,32 @@ class ObjectTable:
         for callback in callbacks:
             try:
                 callback(entry)
-            except Exception:  # the others are to hear of it too
-                logger.exception("raycompat could not tell of the end of %s", entry.key)
+            except Exception:  # the other callbacks must run too
+                logger.exception("raycompat could not report the end of %s", entry.key)
         entry.callbacks = ()
 
     def keep_alone(self, entry: Entry) -> None:
-        """Let Dask forget a small value, or an error, that nobody else knows of."""
-        with self.lock:
+        """Let Dask forget a small value, or an error, that only this process knows."""
+        with self._lock:
             release = entry.wanted and entry.is_ours_alone
             if release:
                 entry.wanted = False
                 self._release([entry.key])
 
     def when_settled(self, entry: Entry, callback: Callable[[Entry], None]) -> bool:
-        """Call `callback` once `entry` is no longer pending; return False if it is not already."""
-        with self.lock:
+        """Call `callback` when `entry` ends; return False, without a call, if it has ended already."""
+        with self._lock:
             if entry.state is not State.PENDING:
                 return False
             entry.callbacks = (*entry.callbacks, callback)
             return True
 
     def forget_callback(self, entry: Entry, callback: Callable[[Entry], None]) -> None:
-        """Take back what `when_settled` was asked."""
-        with self.lock:
+        """Remove a callback of `when_settled`."""
+        with self._lock:
             entry.callbacks = tuple(each for each in entry.callbacks if each != callback)
 
 
 def _is_at(entry: Entry, link: SegmentLink) -> bool:
-    """Whether the value of an object is this segment."""
+    """Return whether an object's value is this segment."""
     return isinstance(entry.value, SegmentLink) and entry.value.path == link.path

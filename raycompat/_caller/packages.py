@@ -1,7 +1,7 @@
-"""Local folders and modules that a job's runtime environment names: packed here, uploaded once.
+"""Local folders and modules of a job's runtime environment: packed in this process, uploaded once.
 
-A package is an archive whose name is the hash of its bytes, so what the cluster has already does not
-travel again. What is uploaded is read and sent in pieces, whatever its size.
+A package is an archive whose name is the hash of its content, so the cluster needs only new packages.
+Packages of any size are read and sent in pieces.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ from types import ModuleType
 from typing import Any
 
 from raycompat._protocol import runtime_env
+from raycompat._protocol.operations import Request, ask
 from raycompat.exceptions import RuntimeEnvSetupError
 
-#: Bytes that travel at once.
+#: Bytes of one piece.
 PIECE_BYTES = 4 << 20
 
-#: Bytes of the largest package, unless Ray's variable says otherwise.
+#: Bytes of the largest package, unless Ray's variable sets another limit.
 _LIMIT_BYTES = 512 << 20
 _LIMIT_VARIABLE = "RAY_max_grpc_message_size"
 
-#: What is never packed with a working directory, unless Ray's variable says otherwise.
+#: Files that are not packed with a working directory, unless Ray's variable sets others.
 _DEFAULT_EXCLUDES = ".git,.venv,venv,__pycache__"
 
-#: The time of every file in a package: its hash depends on contents alone.
+#: The time of every file in a package, so that its hash depends on content only.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """An archive of this machine, and the name that the cluster knows it by."""
+    """An archive on this machine, and its name in the cluster."""
 
     uri: str
     path: Path
@@ -60,10 +61,10 @@ def _patterns(root: Path, lines: list[str]) -> Callable[[Path, bool], bool]:
 
 
 def files_of(root: Path, excludes: list[str]) -> Iterator[Path]:
-    """Return the files and empty folders in a folder, sorted, but for those that are excluded.
+    """Return the files and empty folders in a folder, sorted, without the excluded ones.
 
-    `excludes` are patterns as in a ``.gitignore``; so are the lines of the files ``.gitignore`` and
-    ``.rayignore`` in it and in folders below.
+    `excludes` are patterns as in ``.gitignore``. The lines of ``.gitignore`` and ``.rayignore`` files,
+    in the folder and below, are patterns too.
     """
     ignored = [".rayignore"]
     if os.environ.get("RAY_RUNTIME_ENV_IGNORE_GITIGNORE", "0") != "1":
@@ -84,10 +85,10 @@ def _walk(
         if any(is_excluded(entry, is_folder) for is_excluded in rules):
             continue
         if is_folder and entry.is_symlink() and folder.resolve().is_relative_to(entry.resolve()):
-            continue  # it leads back here
+            continue  # a link to a folder above
         if is_folder:
             yield from _walk(entry, rules, ignored)
-        elif entry.is_file():  # no sockets, no links to nowhere
+        elif entry.is_file():  # skips sockets and broken links
             yield entry
 
 
@@ -147,7 +148,7 @@ def _archive_ending(path: Path, endings: tuple[str, ...]) -> str | None:
 
 
 class Packer:
-    """Makes the packages of one job, in a folder for the time that this takes."""
+    """Makes the packages of one job in a temporary folder."""
 
     def __init__(self, scratch: Path, excludes: list[str]) -> None:
         self.packages: list[Package] = []
@@ -155,7 +156,7 @@ class Packer:
         self._excludes = excludes
 
     def working_dir(self, given: str) -> str:
-        """Pack a working directory; return its name."""
+        """Pack a working directory; return its URI."""
         if runtime_env.scheme_of(given):
             return given
         path = Path(given).absolute()
@@ -173,7 +174,7 @@ class Packer:
         return self._archive(path, ending)
 
     def module(self, given: str | Path | ModuleType) -> str:
-        """Pack one of the modules; return its name."""
+        """Pack a module; return its URI."""
         if isinstance(given, str) and runtime_env.scheme_of(given):
             return given
         path = Path(_path_of_module(given) if isinstance(given, ModuleType) else given).absolute()
@@ -225,7 +226,7 @@ def _path_of_module(module: ModuleType) -> str:
 
 
 def pack(fields: dict[str, Any], scratch: Path) -> tuple[dict[str, Any], list[Package]]:
-    """Return a job's environment as its tasks know it, and the packages that it needs.
+    """Return a job's environment with the URIs of its packages, and the packages.
 
     Raises
     ------
@@ -249,20 +250,20 @@ def pack(fields: dict[str, Any], scratch: Path) -> tuple[dict[str, Any], list[Pa
 
 
 async def upload(scheduler: Any, client: str, packages: list[Package]) -> None:
-    """Store packages in the scheduler for as long as the job of this client needs them."""
+    """Store packages in the scheduler as long as the client's job needs them."""
     for package in packages:
         about = {"client": client, "uri": package.uri}
-        if await scheduler.raycompat_package_begin(**about):
+        if await ask(scheduler, Request.PACKAGE_BEGIN, **about):
             continue
         with package.path.open("rb") as file:
             while piece := file.read(PIECE_BYTES):
-                await scheduler.raycompat_package_write(**about, data=piece)
-        await scheduler.raycompat_package_end(**about)
+                await ask(scheduler, Request.PACKAGE_WRITE, **about, data=piece)
+        await ask(scheduler, Request.PACKAGE_END, **about)
 
 
 @contextlib.contextmanager
 def telling_of_uploads() -> Iterator[None]:
-    """Say in Ray's class what went wrong with an upload."""
+    """Raise Ray's exception class when an upload fails."""
     try:
         yield
     except OSError as error:

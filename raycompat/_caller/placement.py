@@ -1,16 +1,17 @@
-"""Where a call goes: what its options say, or else the placement group of the call that makes it."""
+"""The strategy of a call: that of its options, or else the placement group of the calling task."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from raycompat._protocol import ids
-from raycompat._protocol.operations import ToScheduler
+from raycompat._protocol import ids, label_selector
+from raycompat._protocol.operations import Request, ToScheduler
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.serialization import serialize
-from raycompat._protocol.strategy import GroupStrategy, InGroup, NodeStrategy, Strategy
+from raycompat._protocol.strategy import GroupStrategy, InGroup, NodeStrategy, Selecting, Strategy
 from raycompat._protocol.values import InlineValue
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from raycompat._protocol.call_spec import GroupSpec
     from raycompat._protocol.options import PlacementOptions
 
-#: Placement groups whose bundles are remembered.
+#: The most placement groups whose bundles are remembered.
 _MANY_GROUPS = 1_000
 
 
@@ -31,13 +32,36 @@ def choose(
 ) -> Strategy:
     """Return the strategy of a call.
 
-    `request` is what it holds while it runs; `to_start` what it needs to start, if that is more.
+    `request` is what the call holds while it runs; `to_start` what it needs to start, if more.
 
     Raises
     ------
     ValueError
-        When its placement group has no such bundle, or none that could ever have room for it.
+        When its placement group has no such bundle, or no bundle large enough.
+    UnsupportedRayFeatureError
+        When it has a placement group and a label selector.
     """
+    strategy: Any = _unselected(session, options, name, request, to_start)
+    if not options.label_selector:
+        return cast("Strategy", strategy)
+    if isinstance(strategy, InGroup):
+        raise UnsupportedRayFeatureError(
+            f"label_selector={options.label_selector!r} in a placement group",
+            "the bundles of a group have their nodes already",
+            "leave the label_selector out, or call it outside of the group with "
+            "PlacementGroupSchedulingStrategy(placement_group=None)",
+        )
+    selectors = (options.label_selector, *options.fallback_strategy)
+    return Selecting(tuple(label_selector.rules(each) for each in selectors), strategy)
+
+
+def _unselected(
+    session: Session,
+    options: PlacementOptions,
+    name: str,
+    request: ResourceSet,
+    to_start: ResourceSet | None,
+) -> Strategy:
     chosen = options.scheduling_strategy
     if isinstance(chosen, str):
         return cast("Strategy", chosen)
@@ -68,10 +92,10 @@ def choose(
 
 
 def group_bundles(session: Session, group: str) -> list[ResourceSet]:
-    """Return the bundles of a placement group; asks the scheduler once."""
+    """Return the bundles of a placement group; the scheduler is asked once."""
     bundles = session.group_bundles.get(group)
     if bundles is None:
-        row = session.rpc("raycompat_groups", group=group).get(group)
+        row = session.rpc(Request.GROUPS, group=group).get(group)
         if row is None:
             raise ValueError(f"There is no placement group with the id {group}.")
         bundles = [ResourceSet.from_amounts(bundle) for bundle in row["bundles"]]
@@ -80,7 +104,7 @@ def group_bundles(session: Session, group: str) -> list[ResourceSet]:
 
 
 def keep_bundles(session: Session, group: str, bundles: list[ResourceSet]) -> None:
-    """Remember the bundles of a placement group, in place of those known longest maybe."""
+    """Remember the bundles of a placement group; forget the oldest if there are too many."""
     known = session.group_bundles
     known[group] = bundles
     if len(known) > _MANY_GROUPS:
@@ -88,14 +112,14 @@ def keep_bundles(session: Session, group: str, bundles: list[ResourceSet]) -> No
 
 
 def create(session: Session, spec: GroupSpec, undo: Callable[[], object]) -> bool:
-    """Ask for a group; return False when its name is taken.
+    """Request a group; return False when its name is taken.
 
-    Only a group with a name needs an answer of the scheduler. When an interrupt comes while this waits
+    Only a group with a name needs an answer from the scheduler. If an interrupt comes while this waits
     for the answer, `undo` is called after the answer.
     """
-    client = session.client.id
+    client = session.client_id
     if spec["name"]:
-        answer = session.rpc_or_undo("raycompat_create_group", undo, client=client, spec=spec)
+        answer = session.rpc_or_undo(Request.CREATE_GROUP, undo, client=client, spec=spec)
         return bool(answer)
     session.check_connection()
     session.send(ToScheduler.CREATE_GROUP, spec=spec)
@@ -104,32 +128,32 @@ def create(session: Session, spec: GroupSpec, undo: Callable[[], object]) -> boo
 
 
 def remove(session: Session, group: str) -> None:
-    """Remove a group; requests of this process that come later see that it is gone."""
+    """Remove a group; later requests of this process are handled after the removal."""
     session.check_connection()
     session.send(ToScheduler.REMOVE_GROUP, group=group)
     session.sharing.note_hold()
 
 
 def when_ready(session: Session, group: str, value: Any) -> ObjectRef[Any]:
-    """Return a reference to `value`, which is ready when all bundles of the group are reserved."""
+    """Return a reference to `value`, which becomes ready when all bundles of the group are reserved."""
     key = ids.call_key("placement_group_ready", ids.new_task_id())
     block, _ = serialize(value)
-    with session.table.lock:
+    with session.lock:
         session.table.add(key)
         ref: ObjectRef[Any] = ObjectRef._from_key(key, session)
-        waiting = session.awaited_groups.get(group)
-        if waiting is None:
-            waiting = session.awaited_groups[group] = {}
-            session.send(ToScheduler.AWAIT_GROUP, group=group)
+        is_first = group not in session.awaited_groups
+        waiting = session.awaited_groups.setdefault(group, {})
         for gone in [each for each in waiting if session.table.get(each) is None]:
-            del waiting[gone]  # each `wait` that timed out has left one
+            del waiting[gone]  # each `wait` that timed out leaves one
         waiting[key] = InlineValue(block.to_bytes())
+        if is_first:
+            session.send(ToScheduler.AWAIT_GROUP, group=group)
     return ref
 
 
 def on_ready(session: Session, group: str, error: bytes | None) -> None:
-    """Hear that a group is reserved, or why it never will be. Called in the event loop."""
-    with session.table.lock:
+    """Handle the report that a group is reserved or failed. Called in the event loop."""
+    with session.lock:
         waiting = session.awaited_groups.pop(group, {})
     for key, value in waiting.items():
         entry = session.table.get(key)
@@ -162,7 +186,7 @@ def _check_fit(
     if to_start is None or not any(request.fits_in(bundle) for bundle in among):
         raise ValueError(
             f"Cannot schedule {name} with the placement group: its request {request.amounts()} "
-            f"cannot fit into any bundles of {where}. Ask for less, or make the bundle larger."
+            f"cannot fit into any bundles of {where}. Request less, or make the bundle larger."
         )
     raise ValueError(
         f"Cannot schedule {name} with the placement group: to start, the actor takes "

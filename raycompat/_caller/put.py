@@ -1,4 +1,4 @@
-"""Values that this process puts: small ones stay here, large ones go to the store of this host."""
+"""Values that this process puts: small ones stay in it, large ones go to the store of this host."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 
 
 def put(session: Session, value: Any) -> ObjectRef[Any]:
-    """Keep a value and return the reference to it.
+    """Store a value and return the reference to it.
 
     Raises
     ------
     TypeError, pickle.PicklingError, ...
-        When it cannot be pickled.
+        When the value cannot be pickled.
     """
     try:
         block, found = serialize(value)
-    except TypeError as error:  # others pass, as in Ray
+    except TypeError as error:  # other errors are raised as they are, as in Ray
         raise unpicklable(f"the put value {shortened(value)}", error) from error
     return put_block(session, block, tuple(found.values()))
 
 
 def put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> ObjectRef[Any]:
-    """Keep a block in this process (small) or on this host (large), and refer to it.
+    """Store a block in this process (small) or on this host (large), and return a reference to it.
 
     Raises
     ------
     ObjectStoreFullError
-        When the host has no room for it.
+        When the host lacks room for it.
     """
     if block.size <= INLINE_LIMIT_BYTES:
         return _put_block(session, block, holds)
-    with interrupts.deferred():  # a segment always has an owner that removes it
+    with interrupts.deferred():  # so that a segment always has an owner to remove it
         return _put_block(session, block, holds)
 
 
@@ -66,4 +66,12 @@ def _put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> Object
         session.sharing.share_segments()
     if not session.is_connected:
         session.table.collect_dropped()
+    return ref
+
+
+def put_error(session: Session, error: bytes) -> ObjectRef[Any]:
+    """Return a reference whose value cannot be had: `get` raises the error."""
+    entry = session.table.add(ids.call_key("put", ids.new_task_id()))
+    ref = ObjectRef._from_key(entry.key, session)
+    session.table.settle(entry, error=error)
     return ref

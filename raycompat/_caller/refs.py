@@ -1,4 +1,4 @@
-"""References on their way between processes: a small value goes along, a large one by its key."""
+"""References in messages between processes: with a small value, or with the key of a large one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def export(ref: ObjectRef[Any]) -> tuple[Any, ...]:
-    """Return what to pickle in place of `ref`."""
+    """Return the tuple to pickle in place of `ref`."""
     session, entry = ref._session, ref._entry
-    with session.table.lock:
+    with session.lock:
         if entry.state is State.READY and isinstance(entry.value, InlineValue):
             for held in entry.holds:
                 if not report_ref(held._key, held):
-                    session.leaked[held._key] = held  # as the reference itself: see `ObjectRef`
+                    session.leaked[held._key] = held  # its receiver is unknown
             return ("value", ref._key, entry.value.block, entry.value.refs)
         if entry.state is State.FAILED:
             entry.is_asked_for = True
@@ -29,10 +29,10 @@ def export(ref: ObjectRef[Any]) -> tuple[Any, ...]:
 
 
 def restore(session: Session, carried: tuple[Any, ...]) -> ObjectRef[Any]:
-    """Make the reference of what `export` returned, in this process."""
+    """Return the reference from a tuple of `export`, in this process."""
     kind, key, *rest = carried
     session.num_restored += 1
-    with session.table.lock:
+    with session.lock:
         entry = session.table.get(key)
         if entry is None:
             if kind == "key":

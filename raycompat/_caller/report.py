@@ -1,4 +1,4 @@
-"""A report of what a program did, as one HTML file: Dask's, and below it tables of the cluster."""
+"""A report of a program's work as one HTML file: Dask's report, followed by tables of the cluster."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from raycompat._protocol.operations import Request
+
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
 
-#: What the report has of functions, actors, failures and nodes: field, title, and format of numbers.
+#: The report's tables of functions, actors, failures and nodes: field, title, and format of numbers.
 _FUNCTIONS = (
     ("name", "Function", ""),
     ("waiting", "Waiting", ",d"),
@@ -53,12 +55,12 @@ _STYLE = (
 )
 
 
-#: Tasks that have failed, of which the report has the errors: the last ones.
+#: The number of failed tasks whose errors the report shows: the last ones.
 _MOST_FAILURES = 100
 
 
 class Report:
-    """A report of what the cluster does from now on, until it is written."""
+    """A report of the cluster's work, from its creation until it is written."""
 
     def __init__(self, session: Session, file: str | os.PathLike[str]) -> None:
         import distributed
@@ -69,15 +71,13 @@ class Report:
         self._sync(self._of_dask.__aenter__)
 
     def write(self) -> None:
-        """Write the file; what it had before is lost."""
+        """Write the file, in place of an older one."""
         ask = self._session.rpc
-        ask(
-            "raycompat_overview"
-        )  # when it answers, processes have reported all calls that have ended
+        ask(Request.OVERVIEW)  # its answer comes after the reports of all ended calls
         self._sync(self._of_dask.__aexit__, None, None, None, code=shlex.join(sys.argv))
-        found = ask("raycompat_overview")
+        found = ask(Request.OVERVIEW)
         failed = ask(
-            "raycompat_list",
+            Request.LIST,
             resource="tasks",
             filters=[("state", "=", "FAILED")],
             limit=_MOST_FAILURES,
@@ -102,14 +102,14 @@ class Report:
 
 
 def checked_file(file: Any) -> Path:
-    """Return the path of the file that a report goes to.
+    """Return the path of the file for a report.
 
     Raises
     ------
     TypeError
         When it is not a path.
     FileNotFoundError, IsADirectoryError
-        When its folder does not exist, or it is a folder itself.
+        When its folder does not exist, or when it is a folder.
     """
     if not isinstance(file, str | os.PathLike):
         raise TypeError(f"The file of a report is {file!r}: expected the path of a file.")
@@ -117,7 +117,9 @@ def checked_file(file: Any) -> Path:
     if path.is_dir():
         raise IsADirectoryError(f"{file!r} is a folder: give the path of a file to write.")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"{file!r} cannot be written: there is no folder {path.parent}.")
+        raise FileNotFoundError(
+            f"{file!r} cannot be written: the folder does not exist: {path.parent}."
+        )
     return path
 
 

@@ -1,6 +1,6 @@
-"""What the scheduler tells this process: how calls ended, where leases and actors are, what was lost.
+"""The scheduler's reports to this process: ended calls, places of leases and actors, lost objects.
 
-All in the Dask client's event loop, in the order in which the scheduler said it.
+The Dask client's event loop handles all of them, in the order in which the scheduler sent them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 class Reports:
-    """See the module. One per session."""
+    """The handlers of the scheduler's messages. A session has one."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        #: Calls that have answered, until Dask has seen their end. Letting a key go earlier would
-        #: look like taking the call back.
+        #: Calls that have answered, until Dask has reported their end. Releasing a key earlier would
+        #: look like a cancellation.
         self._ending: dict[str, ObjectRef[Any]] = {}
 
     def handlers(self) -> dict[str, Callable[..., None]]:
-        """Return what handles each kind of message."""
+        """Return the handler of each kind of message."""
         return {
             ToCaller.DONE: self._on_done,
             ToCaller.ACTOR_ALIVE: self._on_actor_alive,
@@ -60,7 +60,7 @@ class Reports:
         dependency: bool = False,
         unknown: bool = False,
     ) -> None:
-        """Enter the end of a call. `unknown`: Dask does not know it, and will say no more of it."""
+        """Handle the end of a call. `unknown`: Dask does not know it, and will not report it again."""
         session = self._session
         if key in session.leases:
             self._on_lease_ended(key, error=error, unknown=unknown)
@@ -141,7 +141,7 @@ class Reports:
         session = self._session
         self._dask_has_seen_the_end(key)
         entry = session.table.get(key)
-        # What we called ourselves is settled by the answer to the call, which has the value.
+        # The answer to a call of this process has the value, so it settles the entry.
         if entry is not None and key not in session.calls and entry.state is State.PENDING:
             session.table.settle(entry)
 
@@ -167,15 +167,15 @@ class Reports:
                 session.table.settle(entry, error=failures.object_lost(key))
 
     def _on_lost_data(self, key: str, **_: Any) -> None:
-        """Wait for a value that no node has any more: Dask makes it anew, or says why it cannot."""
+        """Wait for a value that was lost: Dask computes it again, or reports why it cannot."""
         session = self._session
-        with session.table.lock:
+        with session.lock:
             entry = session.table.get(key)
             if entry is not None and entry.state is State.READY and entry.value is None:
                 entry.state = State.PENDING
 
     def _on_restart(self) -> None:
-        """Fail what was being made: somebody has had Dask forget all its tasks and end its workers."""
+        """Fail unfinished calls: a client has restarted the cluster, and Dask has lost all tasks."""
         session = self._session
         for key, call in list(session.calls.items()):
             if call.sender is session.by_scheduler:

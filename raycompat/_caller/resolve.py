@@ -1,4 +1,4 @@
-"""References to values: what `get`, `wait`, ``await`` and ``.future()`` do."""
+"""From references to values: `get`, `wait`, ``await`` and ``.future()``."""
 
 from __future__ import annotations
 
@@ -19,42 +19,44 @@ from raycompat._caller.object_table import Entry, State
 from raycompat._protocol import segment
 from raycompat._protocol.serialization import deserialize
 from raycompat._protocol.values import InlineValue, SegmentLink
+from raycompat.object_ref import ObjectRef, ObjectRefGenerator
 
 if TYPE_CHECKING:
     from raycompat._caller.by_channel import Channel
     from raycompat._caller.lease import Lease
     from raycompat._caller.session import Session
     from raycompat._protocol.mapping import Mapping
-    from raycompat.object_ref import ObjectRef
 
-#: Seconds that a thread waits for an actor's answer before it says that it waits: a task that does
-#: lends its CPU, which costs more than most calls take.
+#: Seconds that a thread waits for an actor's answer before it reports that it waits. A task that
+#: reports lends its CPU, which costs more time than most calls take.
 _BRIEF_S = 0.005
 
 
-#: References up to which `wait` looks out for each; of more it waits for any object, and looks again.
+#: Up to this number of references, `wait` watches each; for more, it watches for any object to end.
 _FEW = 8
 
 
 def error_of(entry: Entry) -> BaseException:
-    """Return what `get` raises for an object that failed: a fresh exception at each call."""
+    """Return the exception that `get` raises for a failed object: a new one at each call."""
     assert entry.error is not None
     entry.is_asked_for = True
     error = exceptions.loads_error(entry.error)
     if entry.victim is not None:
         error = exceptions.RayTaskError.from_dependency(error, entry.victim).as_instanceof_cause()
+    elif entry.raised is not None:
+        error.__cause__ = entry.raised
     return error
 
 
 def read(entry: Entry) -> Any:
-    """Make the value of an object anew from what is here.
+    """Unpickle the value of an object from data in this process.
 
     Raises
     ------
     FileNotFoundError
-        When its segment is gone; it must be fetched.
+        When its segment was removed; the value must be fetched.
     RaySystemError
-        When it cannot be unpickled here.
+        When the value cannot be unpickled here.
     """
     block: bytes | Mapping
     if isinstance(entry.value, InlineValue):
@@ -73,7 +75,7 @@ def read(entry: Entry) -> Any:
 
 
 class _Countdown:
-    """An event that is set when all of some entries are settled, or one of them has failed."""
+    """An event that is set when all of some entries are settled, or one has failed."""
 
     def __init__(self, session: Session, entries: Iterable[Entry], *, enough: int | None) -> None:
         self._table = session.table
@@ -108,7 +110,7 @@ class _Countdown:
 def _wait_for(
     session: Session, entries: Sequence[Entry], deadline: float | None, *, enough: int | None = None
 ) -> bool:
-    """Wait until all entries are settled (or one failed), or `enough` are; False when too late."""
+    """Wait until all entries are settled (or one failed), or `enough` are; False after the deadline."""
     session.flush()
     countdown = _Countdown(session, entries, enough=enough)
     try:
@@ -132,13 +134,13 @@ def _wait_for(
 
 
 def _read(entries: Sequence[Entry], is_over: Callable[[], bool], timeout_s: float | None) -> bool:
-    """Read what is pending in this thread, if it comes by one channel; False if it does not all."""
+    """Read in this thread if one channel brings all pending entries; False if it cannot finish."""
     channel = _common_channel(entries)
     return channel is not None and channel.read_until(is_over, timeout_s, entries)
 
 
 def _common_channel(entries: Sequence[Entry]) -> Channel | Lease | None:
-    """Return the channel by which all that is pending will come, if it is one."""
+    """Return the channel that brings all pending entries, if there is only one."""
     channel: Channel | Lease | None = None
     for entry in entries:
         if entry.state is State.PENDING:
@@ -149,7 +151,7 @@ def _common_channel(entries: Sequence[Entry]) -> Channel | Lease | None:
 
 
 class _AllSettled:
-    """Tell whether all of some entries are settled, or one has failed, looking at each about once."""
+    """Return whether all entries are settled, or one has failed; each is checked about once."""
 
     def __init__(self, session: Session, entries: Sequence[Entry]) -> None:
         self._table = session.table
@@ -171,7 +173,7 @@ class _AllSettled:
 
 
 def _read_quickly(session: Session, entries: Sequence[Entry], deadline: float | None) -> bool:
-    """Read what is pending in this thread, if it comes by one channel and soon."""
+    """Read pending entries in this thread, if one channel brings them soon."""
     if deadline is not None and deadline <= time.monotonic() + _BRIEF_S:
         return False
     session.flush()
@@ -184,7 +186,7 @@ def get(session: Session, refs: Sequence[ObjectRef[Any]], timeout_s: float | Non
     Raises
     ------
     GetTimeoutError
-        When they are not all there in time.
+        When a value is not ready in time.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     entries = [ref._entry for ref in refs]
@@ -227,7 +229,7 @@ def _fetch(session: Session, entries: Iterable[Entry], deadline: float | None) -
 
 
 def _read_all(session: Session, entries: Iterable[Entry]) -> list[Any] | None:
-    """Return the values; None when one has moved and must be fetched first."""
+    """Return the values; None when one has moved and must be fetched again."""
     values = []
     for entry in entries:
         if entry.state is State.FAILED:
@@ -236,7 +238,7 @@ def _read_all(session: Session, entries: Iterable[Entry]) -> list[Any] | None:
             return None
         try:
             values.append(read(entry))
-        except FileNotFoundError as error:  # its node spilled or lost it
+        except FileNotFoundError as error:  # the node spilled or lost it
             session.lose_value(entry, error.filename)
             return None
     return values
@@ -245,7 +247,7 @@ def _read_all(session: Session, entries: Iterable[Entry]) -> list[Any] | None:
 def wait(
     session: Session, refs: Sequence[ObjectRef[Any]], num_returns: int, timeout_s: float | None
 ) -> tuple[list[Any], list[Any]]:
-    """Split `refs` into at most `num_returns` that are settled and the rest, in their order."""
+    """Split `refs` into at most `num_returns` that are settled, and the rest, in their order."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     in_time = True
     while True:
@@ -254,14 +256,14 @@ def wait(
         missing = num_returns - len(ready)
         if not missing or not in_time:
             return ready, rest
-        if len(rest) > _FEW:
+        if len(rest) > _FEW and not any(isinstance(each, ObjectRefGenerator) for each in rest):
             in_time = _wait_for_any(session, num_settled + missing, deadline)
         else:
             in_time = _wait_for(session, [r._entry for r in rest], deadline, enough=missing)
 
 
 def _wait_for_any(session: Session, number: int, deadline: float | None) -> bool:
-    """Wait until so many objects have ended, whichever; False when too late."""
+    """Wait until `number` objects of any kind have ended; False after the deadline."""
     session.flush()
     table = session.table
     left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -280,7 +282,7 @@ def _wait_for_any(session: Session, number: int, deadline: float | None) -> bool
 def _split(
     refs: Sequence[ObjectRef[Any]], num_returns: int
 ) -> tuple[list[ObjectRef[Any]], list[ObjectRef[Any]]]:
-    """Split into the first `num_returns` that are settled and the rest; look at no more than needed."""
+    """Split into the first `num_returns` that are settled, and the rest; stop checking early."""
     ready: list[Any] = []
     rest: list[Any] = []
     for position, ref in enumerate(refs):
@@ -299,7 +301,7 @@ def _split(
 def as_future(ref: ObjectRef[Any]) -> Future[Any]:
     """Return a future that gets the value, or the error, of `ref`.
 
-    It ends in a thread of its own: what user code does then must not stop the answers to others.
+    A separate thread completes the future: user code in its callbacks must not delay other answers.
     """
     session = ref._session
     future: Future[Any] = Future()
@@ -333,7 +335,7 @@ def as_asyncio_future(ref: ObjectRef[Any]) -> asyncio.Future[Any]:
 
 
 class _Awaited:
-    """A reference that an event loop awaits. It is kept as long: it keeps the value."""
+    """A reference that an event loop awaits, and keeps alive until then."""
 
     def __init__(self, ref: ObjectRef[Any]) -> None:
         self._ref = ref
@@ -341,8 +343,8 @@ class _Awaited:
         self.future: asyncio.Future[Any] = self._loop.create_future()
 
     def look_soon(self, entry: Entry) -> None:
-        """Look at a settled object, in the loop. Called from any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody awaits any more
+        """Look at a settled object in the loop. Called from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no coroutine awaits any more
             self._loop.call_soon_threadsafe(self._look, entry)
 
     def _look(self, entry: Entry) -> None:
@@ -358,7 +360,7 @@ class _Awaited:
                 )
                 return
             self.future.set_result(read(entry))
-        except FileNotFoundError as error:  # its node spilled or lost it
+        except FileNotFoundError as error:  # the node spilled or lost it
             session.lose_value(entry, error.filename)
             self._look(entry)
         except Exception as error:
@@ -387,7 +389,7 @@ def _when_settled(ref: ObjectRef[Any], callback: Callable[[Entry], None]) -> Non
 
 
 def _value_here(session: Session, entry: Entry) -> Any:
-    """Return a settled object's value, or raise its error; it is fetched if need be."""
+    """Return a settled object's value, or raise its error; fetch the value if necessary."""
     while True:
         if entry.state is State.FAILED:
             raise error_of(entry)

@@ -1,8 +1,8 @@
-"""The roads from a caller to the process that runs its calls, all with the same messages.
+"""The roads from a caller to the process that runs its calls. All carry the same messages.
 
-On one host a Unix socket, straight into the process. Else a connection to the actor's node, which
-passes the frames on: it goes where Dask's own traffic goes, with the same TLS. Where the node cannot be
-reached either, the streams of the scheduler carry them: slower, never broken.
+On one host it is a Unix socket to the process. On another host, a connection to the actor's node, which
+passes the frames on: it uses Dask's network and the same TLS. If the node cannot be reached, the
+scheduler's streams carry the frames: that is slower, and works wherever the cluster works.
 """
 
 from __future__ import annotations
@@ -24,63 +24,63 @@ from raycompat._protocol.connection import (
     post_and_note,
     split_frames,
 )
-from raycompat._protocol.operations import ToScheduler
+from raycompat._protocol.operations import Request, ToScheduler
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
 
 logger = logging.getLogger(__name__)
 
-#: Says which roads may be taken, for tests and for networks where one of them is a detour: some of
-#: "unix", "node" and "scheduler", separated by commas.
+#: The roads that may be used, for tests and for networks where one of them is slow: some of "unix",
+#: "node" and "scheduler", separated by commas.
 ROADS_VARIABLE = "RAYCOMPAT_ROADS"
 
-#: Seconds until a node that does not answer counts as out of reach.
+#: Seconds after which a node that does not answer counts as unreachable.
 _CONNECT_S = 5.0
 
-#: Seconds after which a process that has many callers waiting is asked again to accept one more.
+#: Seconds after which a process with a full queue of new callers is tried again.
 _BUSY_S = 0.05
 
 
 class Road(Protocol):
-    """What a `Party` asks of its connection; see `Connection`."""
+    """The interface of a connection, as a `Party` uses it."""
 
     def post(self, message: tuple[Any, ...], *, now: bool, notes: Notes = ()) -> None:
         """Write a message behind the earlier ones, at once or soon."""
 
     def flush(self) -> None:
-        """Write all that has been posted."""
+        """Write all posted messages."""
 
     def receive_until(self, is_over: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Read in this thread until `is_over()`; False when something else must be waited for."""
+        """Read in this thread until `is_over()`; False when it must wait in another way."""
 
     @property
     def is_silent(self) -> bool:
-        """Whether all that has arrived was handled."""
+        """Whether all data that has arrived was handled."""
 
     def close(self) -> None:
         """Close this end."""
 
 
 class Party(Protocol):
-    """Who is connected: a channel to an actor, or a lease."""
+    """An owner of a connection: a channel to an actor, or a lease."""
 
     key: str
 
     def connected(self, connection: Road, incarnation: int) -> None:
-        """Take a connection. Called in the session's event loop."""
+        """Use a new connection. Called in the session's event loop."""
 
     def on_message(self, message: tuple[Any, ...]) -> None:
-        """Handle one message of the process at the other end."""
+        """Handle one message from the process at the other end."""
 
     def disconnected(self, connection: Road) -> None:
-        """Hear that nothing more will come this way."""
+        """Handle the end of the connection: the other process has closed it or died."""
 
     def broken(self, connection: Road) -> None:
-        """Hear that the way is lost, while the process at its end may live."""
+        """Handle a broken connection; the process at the other end may be alive."""
 
     def expect_news(self) -> None:
-        """Hear that there is no connection: the process has ended, or it will be heard of again."""
+        """Handle a failed attempt to connect: the process has ended, or a report will follow."""
 
 
 def _allowed() -> list[str]:
@@ -88,7 +88,7 @@ def _allowed() -> list[str]:
 
 
 async def connect(session: Session, place: dict[str, Any], party: Party) -> None:
-    """Connect `party` to the actor at `place`, by the best road that there is."""
+    """Connect `party` to the actor at `place`, by the best road that works."""
     allowed = _allowed()
     same_host = place["host"] == session.setup.host
     try:
@@ -99,7 +99,7 @@ async def connect(session: Session, place: dict[str, Any], party: Party) -> None
             return
         await through_the_scheduler(session, place, party)
     except Exception:
-        if not session.closed:  # else nobody misses the connection
+        if not session.closed:  # a closed session needs no connection
             logger.exception("raycompat could not connect to %s", party.key)
         party.expect_news()
 
@@ -110,7 +110,7 @@ async def _by_socket(session: Session, place: dict[str, Any], party: Party) -> b
         stream.setblocking(False)
         try:
             await _reach(stream, place["socket"])
-        except OSError as error:  # it has just died, or it is in another network namespace
+        except OSError as error:  # the process has just died, or is in another network namespace
             logger.debug("no Unix socket to %s: %r", party.key, error)
             return False
         if not peer.is_of_this_user(stream):
@@ -124,7 +124,7 @@ async def _by_socket(session: Session, place: dict[str, Any], party: Party) -> b
     try:
         party.connected(connection, place["incarnation"])
     finally:
-        connection.listen()  # only now: its end must not be heard of before it
+        connection.listen()  # only now: its end must not be reported before its start
     return True
 
 
@@ -132,14 +132,14 @@ async def _reach(stream: socket.socket, name: str) -> None:
     while True:
         try:
             stream.connect("\0" + name)
-        except BlockingIOError:  # more callers than it has accepted: it is busy in a method
+        except BlockingIOError:  # the queue of new callers is full: a method is running
             await asyncio.sleep(_BUSY_S)
         else:
             return
 
 
 class RelayedRoad:
-    """A road on which somebody passes the frames on: `send` gives them away, in the event loop."""
+    """A road whose frames another process passes on: `send` sends them in the event loop."""
 
     def __init__(
         self,
@@ -158,14 +158,14 @@ class RelayedRoad:
         self.closed = False
 
     def post(self, message: tuple[Any, ...], *, now: bool, notes: Notes = ()) -> None:
-        """Write a message behind the earlier ones, soon: `now` is the same here."""
+        """Write a message behind the earlier ones, soon; `now` has no effect."""
         post_and_note(self._posted, message, notes)
         if not self._flush_due:
             self._flush_due = True
             self._session.call_soon(self._flush)
 
     def flush(self) -> None:
-        """Do nothing: what was posted is on its way to the event loop."""
+        """Do nothing: posted messages are already on their way to the event loop."""
 
     def _flush(self) -> None:
         self._flush_due = False
@@ -174,16 +174,16 @@ class RelayedRoad:
             self._send(encode(posted))
 
     def receive_until(self, is_over: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Decline: answers come to the event loop."""
+        """Return False: the event loop handles all answers."""
         return False
 
     @property
     def is_silent(self) -> bool:
-        """Whether all that the event loop has read was handled: it reads and handles at once."""
+        """Return True: the event loop handles all data as soon as it reads it."""
         return True
 
     def on_data(self, data: bytes | None) -> None:
-        """Handle what has arrived; None is the end."""
+        """Handle data that has arrived; None is the end."""
         if data is None:
             self.close()
             self._party.disconnected(self)
@@ -208,14 +208,14 @@ async def _by_node(session: Session, place: dict[str, Any], party: Party) -> boo
 
     try:
         comm = await dask.open_comm(session.client, place["address"], _CONNECT_S)
-        await comm.write({"op": "raycompat_channel", "actor": party.key, "reply": False})
+        await comm.write({"op": Request.CHANNEL, "actor": party.key, "reply": False})
         greeting = await asyncio.wait_for(comm.read(), _CONNECT_S)
     except (OSError, TimeoutError) as error:
         logger.debug("no connection to the node %s: %r", place["address"], error)
         return False
     if greeting != b"open":
         comm.abort()
-        party.expect_news()  # the process has ended: the scheduler will say so
+        party.expect_news()  # the process has ended: the scheduler will report it
         return True
     outgoing: asyncio.Queue[bytes] = asyncio.Queue()
     road = RelayedRoad(session, party, outgoing.put_nowait, comm.abort)
@@ -225,7 +225,7 @@ async def _by_node(session: Session, place: dict[str, Any], party: Party) -> boo
         while (data := await comm.read()) != b"end":
             road.on_data(data)
         road.on_data(None)
-    except OSError:  # Dask's CommClosedError is one
+    except OSError:  # Dask's CommClosedError is an OSError
         if not road.closed:
             party.broken(road)
     finally:
@@ -238,12 +238,12 @@ async def _write_all(comm: Any, outgoing: asyncio.Queue[bytes]) -> None:
     try:
         while True:
             await comm.write(await outgoing.get())
-    except OSError as error:  # whoever reads has seen it too
+    except OSError as error:  # the reader has noticed it too
         logger.debug("a channel through a node has ended: %r", error)
 
 
 async def through_the_scheduler(session: Session, place: dict[str, Any], party: Party) -> None:
-    """Connect `party` by way of the scheduler: the node's stream and ours carry the frames."""
+    """Connect `party` through the scheduler, whose streams carry the frames."""
     name = uuid.uuid4().hex
 
     def send(data: bytes) -> None:

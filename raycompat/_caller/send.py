@@ -1,4 +1,4 @@
-"""`call`: chooses who sends a call, and makes what stands for its results."""
+"""`call`: sends a call with the right sender, and returns the references to its results."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def call(session: Session, call: Call, sender: Sender) -> Any:
-    """Send a call; return what stands for its results: a reference, several, none, or a generator.
+    """Send a call; return a reference to its result, a list of several, None, or a generator.
 
-    It is sent now, or when its arguments are made and it has a place. Never waits.
+    The call is sent now, or when its arguments are ready and it has a place. This never waits.
     """
     if sender is session.by_scheduler:
-        with interrupts.deferred():  # there are entries for the results before there are references
+        with interrupts.deferred():  # entries exist before references do
             return _call(session, call, sender)
     return _call(session, call, sender)
 
@@ -49,17 +49,18 @@ def _call(session: Session, call: Call, sender: Sender) -> Any:
             call.stream = Stream(session, call.key, refs[0])
             refs = ObjectRefGenerator(call.stream)
         sender.submit(call)
-    except BaseException:  # nobody will get its references; an interrupt may have come before them
+    except BaseException:  # the caller gets no references; an interrupt may have come earlier
         session.call_ended(call)
         table.remove_unreferenced(keys)
         raise
-    return refs[0] if call.num_returns == 1 else refs or None
+    return refs[0] if call.num_returns in (1, "dynamic") else refs or None
 
 
 def sender_of(session: Session, call: Call, *, only_takes_cpus: bool) -> Sender:
-    """Return who sends the call of a function: leases, where they can, or the scheduler.
+    """Return the sender for a call of a function: a lease pool if leases can run it, else the
+    scheduler.
 
-    `only_takes_cpus`: its options ask for nothing that a lease does not have.
+    `only_takes_cpus`: the call's options need nothing that a lease does not have.
     """
     if (
         only_takes_cpus
@@ -73,7 +74,7 @@ def sender_of(session: Session, call: Call, *, only_takes_cpus: bool) -> Sender:
 
 
 def _arguments_come_here(session: Session, call: Call) -> bool:
-    """Whether a call's arguments are here, or are being made for this process."""
+    """Return whether a call's arguments are in this process, or will arrive here."""
     for entry in call.dependencies:
         if entry.state is State.PENDING:
             is_ours = entry.origin is not None or entry.channel is not None
@@ -85,7 +86,7 @@ def _arguments_come_here(session: Session, call: Call) -> bool:
 
 
 def cancel(session: Session, ref: ObjectRef[Any], *, force: bool, recursive: bool) -> None:
-    """Ask for the end of the call that makes an object, ours or another's.
+    """Request the end of the call that makes an object, a call of this process or of another.
 
     Raises
     ------

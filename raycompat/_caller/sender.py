@@ -1,4 +1,4 @@
-"""What sends calls: to the scheduler, to leases, or to actors."""
+"""The interface of senders, which send calls to the scheduler, to leases, or to actors."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class Sender:
-    """Sends calls, and accounts for those that have not ended.
+    """Sends calls, and keeps a record of those that have not ended.
 
-    A call has one sender at a time: `Call.sender`. A lease hands a call that it cannot run, or that has
-    failed, to the scheduler.
+    A call has one sender at a time: `Call.sender`. A call that a lease cannot run, or that has failed
+    on it, moves to the scheduler's sender.
     """
 
     def __init__(self, session: Session) -> None:
@@ -25,15 +25,15 @@ class Sender:
         raise NotImplementedError
 
     def cancel(self, call: Call, *, force: bool, recursive: bool) -> None:
-        """End a call that was not sent; have the process end one that was."""
+        """Remove a call that was not sent; tell the process to end one that was."""
         raise NotImplementedError
 
     def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:
-        """Tell the generator of a call how many of its items were received here."""
+        """Report to the generator of a call how many of its items were received here."""
         raise NotImplementedError
 
     def _fail_results(self, call: Call, error: bytes, victim: str | None = None) -> None:
-        """Enter the error as what a call has returned; `victim` is its name if an argument failed."""
+        """Set an error as the result of a call; `victim` is the call's name if an argument failed."""
         if call.stream is not None:
             call.stream.end(error, victim)
         for entry in call.returns:
@@ -42,6 +42,6 @@ class Sender:
                 self._session.sharing.fulfil(entry)
 
     def _end_call(self, call: Call, error: bytes | None = None) -> None:
-        """Let go of a call whose results are there; of one that has failed, with its error."""
+        """Remove a call whose results are ready, or that has failed with `error`."""
         call.state = CallState.ENDED
         self._session.call_ended(call)

@@ -1,8 +1,8 @@
-"""The session of this process: its connection to the cluster, and everything it sends and is told.
+"""The session of this process: its connection to the cluster, and the state of its calls and objects.
 
-A driver has one from `init` to `shutdown`; an executor has one for its life and connects only when it
-first calls, puts, or keeps a reference. Messages leave in the order in which they were queued, down
-one stream; answers come in the Dask client's event loop.
+A driver has one from `init` to `shutdown`. An executor has one for its whole life, and connects when it
+first calls, puts, or keeps a reference. Messages leave through one stream in the order in which they
+were queued. The Dask client's event loop handles the answers.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
 from raycompat._protocol.grouped_dict import GroupedDict
 from raycompat._protocol.measurements import Measurements
-from raycompat._protocol.operations import ToCaller, ToScheduler
+from raycompat._protocol.operations import Request, ToCaller, ToScheduler, ask
 from raycompat._protocol.runtime_env import EMPTY
 from raycompat._protocol.strategy import InGroup, LeaseStrategy
+from raycompat._protocol.tracked import Tracker
 from raycompat._protocol.values import (
     ErrorValue,
     InlineValue,
@@ -56,10 +57,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that idle executors have to leave us before we leave the cluster.
+#: Seconds for idle executors to close their connections before this process leaves the cluster.
 _PART_S = 1.0
 
-#: Seconds that the Dask client has to close its connections.
+#: Seconds for the Dask client to close its connections.
 _CLOSE_S = 5.0
 
 #: Seconds between two collections of references to small values.
@@ -68,92 +69,98 @@ _TICK_S = 0.5
 
 @dataclass
 class Setup:
-    """What a session is told when it is made: by `init` in a driver, by the node in an executor."""
+    """The settings of a session: from `init` in a driver, from the node in an executor."""
 
     job: str
     namespace: str
     home: Home
     scheduler: str
     is_driver: bool
-    #: Identifies the host that this process runs on.
+    #: The id of this process's host.
     host: str
-    #: Whether calls go by leases where they can.
+    #: Whether calls use leases where they can.
     uses_leases: bool
-    #: What this process runs in, and passes on to its calls; see `_protocol.runtime_env`.
+    #: The runtime environment of this process, which its calls inherit (`_protocol.runtime_env`).
     runtime_env: str = EMPTY
-    #: What `distributed.Security` is made of for its own client; None leaves it to Dask's settings.
+    #: Arguments of `distributed.Security` for the client; None uses Dask's settings.
     security: dict[str, Any] | None = None
-    #: Whether nodes may be asked directly; otherwise the scheduler is, which asks them.
+    #: Whether this process may connect to nodes; otherwise the scheduler asks them.
     reaches_nodes: bool = True
+    #: Whether actors that are created without a lifetime are detached.
+    actors_are_detached: bool = False
     extra: dict[str, Any] = field(default_factory=dict)
 
 
 class Session:
-    """See the module."""
+    """The connection, calls, objects, leases and channels of one process."""
 
     def __init__(self, setup: Setup, client: Client | None = None) -> None:
         self.setup = setup
-        #: Another one than at first when that node has left the cluster.
+        #: The node that stores large values; a new one is chosen when it leaves the cluster.
         self.home = setup.home
         self._former_places: list[StorePlace] = []
-        #: Set when that node leaves. For the event loop.
+        #: Set when that node leaves. For use in the event loop.
         self.home_left = asyncio.Event()
+        #: Held to change the record of an object or a call and to send what follows from the change:
+        #: so the scheduler gets messages in the order of the changes.
+        self.lock = threading.RLock()
         self.table = ObjectTable(
-            self._release, self._remove_segment, partial(unhandled.tell_soon, self)
+            self.lock, self._release, self._remove_segment, partial(unhandled.tell_soon, self)
         )
         self.calls: dict[str, Call] = {}
-        #: Of calls that other calls made here: those by key, grouped by their makers.
+        #: Keys of calls that tasks made here, grouped by the key of the calling task.
         self.children: GroupedDict[str, str] = GroupedDict(lambda parent: parent)
-        #: The ways to the actors that we have called, by their keys.
+        #: The channels to the actors that were called, by the actors' keys.
         self.channels: dict[str, Channel] = {}
-        #: The leases that we have or have asked for, by key, and their pools.
+        #: The granted and requested leases by key, and their pools.
         self.leases: dict[str, Lease] = {}
         self._pools: dict[LeaseStrategy, LeasePool] = {}
         #: Whether other callers wait for CPUs: then a lease without a call is returned at once.
         self.is_pressed = False
-        #: Channels and leases on which calls have gathered that were not written yet.
+        #: Channels and leases with gathered calls that were not written yet.
         self.unflushed: set[Channel | Lease] = set()
-        #: Channels that go through the scheduler, by name.
+        #: Connections that go through the scheduler, by name.
         self.relays: dict[str, RelayedRoad] = {}
-        #: Nodes that the scheduler has to be asked to ask: addresses.
+        #: Addresses of nodes that only the scheduler can reach.
         self.out_of_reach: set[str] = set()
         self.pump = Pump()
         self.sharing = Sharing(self)
         self.by_scheduler = SchedulerSender(self)
-        #: What the program measures: executors send it by their nodes.
+        #: Values that the program records: executors send them through their nodes.
         self.measurements = Measurements(self._send_measured, self._call_later)
-        #: What writes a report of the program at its end, if one is wanted.
+        self.tracker = Tracker(self._send_tracked, self._call_later)
+        #: Writes a report of the program at its end, if the program requested one.
         self.report: Report | None = None
         self._reports = Reports(self)
-        #: Called around a wait: an executor tells its node, which gives the CPU back meanwhile.
+        #: Called before and after a wait. An executor notifies its node, which lends the CPU meanwhile.
         self.on_block: Callable[[], None] = lambda: None
         self.on_unblock: Callable[[], None] = lambda: None
-        #: Told of each segment that is about to be adopted: an executor hands it to its node.
+        #: Called with each segment that is about to be adopted: an executor gives it to its node.
         self.on_hand_over: Callable[[tuple[Any, ...]], None] = lambda wire: None
-        #: Prints what tasks and actors print; in drivers that want it.
+        #: Prints the output of tasks and actors, in drivers that show it.
         self.logs: DriverLogs | None = None
-        #: The task id of the call that runs in this thread, if any.
+        #: Returns the task id of the call that runs in this thread, if any.
         self.current_task: Callable[[], str | None] = lambda: None
-        #: The placement group that the call which runs in this thread captures its own calls for.
+        #: Returns the placement group that captures the calls of the task in this thread.
         self.captured: Callable[[], InGroup | None] = lambda: None
-        #: The bundles of placement groups that we have to do with, by the groups' ids.
+        #: The bundles of placement groups that this process uses, by the groups' ids.
         self.group_bundles: dict[str, list[ResourceSet]] = {}
-        #: The values of objects that are ready when a placement group is, by group and key.
+        #: Values of objects that become ready with a placement group, by group and key.
         self.awaited_groups: dict[str, dict[str, InlineValue]] = {}
-        #: Functions already exported, with what holds the references in their closures.
+        #: Exported functions, each with the holder of the references in its closure.
         self.exported: dict[str, Any] = {}
-        #: The ids that this process has given to functions; others have come with them.
+        #: Ids that this process has given to functions; other ids came with the functions.
         self.own_exports: set[str] = set()
-        #: The version of the environment variables that calls of ours see.
+        #: The version of the environment variables that this process's calls see.
         self.environment = (setup.job, 0)
-        #: Whether nodes were told that code of ours names TensorFlow: then they import it early.
+        #: Whether nodes know that this process's code uses TensorFlow, so that they import it early.
         self.names_tensorflow = False
-        #: How many references have been unpickled here.
+        #: The number of references that were unpickled here.
         self.num_restored = 0
-        #: References that left by a pickling that was not ours: kept for good.
+        #: References that were pickled by another pickler; they are kept until the end.
         self.leaked: dict[str, Any] = {}
         self.closed = False
-        #: What is wrong, once the connection to the scheduler is lost.
+        #: The error text, after the connection to the scheduler was lost.
         self.lost: str | None = None
         self._client = client
         self._outbox: deque[dict[str, Any]] = deque()
@@ -172,13 +179,13 @@ class Session:
 
     @property
     def client(self) -> Client:
-        """The Dask client, connected at the first need."""
+        """The Dask client, which connects at its first use."""
         if self._client is None:
-            from distributed import Client
+            from raycompat._dask_client import DaskClient
 
             with self._connect_lock:
                 if self._client is None:
-                    client = Client(
+                    client = DaskClient(
                         self.setup.scheduler, security=self.setup.security, set_as_default=False
                     )
                     self._attach(client)
@@ -186,20 +193,25 @@ class Session:
         return self._client
 
     @property
+    def client_id(self) -> str:
+        """The id of this process at the scheduler."""
+        return str(self.client.id)
+
+    @property
     def hello(self) -> tuple[str, str, str]:
-        """What this process says first to one that it sends calls to."""
-        return (direct_messages.HELLO, self.setup.host, self.client.id)
+        """The first message to a process that gets this process's calls."""
+        return (direct_messages.HELLO, self.setup.host, self.client_id)
 
     @property
     def is_near(self) -> bool:
-        """Whether our node can map the segments that this process writes."""
+        """Whether the home node can map the segments that this process writes."""
         return self.home.host == self.setup.host
 
     def move(self, home: Home | None) -> None:
-        """Choose another node to keep our values: the one that kept them has left the cluster.
+        """Change the home node, because the old one has left the cluster.
 
-        None: there is no other yet. What it does not have stays where it is: nobody sweeps away what
-        a living process wrote. Called in the event loop.
+        None: there is no other node yet. Values that the old node did not get stay where they are: the
+        segments of a living process are never removed by others. Called in the event loop.
         """
         self.home_left.set()
         if home is not None:
@@ -209,11 +221,11 @@ class Session:
 
     @property
     def is_connected(self) -> bool:
-        """Whether this process has spoken to the scheduler."""
+        """Whether this process has connected to the scheduler."""
         return self._client is not None
 
     def _attach(self, client: Client) -> None:
-        # Here, not at the top: Dask takes most of a second to import.
+        # Not imported at the top: importing Dask takes most of a second.
         from raycompat import _dask_adapter as dask
         from raycompat import _transfer  # noqa: F401  (registers how values cross)
 
@@ -225,20 +237,20 @@ class Session:
             ToCaller.LOOK: self._on_look,
         }
         client.sync(_call_soon, dask.prepare_client, client, handlers, self.lose_connection)
-        # Only now: whoever wakes a loop that cannot send yet would wait for us.
+        # Set last: a thread that wakes a loop which cannot send yet would wait for this one.
         self._write = partial(dask.send, client)
         self._loop = dask.event_loop(client)
         self._loop.call_soon_threadsafe(self._tick)
 
-    def _on_look(self, token: int) -> None:
-        self.send(ToScheduler.CALLER_LOOKED, token=token, found=look.describe(self))
+    def _on_look(self, token: int, most: int) -> None:
+        self.send(ToScheduler.CALLER_LOOKED, token=token, found=look.describe(self, most))
 
     def _on_log(self, **message: Any) -> None:
         if self.logs is not None:
             self.logs.receive(**message)
 
     def send(self, operation: str, **message: Any) -> None:
-        """Queue one message to the scheduler, behind all that were queued before."""
+        """Queue one message to the scheduler, behind all earlier ones."""
         if self.closed:
             return
         if self._loop is None:
@@ -247,21 +259,21 @@ class Session:
         self.wake()
 
     def submit(self, spec: CallSpec) -> None:
-        """Queue one call; calls queued in a row travel in one message."""
+        """Queue one call; calls in a row travel in one message."""
         self.send(ToScheduler.SUBMIT, calls=[spec])
         self.sharing.note_said()
 
     def wake(self) -> None:
-        """Wake the event loop to send the queued messages. Safe anywhere, also in a ``__del__``."""
+        """Wake the event loop to send the queued messages. Safe everywhere, also in ``__del__``."""
         if self._loop is not None and not self._flush_due and not self.closed:
             self._flush_due = True
             try:
                 self._loop.call_soon_threadsafe(self._flush)
-            except RuntimeError:  # the loop is closed: so is the session
+            except RuntimeError:  # the loop is closed, so the session is too
                 self.closed = True
 
     def _tick(self) -> None:
-        """Collect what nobody was in a hurry to, now and then."""
+        """Regularly collect dropped references that nothing else has collected."""
         try:
             self._flush()
         finally:
@@ -283,46 +295,37 @@ class Session:
             self._write(messages)
 
     def is_in_event_loop(self) -> bool:
-        """Whether this is the thread of the client's event loop."""
+        """Return whether this is the thread of the client's event loop."""
         return self._loop is not None and asyncio._get_running_loop() is self._loop
 
-    def rpc(self, operation: str, /, **arguments: Any) -> Any:
-        """Ask the scheduler plugin something and wait for the answer.
+    def rpc(self, request: Request, /, **fields: Any) -> Any:
+        """Send a request to the scheduler plugin and wait for the answer.
 
-        The scheduler has handled all earlier messages about references and placement groups by then.
+        The scheduler handles all earlier messages about references and placement groups first.
 
         Raises
         ------
         RaySystemError
-            When the connection to it is lost, or was lost before.
+            When the connection to the scheduler is or was lost.
         """
         client = self.client
-
-        async def ask() -> Any:
-            return await getattr(client.scheduler, operation)(**arguments)
-
         self.check_connection()
         self.sharing.hand_over()  # requests go by another connection
         try:
-            return client.sync(ask)
+            return client.sync(ask, client.scheduler, request, **fields)
         except OSError:
             self.check_connection()
             raise
 
-    def rpc_or_undo(self, operation: str, undo: Callable[[], object], /, **arguments: Any) -> Any:
-        """Ask as `rpc` does. After an interrupt `undo` is called, once the scheduler has answered.
+    def rpc_or_undo(self, request: Request, undo: Callable[[], object], /, **fields: Any) -> Any:
+        """Send a request as `rpc` does. After an interrupt, call `undo` once the scheduler answers.
 
-        Interrupts may come while this waits, also within `interrupts.deferred`.
+        Interrupts can come while this waits, also inside `interrupts.deferred`.
         """
         self.check_connection()
         with interrupts.allowed():
-            self.sharing.hand_over()  # nothing is asked yet, so there is nothing to undo
-        client = self.client
-
-        async def ask() -> Any:
-            return await getattr(client.scheduler, operation)(**arguments)
-
-        answer = self.run(ask())
+            self.sharing.hand_over()  # no request was sent yet, so there is nothing to undo
+        answer = self.run(ask(self.client.scheduler, request, **fields))
         try:
             with interrupts.allowed():
                 return answer.result()
@@ -345,19 +348,19 @@ class Session:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def call_soon(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call something in the client's event loop."""
+        """Call a function in the client's event loop."""
         self.client  # noqa: B018  (connects)
         assert self._loop is not None
         self._loop.call_soon_threadsafe(function, *arguments)
 
     def call_later(self, delay_s: float, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call something in the client's event loop, in which this must be called too."""
+        """Call a function later in the client's event loop. Must be called in that loop."""
         assert self._loop is not None
         self._loop.call_later(delay_s, function, *arguments)
 
     def channel(self, actor: str, *, in_order: bool) -> Channel:
-        """Return the way to an actor, for one handle more."""
-        with self.table.lock:
+        """Return the channel to an actor, for one more handle."""
+        with self.lock:
             channel = self.channels.get(actor)
             if channel is None:
                 channel = self.channels[actor] = Channel(self, actor, in_order=in_order)
@@ -365,17 +368,17 @@ class Session:
             return channel
 
     def lease_pool(self, strategy: LeaseStrategy = "DEFAULT") -> LeasePool:
-        """Return what sends calls to leases, of a placement group maybe."""
+        """Return the pool that sends calls to leases, without or with a placement group."""
         pool = self._pools.get(strategy)
         if pool is None:
             from raycompat._caller.by_lease import LeasePool
 
-            with self.table.lock:
+            with self.lock:
                 pool = self._pools.setdefault(strategy, LeasePool(self, strategy))
         return pool
 
     def return_leases(self) -> None:
-        """Give back the CPUs of leases that have nothing to do."""
+        """Return the idle leases, so that others can use their CPUs."""
         for pool in list(self._pools.values()):
             pool.return_idle()
 
@@ -385,7 +388,7 @@ class Session:
             pool.drop_waiting()
 
     def flush(self) -> None:
-        """Write the calls that have gathered: somebody is about to wait."""
+        """Write the calls that have gathered, because a thread is about to wait."""
         while self.unflushed:
             try:
                 self.unflushed.pop().flush()
@@ -393,12 +396,12 @@ class Session:
                 return
 
     def close(self) -> None:
-        """Leave the cluster, after all that was to be said. Whoever still waits is told.
+        """Leave the cluster after all queued messages. Threads that still wait get an error.
 
-        After an interrupt, or an error, nothing more is said, but nothing is left either.
+        After an interrupt or an error, messages may be lost, but every resource is released.
         """
         with interrupts.deferred(), contextlib.ExitStack() as steps:
-            # The last is called first, and each is called whatever the others raise.
+            # The last callback runs first, and each runs even if another one raises.
             if self.logs is not None:
                 steps.callback(self.logs.close)
             steps.callback(self._close_client)
@@ -411,12 +414,17 @@ class Session:
         process = ids.worker_id(os.getpid(), self.setup.job)
         self.send(ToScheduler.MEASURED_BY_CALLER, process=process, measured=measured)
 
+    def _send_tracked(self, records: list[Any]) -> None:
+        process = ids.worker_id(os.getpid(), self.setup.job)
+        self.send(ToScheduler.TRACKED_BY_CALLER, process=process, records=records)
+
     def _call_later(self, delay_s: float, function: Callable[[], None]) -> None:
         self.call_soon(self.call_later, delay_s, function)
 
     def _say_the_last(self) -> None:
         if self.is_connected:
             self.measurements.flush()
+            self.tracker.flush()
         self._part_with_leases()
         if self.logs is not None and not self.closed and self.client.status == "running":
             self.logs.flush()
@@ -434,7 +442,7 @@ class Session:
             steps.callback(self.pump.close)
 
     def _remove_segments(self) -> None:
-        for entry in list(self.table.own.values()):  # what a node keeps stays
+        for entry in list(self.table.own.values()):  # segments of nodes stay
             if isinstance(entry.value, SegmentLink):
                 segment.remove(entry.value.path)
         for place in self._former_places:
@@ -447,7 +455,7 @@ class Session:
             self._client.close(timeout=_CLOSE_S)
 
     def _part_with_leases(self) -> None:
-        """Return the leases that are idle, and hear the last of them: what their calls have printed."""
+        """Return the idle leases, and wait for their last messages: the output of their calls."""
         leases = list(self.leases.values())
         self.return_leases()
         deadline = time.monotonic() + _PART_S
@@ -456,10 +464,10 @@ class Session:
                 lease.is_over.wait(max(0.0, deadline - time.monotonic()))
 
     def lose_connection(self) -> None:
-        """Fail all that the scheduler was to tell us: it has died, or the way to it is cut.
+        """Fail everything that waits for the scheduler, because it died or cannot be reached.
 
-        There is no way back: it has ended what we had as soon as it missed us. Called in the client's
-        event loop.
+        There is no reconnection: the scheduler has already released the state of this process. Called
+        in the client's event loop.
         """
         self.lost = text = (
             f"The connection to the cluster's scheduler at {self.setup.scheduler} was lost: it has "
@@ -470,7 +478,7 @@ class Session:
         self.closed = True
         self._tell_who_waits(failures.internal(text))
         for channel in list(self.channels.values()):
-            channel.close()  # whoever waits may be reading there
+            channel.close()  # a waiting thread may be reading there
         for lease in list(self.leases.values()):
             if lease.road is not None:
                 lease.road.close()
@@ -484,14 +492,14 @@ class Session:
 
     @property
     def callbacks(self) -> ThreadPoolExecutor:
-        """The thread that runs what user code wants to be run when a future is done."""
+        """The thread that runs user code when a future is done."""
         with self._connect_lock:
             if self._callbacks is None:
                 self._callbacks = ThreadPoolExecutor(1, thread_name_prefix="raycompat-callbacks")
             return self._callbacks
 
     def cancel(self, key: str, *, force: bool, recursive: bool) -> None:
-        """Ask for the end of a call, ours or another's."""
+        """Request the end of a call, of this process or of another."""
         call = self.calls.get(key)
         if call is not None:
             call.sender.cancel(call, force=force, recursive=recursive)
@@ -499,13 +507,13 @@ class Session:
             self.send(ToScheduler.CANCEL, key=key, force=force, recursive=recursive)
 
     def cancel_children(self, key: str) -> None:
-        """Ask for the end of all calls that a call has made here."""
+        """Request the end of all calls that a task has made here."""
         for child in self.children.members(key):
             if child in self.calls:
                 self.cancel(child, force=False, recursive=True)
 
     def give_credit(self, key: str, num_received: int, is_wanted: bool) -> None:
-        """Tell the generator of a call how many of its items were received here."""
+        """Report to the generator of a call how many of its items were received here."""
         call = self.calls.get(key)
         if call is not None:
             call.sender.give_credit(call, num_received, is_wanted)
@@ -522,7 +530,7 @@ class Session:
     # --- how calls end --------------------------------------------------------------------------
 
     def call_ended(self, call: Call) -> None:
-        """Let go of what a call has kept alive."""
+        """Release the objects that a call has kept alive."""
         call.holds = ()
         self.calls.pop(call.key, None)
         if call.parent is not None:
@@ -539,11 +547,11 @@ class Session:
         elif value.host == self.setup.host:
             self.table.settle(entry, value=value)
         else:
-            self.table.settle(entry)  # it is in the cluster
+            self.table.settle(entry)  # the value is in the cluster
 
     def lose_value(self, entry: Entry, path: str) -> None:
-        """Forget a segment that is gone: a node has the value, or it is made anew, or lost."""
-        with self.table.lock:
+        """Forget a segment that is gone: a node has the value, or it is computed again, or lost."""
+        with self.lock:
             if not self.table.lose_value(entry, path):
                 return
             origin = entry.origin
@@ -554,7 +562,7 @@ class Session:
                 self.table.lose(entry)
 
     def wait_until_idle(self) -> None:
-        """Wait until every call of ours has ended."""
+        """Wait until every call of this process has ended."""
         self.flush()
         with self._idle:
             self._is_awaited = True
@@ -574,6 +582,6 @@ def current() -> Session | None:
 
 
 def set_current(session: Session | None) -> None:
-    """Make `session` this process's."""
+    """Set this process's session."""
     global _session
     _session = session

@@ -1,7 +1,7 @@
-"""What this process and Dask keep for each other: values that we give, objects that we want.
+"""The exchange of objects between this process and Dask: values that it gives, keys that it needs.
 
-What we say of references travels by the stream to the scheduler, in order. Whoever gets a reference
-from us by another road must not come before that: `Sharing.hand_over` waits until it was heard.
+Messages about references go through the stream to the scheduler, in order. A process that gets a
+reference by another road must not use it earlier: `Sharing.hand_over` waits until they were handled.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ if TYPE_CHECKING:
 
 
 class Sharing:
-    """See the module. Part of the session."""
+    """The messages of a session about references, and how many the scheduler has handled."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        #: How much we have said of references, how much of it the scheduler is known to have heard,
-        #: and what is to be called then.
+        #: The number of messages about references, the number that the scheduler is known to have
+        #: handled, and the callbacks that wait for that.
         self._num_said = 0
         self._num_heard = 0
         self._last_hold = 0
         self._when_heard: deque[tuple[int, Callable[[], None]]] = deque()
-        #: Notified when the scheduler has heard more, or can hear no more.
+        #: Notified when the scheduler has handled more, or cannot handle more.
         self._news = threading.Condition()
-        #: Keys of values for the node that will be our home, while there is none.
+        #: Keys of values for the next home node, while there is none.
         self._to_give: list[str] = []
 
     def home_moved(self) -> None:
-        """Give our new home what is waiting for one. Called in the event loop."""
+        """Give the new home node the values that waited for it. Called in the event loop."""
         keys, self._to_give = self._to_give, []
         for key in keys:
             self.give_again(key)
 
-    # --- what we want -----------------------------------------------------------------------------
+    # --- keys that this process needs -------------------------------------------------------------
 
     def borrow(self, key: str) -> Entry:
-        """Return the entry of a key that somebody else made known to us; Dask keeps it for us."""
+        """Return the entry of a key that came from another process; Dask keeps its value."""
         entry = self._session.table.get(key)
         if entry is not None:
             return entry
-        with interrupts.deferred(), self._session.table.lock:
+        with interrupts.deferred(), self._session.lock:
             entry = self._session.table.get(key)
             if entry is None:
                 entry = self._session.table.add(key, wanted=True)
@@ -62,12 +62,12 @@ class Sharing:
             return entry
 
     def hold(self, keys: Iterable[str]) -> tuple[ObjectRef[Any], ...]:
-        """Keep objects alive that a value of ours contains."""
+        """Keep objects alive that a value of this process contains."""
         from raycompat.object_ref import ObjectRef
 
         held = []
         for key in keys:
-            with self._session.table.lock:
+            with self._session.lock:
                 self.borrow(key)
                 held.append(ObjectRef._from_key(key, self._session))
         return tuple(held)
@@ -79,22 +79,22 @@ class Sharing:
             self._session.send(ToScheduler.PIN, carrier=carrier, keys=keys)
             self.note_hold()
 
-    # --- what the scheduler has heard -------------------------------------------------------------
+    # --- messages that the scheduler has handled --------------------------------------------------
 
     def note_hold(self) -> None:
-        """Note that the next receiver depends on what was said of references so far."""
+        """Note that the next receiver depends on the messages about references so far."""
         self.note_said()
         self._last_hold = self._num_said
 
     def note_said(self) -> None:
-        """Count a message after it was queued: a sync that is asked for now comes behind it."""
-        with self._session.table.lock:
+        """Count a message after it was queued, so that a later sync follows it."""
+        with self._session.lock:
             self._num_said += 1
 
     def when_synced(self, callback: Callable[[], None]) -> bool:
-        """Call `callback` once the scheduler knows all that we have said of references.
+        """Call `callback` once the scheduler has handled all messages about references.
 
-        False, and nothing is called, when it does already.
+        Return False, without a call, if it has handled them already.
         """
         said = self._num_said
         if said == self._num_heard:
@@ -104,10 +104,10 @@ class Sharing:
         return True
 
     def hand_over(self) -> None:
-        """Wait until the scheduler knows what we keep and what our values keep (`borrow`, `pin`).
+        """Wait until the scheduler knows the references that this process and its values keep.
 
-        Whoever gets a reference from us by another road finds it there. When the cluster is gone,
-        nothing is found, and nobody waits. Nor does the event loop, which writes the stream itself.
+        A process that gets a reference by another road then finds its object. When the cluster is gone,
+        this does not wait. It does not wait in the event loop either, which writes the stream itself.
         """
         session, said = self._session, self._num_said
         if self._last_hold <= self._num_heard or session.is_in_event_loop():
@@ -117,7 +117,7 @@ class Sharing:
             self._news.wait_for(lambda: self._num_heard >= said or session.closed)
 
     def wait_no_more(self) -> None:
-        """End all waits for the scheduler to hear more: the session is closed."""
+        """End all waits for the scheduler, because the session is closed."""
         with self._news:
             self._news.notify_all()
 
@@ -132,11 +132,11 @@ class Sharing:
             else:
                 self._when_heard.append((said, callback))
 
-    # --- what we give -----------------------------------------------------------------------------
+    # --- values that this process gives -----------------------------------------------------------
 
     def publish(self, entry: Entry) -> str:
-        """Make sure that Dask knows (or is being told of) an object; return its key."""
-        with self._session.table.lock:
+        """Make sure that Dask knows an object, or will know it; return its key."""
+        with self._session.lock:
             entry.escaped = True
             if entry.wanted:
                 return entry.key
@@ -144,7 +144,7 @@ class Sharing:
             return self._publish(entry)
 
     def _publish(self, entry: Entry) -> str:
-        with self._session.table.lock:
+        with self._session.lock:
             if entry.wanted:
                 return entry.key
             if entry.origin is not None and entry.is_made_by_call:
@@ -171,28 +171,30 @@ class Sharing:
             return entry.key
 
     def _announce_origin(self, entry: Entry, origin: Call) -> None:
-        """Tell Dask of the call that a lease runs for an object, or has run."""
+        """Announce to Dask the call of a lease that makes an object."""
         by_scheduler = self._session.by_scheduler
         by_scheduler.announce(origin)
-        if origin.state is CallState.ENDED:  # else it is told when it does
+        if origin.state is CallState.ENDED:
             by_scheduler.tell_made(origin)
             entry.origin = None
+        elif entry.parent is not None:  # others get it from the report of the call's end
+            origin.holds = (*origin.holds, *self.hold([entry.key]))
 
     def load_in_dask(self, entry: Entry) -> str:
-        """Return the key of a Dask task whose value is the object's; Dask knows it by then."""
-        with self._session.table.lock:
+        """Return the key of a Dask task whose value is the object's; Dask knows it already."""
+        with self._session.lock:
             if entry.key_in_dask is None:
                 source = self.publish(entry)
                 entry.key_in_dask = f"load-{source.rpartition('-')[2]}"
                 self._session.send(ToScheduler.LOAD, key=entry.key_in_dask, source=source)
                 self.note_hold()
             key = entry.key_in_dask
-        self.hand_over()  # a graph may come by another client
+        self.hand_over()  # a graph may be sent by another client
         return key
 
     def fulfil(self, entry: Entry) -> None:
-        """Tell Dask how an object has turned out that was published before it was made."""
-        with self._session.table.lock:
+        """Report to Dask the value or error of an object that was published before it was ready."""
+        with self._session.lock:
             if entry.error is not None:
                 message = {"wire": None, "worker": "", "error": entry.error}
                 self._session.send(ToScheduler.FULFIL, key=entry.key, **message)
@@ -200,8 +202,8 @@ class Sharing:
                 self._give(entry, ToScheduler.FULFIL)
 
     def adopt(self, entry: Entry, wire: Wire, worker: str) -> None:
-        """Ask Dask to keep a value whose segment a node of another host holds."""
-        with self._session.table.lock:
+        """Ask Dask to store a value whose segment is on another host."""
+        with self._session.lock:
             entry.escaped = entry.wanted = True
             operation = ToScheduler.FULFIL if entry.promised else ToScheduler.ADOPT
             entry.promised = False
@@ -209,11 +211,11 @@ class Sharing:
             self.note_said()
 
     def give_again(self, key: str) -> None:
-        """Give a node a value whose node left before it kept it. Called in the event loop."""
-        with self._session.table.lock:
+        """Give a node a value again, because the earlier node left. Called in the event loop."""
+        with self._session.lock:
             entry = self._session.table.get(key)
             if entry is None:
-                return  # nobody needs it any more, and the scheduler has been told
+                return  # unneeded, as the scheduler knows
             self._session.table.take_back(entry)
             if self._session.home_left.is_set():
                 self._to_give.append(key)
@@ -224,12 +226,12 @@ class Sharing:
                 self._session.send(ToScheduler.FULFIL, key=key, **message)
 
     def _give(self, entry: Entry, operation: str) -> None:
-        """Give Dask a value that is here."""
+        """Give Dask a value of this process."""
         wire = self.give(entry)
         self._session.send(operation, key=entry.key, wire=wire, worker=self._session.home.address)
 
     def give(self, entry: Entry) -> Wire:
-        """Return a value that is here as our node is to keep it."""
+        """Return a value of this process in the form in which the home node stores it."""
         assert entry.value is not None
         wire = to_wire(entry.value)
         if isinstance(entry.value, SegmentLink) and not self._session.is_near:
@@ -240,16 +242,16 @@ class Sharing:
         return wire
 
     def share_segments(self) -> None:
-        """Give the node our oldest segments when we have many: it can then spill them."""
+        """Give the node the oldest segments when there are many, so that it can spill them."""
         table, home = self._session.table, self._session.home
         limit_bytes = home.place.limit_bytes // 16
-        with table.lock:
+        with self._session.lock:
             for entry in list(table.own.values())[:-1]:
                 if table.own_bytes <= limit_bytes:
                     return
                 if entry.promised or entry.key in self._to_give:
-                    continue  # it is about to be given
-                if entry.wanted:  # a node has it too
+                    continue  # `fulfil` will give it
+                if entry.wanted:  # a node has the value too
                     table.disown(entry)
                     link, entry.value = entry.value, None
                     if isinstance(link, SegmentLink):

@@ -1,4 +1,4 @@
-"""What runs in this process: the call of this thread, the actor, the executor; nothing in a driver."""
+"""What runs in this process: the executor, the actor, and each thread's call. Empty in a driver."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from raycompat._protocol.strategy import InGroup
 
 
 class RunningActor(Protocol):
-    """The actor that this process is."""
+    """The actor that runs in this process."""
 
     @property
     def key(self) -> str:
-        """Its Dask key."""
+        """The actor's Dask key."""
 
     @property
     def about(self) -> dict[str, Any]:
-        """What its node has said of it."""
+        """The description of the actor from its node."""
 
     def exit(self) -> NoReturn:
-        """Leave the method that runs, and end the actor."""
+        """Leave the running method and end the actor."""
 
 
 class Environment(Protocol):
-    """The environment variables that the call which runs is to see."""
+    """The environment variables that the running call sees."""
 
     def read(self, name: str) -> Any:
         """Return the value of a variable."""
 
 
 class Executor(Protocol):
-    """What this process is when it runs calls."""
+    """The executor that runs in this process."""
 
     @property
     def actor(self) -> RunningActor | None:
-        """The actor that it is, if it is one."""
+        """The actor of this process, if it has one."""
 
     @property
     def environment(self) -> Environment:
@@ -48,10 +48,10 @@ class Executor(Protocol):
 
     @property
     def setup(self) -> dict[str, Any]:
-        """What its node told it at its start."""
+        """The settings from its node at its start."""
 
     def is_cancelled(self, key: str) -> bool:
-        """Whether the end of a call was asked for."""
+        """Return whether the cancellation of a call was requested."""
 
 
 @dataclass(slots=True)
@@ -62,11 +62,13 @@ class RunningCall:
     name: str
     resources: dict[str, float]
     gpus: list[str]
-    #: Key of this process's actor, in methods and in its constructor.
+    #: In methods and constructors, the key of this process's actor.
     actor: str | None
     actor_name: str | None
     #: The placement group that it runs in.
     group: InGroup | None = None
+    #: In local mode, the part of this process that stands for an executor.
+    host: Executor | None = None
 
     @property
     def task_id(self) -> str:
@@ -75,7 +77,7 @@ class RunningCall:
 
     @classmethod
     def of_method(cls, key: str, name: str, actor: str) -> RunningCall:
-        """Describe a call of a method of this process's actor: what an actor has, its methods have."""
+        """Describe a call of a method: most fields are those of the process's actor."""
         about = _actor_about
         return cls(
             key,
@@ -88,9 +90,9 @@ class RunningCall:
         )
 
 
-#: The call that the main thread runs, which threads that user code starts belong to.
+#: The call of the main thread, to which threads that user code starts belong.
 _call: RunningCall | None = None
-#: The call of this thread or coroutine, in actors that run several at once.
+#: The call of this thread or coroutine, in actors that run several at the same time.
 _here: ContextVar[RunningCall | None] = ContextVar("raycompat_call", default=None)
 _executor: Executor | None = None
 _actor_about: dict[str, Any] = {}
@@ -98,18 +100,21 @@ _actor_group: InGroup | None = None
 
 
 def set_executor(executor: Executor) -> None:
-    """Remember this process's executor."""
+    """Set this process's executor."""
     global _executor
     _executor = executor
 
 
 def executor() -> Executor | None:
-    """Return this process's executor; None in drivers."""
+    """Return this process's executor; None in drivers, except in the calls of local mode."""
+    if _executor is None:
+        call = _here.get()
+        return call.host if call is not None else None
     return _executor
 
 
 def describe(key: str, about: dict[str, Any]) -> RunningCall:
-    """Describe a task, or the constructor of an actor. One that was given GPUs sees only those."""
+    """Describe a task or an actor's constructor; a call that was given GPUs sees only those."""
     global _actor_about, _actor_group
     _show_gpus(about["gpus"])
     actor, group = None, group_of(about)
@@ -127,7 +132,7 @@ def describe(key: str, about: dict[str, Any]) -> RunningCall:
 
 
 def group_of(about: dict[str, Any]) -> InGroup | None:
-    """Return the placement group that a call runs in, of what its node says about it."""
+    """Return the placement group of a call from its node's description."""
     if about["group"] is None:
         return None
     group, captures = about["group"]
@@ -135,7 +140,7 @@ def group_of(about: dict[str, Any]) -> InGroup | None:
 
 
 def num_restarts() -> int:
-    """Return how often this process's actor has been started anew."""
+    """Return how often this process's actor has been restarted."""
     count: int = _actor_about.get("num_restarts", 0)
     return count
 
@@ -146,7 +151,7 @@ def _show_gpus(gpus: list[str]) -> None:
 
 
 def enter(call: RunningCall) -> None:
-    """Begin a call in the main thread."""
+    """Start a call in the main thread."""
     global _call
     _call = call
 
@@ -179,7 +184,7 @@ def current_task() -> str | None:
 
 
 def captured() -> InGroup | None:
-    """Return the placement group that what is called here goes to, if the running call captures it."""
+    """Return the placement group that captures calls made here, if there is one."""
     call = _here.get() or _call
     group = call.group if call is not None else None
     return group if group is not None and group.captures else None

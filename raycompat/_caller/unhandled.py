@@ -1,4 +1,4 @@
-"""Errors of calls that nobody can ask for any more: they are told, as in Ray."""
+"""Errors of calls whose references were dropped before they were read: logged, as in Ray."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 def tell_soon(session: Session, entry: Entry) -> None:
     """Log an error, unless the session is about to end.
 
-    In a thread: to unpickle an error may take user code, which must not stop the event loop.
+    A separate thread unpickles the error: this may run user code, which must not block the event loop.
     """
     if not session.closed:
         with contextlib.suppress(RuntimeError):  # the program ends
@@ -30,7 +30,8 @@ def tell_soon(session: Session, entry: Entry) -> None:
 def _tell(session: Session, entry: Entry) -> None:
     """Log an error of user code, or of a process that has died.
 
-    Not of an actor that died, nor of what was cancelled: somebody wanted that, or it is told elsewhere.
+    Errors of dead actors and of cancelled calls are not logged: they were wanted or are reported
+    already.
     """
     if session.closed or "RAY_IGNORE_UNHANDLED_ERRORS" in os.environ:
         return

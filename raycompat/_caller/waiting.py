@@ -1,8 +1,8 @@
-"""Calls that wait for a lease, by the units of CPU that they ask for: their size.
+"""Calls that wait for a lease, by size: the units of CPU that they need.
 
-Each size has a queue, and sizes take turns. Any thread appends calls, without a lock; all else is for
-the thread that holds the pool's lock. A call that is withdrawn stays in its queue, marked, until its
-turn comes or most of the queue is marked: no withdrawal searches a queue.
+Each size has a queue, and sizes take turns. Any thread appends calls without a lock; everything else is
+for the holder of the pool's lock. A withdrawn call stays in its queue, marked, until its turn comes or
+most of the queue is marked. So a withdrawal does not search a queue.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from functools import partial
 
 from raycompat._caller.calls import Call, CallState
 
-#: Withdrawn calls that may stay in a queue, however few others are there.
+#: The number of withdrawn calls that may always stay in a queue.
 _FEW = 64
 
 
 class WaitingCalls:
-    """See the module."""
+    """Queues of waiting calls, one for each size."""
 
     def __init__(self) -> None:
         self._queues: dict[int, deque[Call]] = {}
         #: Sizes whose queues have calls, in ascending order; some queues may be empty by now.
         self._sizes: list[int] = []
-        #: The next size to be served is this one, or the next larger one.
+        #: The next size in turn is this one, or the next larger one.
         self._turn = 0
-        #: How many withdrawn calls are in the queue of each size.
+        #: The number of withdrawn calls in the queue of each size.
         self._withdrawn: Counter[int] = Counter()
 
     def __len__(self) -> int:
         return sum(map(len, self._queues.values())) - self._withdrawn.total()
 
     def __bool__(self) -> bool:
-        """Whether calls may be there: it is false only when there are none."""
+        """Return whether calls may wait; False only when none do."""
         sizes = self._sizes
         return len(sizes) > 1 or (bool(sizes) and bool(self._queues.get(sizes[0])))
 
     def append(self, call: Call) -> deque[Call] | None:
-        """Put a call at the end of its queue, which is returned if it is to be `enter`ed."""
+        """Append a call to its queue; return the queue if it must still be `enter`ed."""
         queue = self._queues.get(call.units)
         if queue is None:
             queue = self._queues.setdefault(call.units, deque())
@@ -47,9 +47,9 @@ class WaitingCalls:
         return queue if len(queue) == 1 else None
 
     def enter(self, size: int, queue: deque[Call]) -> None:
-        """Let the calls of a queue take their turns."""
+        """Give a queue its turns from now on."""
         current = self._queues.setdefault(size, queue)
-        if current is not queue:  # it was given up as empty just when a call was appended
+        if current is not queue:  # the empty queue was removed while a call was appended
             current.extend(queue)
             queue.clear()
         index = bisect_left(self._sizes, size)
@@ -57,13 +57,13 @@ class WaitingCalls:
             self._sizes.insert(index, size)
 
     def enter_all(self) -> None:
-        """Enter the queues that an interrupt has kept from it."""
+        """Enter the queues that an interrupt has left out."""
         for size, queue in list(self._queues.items()):
             if queue:
                 self.enter(size, queue)
 
     def queue_of(self, call: Call) -> deque[Call]:
-        """Return the queue that a call is in, or may be put back to."""
+        """Return the queue of a call, to which it can also be returned."""
         queue = self._queues.get(call.units)
         if queue is None or len(self._sizes) != 1 or self._sizes[0] != call.units:
             self.enter(call.units, queue if queue is not None else deque())
@@ -74,11 +74,11 @@ class WaitingCalls:
         return [size for size in self._sizes if self._queues[size]]
 
     def name_of(self, size: int) -> str:
-        """Return the name of a call of a size that waits."""
+        """Return the name of a waiting call of this size."""
         return self._queues[size][0].name
 
     def next(self, below: int | None = None) -> Call | None:
-        """Return the call whose turn it is, of a size below a limit if one is given."""
+        """Return the next call in turn, of a size below the limit if one is given."""
         sizes = self._sizes
         while sizes:
             index = bisect_left(sizes, self._turn)
@@ -92,7 +92,7 @@ class WaitingCalls:
             if queue:
                 return queue[0]
             if len(sizes) == 1:
-                return None  # it is likely to come again
+                return None  # more calls of this size are likely
             self._give_up(index, size)
         return None
 
@@ -100,15 +100,15 @@ class WaitingCalls:
         del self._sizes[index]
         del self._withdrawn[size]
         queue = self._queues.pop(size)
-        if queue:  # a call has just come
+        if queue:  # a call was just appended
             self.enter(size, queue)
 
     def served(self, size: int) -> None:
-        """Enter that a call of a size was sent: it is the turn of the next larger size."""
+        """Note that a call of this size was sent: the next larger size is in turn."""
         self._turn = size + 1
 
     def withdraw(self, call: Call) -> None:
-        """Take a call out that waits."""
+        """Withdraw a waiting call."""
         call.state = CallState.ENDED
         queue, size = self.queue_of(call), call.units
         self._withdrawn[size] += 1
@@ -116,14 +116,14 @@ class WaitingCalls:
             present = list(queue)
             kept = [each for each in present if each.state is not CallState.ENDED]
             replace = [queue.popleft] * len(present) + [partial(queue.extendleft, kept[::-1])]
-            deque(map(operator.call, replace), 0)  # in one C call: no interrupt, no other thread
+            deque(map(operator.call, replace), 0)  # in one C call: safe from interrupts and threads
             self._withdrawn[size] = 0
         self._drop_first_withdrawn(size)
         if not queue and len(self._sizes) > 1:
             self._give_up(bisect_left(self._sizes, size), size)
 
     def withdraw_if_there(self, call: Call) -> None:
-        """Take a call out whose submission was interrupted. It may never have come, or be sent."""
+        """Withdraw a call whose submission was interrupted: it may be waiting, sent, or absent."""
         queue = self._queues.get(call.units)
         if queue is not None and call in list(queue):
             self.withdraw(call)
@@ -136,7 +136,7 @@ class WaitingCalls:
             self._withdrawn[size] -= 1
 
     def clear(self) -> list[Call]:
-        """Take all calls out, and return them."""
+        """Remove all calls, and return them."""
         calls = []
         for queue in list(self._queues.values()):
             while queue:

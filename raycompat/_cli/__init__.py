@@ -1,1 +1,1 @@
-"""What the command line does: clusters that outlive the command, and what is known of them."""
+"""The commands: clusters that outlive the command, and the state of clusters."""

@@ -1,6 +1,6 @@
 """The lines that ``raycompat microbenchmark`` and ``benchmarks/microbenchmark.py`` measure.
 
-They take the implementation as an argument, so this module imports none: the real Ray runs it, too.
+They take the implementation as an argument and this module imports none, so real Ray runs it too.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-#: Bytes of what is put, and of what is an argument.
+#: Bytes of an object that is put, and of an argument.
 ARRAY_BYTES, ARGUMENT_BYTES = 100 * 1024 * 1024, 100 * 1024
 
 
 def rate(work: Callable[[], object], at_least_s: float = 1.5) -> float:
-    """Return how often a second `work` gets done, after once to warm up."""
+    """Return how often `work` is done per second, after one run to warm up."""
     work()
     done, start = 0, time.perf_counter()
     while time.perf_counter() - start < at_least_s:
@@ -25,16 +25,16 @@ def rate(work: Callable[[], object], at_least_s: float = 1.5) -> float:
     return done / (time.perf_counter() - start)
 
 
-#: Calls in one go: of one caller, and of each of several callers.
+#: Calls of one batch: by one caller, and by each of several callers.
 MANY, MANY_OF_EACH = 1000, 5000
 
 #: References in one object.
 MANY_REFS = 10_000
 
-#: Measured first and once, so that no memory has been used before: more rounds tell more.
+#: Measured first and once, in memory that was never used before: a second round would be different.
 COLD_PUT = "single client put gigabytes cold (GB)"
 
-#: Callers in the lines of n to n, and leaves of a tree of tasks, which is binary.
+#: Callers in the n:n lines, and leaves of the binary tree of tasks.
 NUM_CALLERS, NUM_LEAVES = 4, 512
 
 
@@ -82,7 +82,7 @@ def define(ray: Any) -> SimpleNamespace:
 
 
 def define_about_tasks(ray: Any, small_value: Any) -> SimpleNamespace:
-    """Return the remote functions that are measured for how they call, or wait for, one another."""
+    """Return the remote functions for the lines about tasks that call or wait for each other."""
 
     @ray.remote
     def one_more(value: int) -> int:
@@ -105,7 +105,7 @@ def define_about_tasks(ray: Any, small_value: Any) -> SimpleNamespace:
 
 
 def define_about_objects(ray: Any) -> SimpleNamespace:
-    """Return the remote functions that are measured for the objects they make or read."""
+    """Return the remote functions for the lines about objects."""
     import numpy as np
 
     @ray.remote
@@ -124,7 +124,7 @@ def define_about_objects(ray: Any) -> SimpleNamespace:
 
 
 def lines(ray: Any) -> Iterator[tuple[str, Callable[[], object], int]]:
-    """Yield each line: its name (Ray's, where Ray has it), the work, and how many units that is."""
+    """Yield each line: its name (Ray's, if Ray has it), the work, and the units of one run."""
     import numpy as np
 
     remote = define(ray)
@@ -170,7 +170,7 @@ def lines(ray: Any) -> Iterator[tuple[str, Callable[[], object], int]]:
 def lines_about_tasks(
     ray: Any, small_value: Any
 ) -> Iterator[tuple[str, Callable[[], object], int]]:
-    """Yield the lines about tasks that need one another."""
+    """Yield the lines about tasks that depend on each other."""
     remote = define_about_tasks(ray, small_value)
     yield "tasks chained", lambda: ray.get(chain(remote.one_more)), MANY
     yield "tree of tasks", lambda: ray.get(tree(remote)), 2 * NUM_LEAVES - 1
@@ -186,7 +186,7 @@ def lines_about_tasks(
 def lines_about_objects(
     ray: Any, small_value: Any
 ) -> Iterator[tuple[str, Callable[[], object], int]]:
-    """Yield the lines about values stored, passed and read."""
+    """Yield the lines about values that are stored, passed and read."""
     remote = define_about_objects(ray)
     small, large = ray.put(0), large_array()
     yield "single client get calls", lambda: [ray.get(small) for _ in range(100)], 100
@@ -198,13 +198,13 @@ def lines_about_objects(
     yield "tasks reading 100 MB", lambda: ray.get(read.remote(put)), 1
 
     containing_refs = "single client get object containing 10k refs"
-    # Held by nobody else, so that it is gone before the next line.
+    # This reference is the only one, so the object is gone before the next line.
     yield containing_refs, partial(ray.get, remote.create_object_containing_ref.remote()), 1
     yield "single client wait 1k refs", lambda: _wait_one_by_one(ray, small_value), 1
 
 
 def large_array() -> Any:
-    """Return what is put, its memory in use."""
+    """Return the array to put; its memory is already in use."""
     import numpy as np
 
     return np.ones(ARRAY_BYTES, dtype=np.uint8)
@@ -219,14 +219,14 @@ def cold_put(ray: Any) -> float:
 
 
 def refs(function: Any, number: int, *arguments: Any) -> list[Any]:
-    """Return the references of so many calls."""
+    """Return the references of `number` calls."""
     return [function.remote(*arguments) for _ in range(number)]
 
 
 def _wait_one_by_one(ray: Any, function: Any) -> None:
     waiting = refs(function, MANY)
     for number in range(MANY):
-        # As Ray's: the first call asks for all of them to be fetched.
+        # As in Ray's benchmark: the first call fetches all of them.
         _, waiting = ray.wait(waiting, fetch_local=number == 0)
 
 
@@ -258,7 +258,7 @@ def _make_and_call(ray: Any, make: Callable[[], Any], number: int) -> None:
 def measured(
     lines: Iterator[tuple[str, Callable[[], object], int]], only: str
 ) -> Iterator[tuple[str, float]]:
-    """Yield each line whose name contains `only`, and how many a second of what it counts."""
+    """Yield each line whose name contains `only`, with its units per second."""
     for line, work, units in lines:
         if only in line:
             yield line, rate(work) * (ARRAY_BYTES / 1e9 if "(GB)" in line else units)

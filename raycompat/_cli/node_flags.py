@@ -1,4 +1,4 @@
-"""What ``raycompat start`` is told of a node, checked: resources and labels."""
+"""The flags of ``raycompat start`` for a node, checked: resources and labels."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _OWN_FLAGS = {
 
 
 def options_of(given: dict[str, Any], *, is_head: bool) -> NodeOptions:
-    """Return what a node is started with.
+    """Return the options of the node.
 
     Raises
     ------
     click.UsageError
-        When something of it is impossible.
+        When a flag is not valid.
     """
     amounts = {name: given[name] for name in ("num_cpus", "num_gpus", "memory")}
     try:
@@ -63,7 +63,7 @@ def _resources(text: str) -> dict[str, float]:
 
 
 def _labels(text: str) -> dict[str, str]:
-    """Return labels as Ray writes them: ``key1=value1,key2=value2``; or, of old, as JSON."""
+    """Return labels in Ray's form ``key1=value1,key2=value2``, or in the older JSON form."""
     example = "--labels='zone=a,kind=large'"
     if text.lstrip().startswith("{"):
         try:

@@ -1,7 +1,7 @@
-"""Flags of ``ray start`` that `raycompat start` does not have: early Ray's, and what Ray alone needs.
+"""Flags of ``ray start`` that `raycompat start` does not have: those of early Ray, and Ray's internals.
 
-They are put into today's words before the others are read, with a warning; what would be asked for in
-vain is refused.
+They are replaced by today's flags, with a warning, before other flags are parsed. Flags that request an
+unsupported feature are refused.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import click
 
-#: Flags by another name, which take a value.
+#: Renamed flags with a value.
 _RENAMED = {
     "--redis-address": "--address",
     "--redis-port": "--port",
@@ -21,15 +21,15 @@ _RENAMED = {
     "--object-manager-port": "--node-manager-port",
 }
 
-#: Of those, what may stand alone.
+#: The renamed flag that may have no value.
 _SWITCH = "--include-webui"
 
 _NO_REDIS = "there is no Redis"
 _NO_PORTS = "executors listen on no port"
 _NO_AGENTS = "there are no agents"
-_ALWAYS = "it is always so"
+_ALWAYS = "this is always the case"
 
-#: Flags that take a value and need not be said, and why.
+#: Flags with a value that have no effect, and the reason.
 _IDLE = {
     "--redis-shard-ports": _NO_REDIS,
     "--num-redis-shards": _NO_REDIS,
@@ -48,20 +48,20 @@ _IDLE = {
     "--java-worker-options": "there are no Java workers",
 }
 
-#: The same of flags that stand alone.
+#: The same for flags without a value.
 _IDLE_SWITCHES = {
     "--disable-usage-stats": "nothing is ever reported",
-    "--no-monitor": "there is no autoscaler to be left out: Dask's deployments scale",
+    "--no-monitor": "there is no autoscaler: Dask's deployments scale",
     "--enable-object-reconstruction": _ALWAYS,
-    "--huge-pages": "segments are in /dev/shm as it is",
-    "--lru-evict": "what is referred to is never evicted, but spilled",
+    "--huge-pages": "segments use /dev/shm as it is configured",
+    "--lru-evict": "referenced objects are never evicted, but spilled",
     "--load-code-from-local": "code comes from the driver",
     "--use-pickle": _ALWAYS,
     "--include-java": "there are no Java workers",
     "--no-redirect-worker-output": "drivers print what their tasks print",
 }
 
-#: What is refused, and what to do instead.
+#: Flags that are refused, and the alternative.
 _REFUSED = {
     "--autoscaling-config": "scale with Dask's deployments, for example cluster.adapt()",
     "--system-config": "Dask's configuration has such settings",
@@ -70,7 +70,7 @@ _REFUSED = {
     "--plasma-directory": "segments are in /dev/shm, and in --temp-dir when that is full",
     "--object-spilling-directory": "values are spilled to --temp-dir",
     "--no-redirect-output": "the logs are where `start` says",
-    "--node-name": "nodes are told apart by address and id; give it a label",
+    "--node-name": "nodes are identified by address and id; give the node a label",
     "--ray-debugger-external": "use a debugger in the task",
     "--include-log-monitor": "init(log_to_driver=False) turns the printing off",
     "--enable-resource-isolation": "run the node in a container",
@@ -82,12 +82,12 @@ _REFUSED = {
 
 
 def present(arguments: Sequence[str], warn: Callable[[str], None]) -> list[str]:
-    """Return the same in flags of today.
+    """Return the arguments with today's flags.
 
     Raises
     ------
     click.UsageError
-        When one of them asks for what is not there.
+        When a flag requests an unsupported feature.
     """
     found: list[str] = []
     rest = list(arguments)

@@ -1,4 +1,4 @@
-"""Running an unmodified program whose ``import ray`` then means raycompat."""
+"""Running an unmodified program in which ``import ray`` means raycompat."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from raycompat._as_ray import install_as_ray
 
 
 def run(program: str, arguments: Sequence[str], *, is_module: bool) -> None:
-    """Run a script, or a module, as Python does: in ``__main__``, with its own ``sys.argv``."""
+    """Run a script or a module like Python: in ``__main__``, with its own ``sys.argv``."""
     install_as_ray()
     sys.argv = [program, *arguments]
     if is_module:
@@ -27,5 +27,5 @@ def run(program: str, arguments: Sequence[str], *, is_module: bool) -> None:
     main.__dict__.update(__file__=path, __builtins__=builtins)
     with io.open_code(path) as file:
         code = compile(file.read(), path, "exec")
-    sys.modules["__main__"] = main  # for good: what runs at exit belongs to the program, too
+    sys.modules["__main__"] = main  # never restored: exit handlers belong to the program too
     exec(code, main.__dict__)

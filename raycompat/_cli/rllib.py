@@ -1,4 +1,4 @@
-"""``raycompat rllib``: train algorithms, and let trained ones play, from the command line."""
+"""``raycompat rllib``: train algorithms, and run trained ones, from the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 
 def _json(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """Return the object that an option's text stands for."""
+    """Return the object of an option's JSON."""
     if value is None:
         return None
     try:
@@ -25,7 +25,7 @@ def _json(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
 
 @click.group()
 def rllib() -> None:
-    """Train algorithms of reinforcement learning, and let trained ones play."""
+    """Train algorithms of reinforcement learning, and run trained ones."""
 
 
 @rllib.command()
@@ -77,7 +77,7 @@ def train(**given: Any) -> None:
 
 
 def _scheduler_name(name: str) -> str:
-    """Return today's name of a scheduler: until 2019 they were written ``AsyncHyperBand``."""
+    """Return today's name of a scheduler; until 2019 the form was ``AsyncHyperBand``."""
     return {"fifo": "fifo", "asynchyperband": "async_hyperband", "hyperband": "hyperband"}.get(
         name.lower().replace("_", ""), name
     )
@@ -115,7 +115,7 @@ def _experiments(given: dict[str, Any]) -> dict[str, Any]:
 @click.option("--out", type=click.Path(), help="A file for the steps, as a pickled list.")
 @click.option("--render/--no-render", default=False, help="Show the environment.")
 def evaluate(checkpoint: str, **given: Any) -> None:
-    """Let the policy of a checkpoint play, without exploring."""
+    """Run the policy of a checkpoint, without exploration."""
     from raycompat.rllib.algorithms import registry
     from raycompat.rllib.algorithms.algorithm import Algorithm
     from raycompat.rllib.rollout import Rollout

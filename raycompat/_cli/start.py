@@ -1,4 +1,4 @@
-"""Starting a cluster, or a node of one, whose processes outlive the command."""
+"""Starting a cluster, or a node, whose processes outlive the command."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from raycompat._protocol.shared_secret import Authority
 
 
 class StayingLaunch(Launch):
-    """A scheduler and a node, or a node, that go on when the command has ended.
+    """A scheduler and a node, or only a node, that continue when the command has ended.
 
-    They are noted in `state_files`, for ``raycompat stop``.
+    They are recorded in `state_files`, for ``raycompat stop``.
     """
 
     def __init__(self, temp_dir: str | None, authority: Authority | None) -> None:
@@ -41,28 +41,28 @@ class StayingLaunch(Launch):
         return process
 
     def be_found(self) -> None:
-        """Make the cluster the one that ``init("auto")`` connects to."""
+        """Record the cluster as the one to which ``init("auto")`` connects."""
         current_cluster.record(self.address, self._processes["scheduler"].pid)
 
     def let_go(self) -> None:
-        """Let the processes continue when this one ends; the node first, which needs the scheduler.
+        """Let the processes continue when this one ends; the node first, as it needs the scheduler.
 
         Raises
         ------
         RaySystemError
-            When one of them has ended meanwhile.
+            When one of them has ended already.
         """
         for role in ("node", "scheduler"):
             if role in self._processes:
                 self._processes[role].let_go()
 
     def wait(self) -> tuple[str, bool]:
-        """Wait until one of the processes has ended; return what it was, and whether it was told to.
+        """Wait until one of the processes has ended; return its role, and whether it was stopped.
 
         Raises
         ------
         KeyboardInterrupt
-            When this process is told to end, by SIGINT or SIGTERM.
+            When this process gets SIGINT or SIGTERM.
         """
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
@@ -71,7 +71,7 @@ class StayingLaunch(Launch):
         return role, (ended.si_code, ended.si_status) == (os.CLD_EXITED, 0)
 
     def end(self) -> None:
-        """End the processes, the node first, and forget them. Their logs stay."""
+        """End the processes, the node first, and remove their records. Their logs stay."""
         for role in ("node", "scheduler"):
             if role in self._processes:
                 process = self._processes[role]
@@ -103,12 +103,12 @@ def start_head(
     Raises
     ------
     RaySystemError
-        When one of them does not come up; then neither runs.
+        When one of them does not start; then neither runs.
     """
     started = StayingLaunch(temp_dir, authority)
     with _ended_on_error(started):
         started.start_scheduler(place, dashboard)
-        local = started.start_node(node, node_place)  # it imports while the scheduler starts
+        local = started.start_node(node, node_place)  # its imports run while the scheduler starts
         local.join(started.address)
         local.wait_until_up()
         prepare(destination(started.address, authority))
@@ -128,9 +128,9 @@ def start_node(
     Raises
     ------
     ConnectionError
-        When the cluster cannot be reached, or does not let us in; then nothing is started.
+        When the cluster cannot be reached, or refuses the connection; then nothing is started.
     RaySystemError
-        When the node does not come up; then it does not run.
+        When the node does not start; then it does not run.
     """
     connect.connect(to).close()
     started = StayingLaunch(temp_dir, authority)
@@ -143,12 +143,12 @@ def start_node(
 
 
 def destination(address: str, authority: Authority | None) -> Destination:
-    """Return how to connect to `address`: what ``init(address=...)`` takes, as text.
+    """Return the destination for a text address, as ``init(address=...)`` takes it.
 
     Raises
     ------
     ConnectionError, ValueError
-        When there is nothing, or it is malformed.
+        When no cluster is found, or the address is not valid.
     """
     from raycompat._launch import addresses
 
@@ -158,25 +158,23 @@ def destination(address: str, authority: Authority | None) -> Destination:
 
 
 def prepare(to: Destination) -> None:
-    """See that every worker of a Dask cluster is a raycompat node."""
+    """Check that every worker of a Dask cluster is a raycompat node."""
     with connect.connect(to) as client:
         connect.prepare(client)
 
 
 def address_towards(host: str) -> str:
-    """Return the address of this machine by which it reaches `host`, and is reached from there.
+    """Return the address of this machine with which it connects to `host`.
 
     Raises
     ------
     ConnectionError
-        When no machine has that name, or none can be reached there.
+        When the host name is unknown, or the host cannot be reached.
     """
     try:
         family, kind, _, _, place = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
     except OSError as error:
-        raise ConnectionError(
-            f"There is no machine {host!r} that is known here: {error}."
-        ) from error
+        raise ConnectionError(f"The host name {host!r} cannot be resolved: {error}.") from error
     with socket.socket(family, kind) as stream:  # nothing is sent
         stream.connect(place)
         found: str = stream.getsockname()[0]
@@ -184,7 +182,7 @@ def address_towards(host: str) -> str:
 
 
 def why_not(place: Place) -> OSError | None:
-    """Return why nothing could listen there; None if something can."""
+    """Return the error when a process cannot listen there; None if it can."""
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as stream:
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -26,10 +26,10 @@ from raycompat.util.state.common import (
 from raycompat.util.state.exception import RayStateApiException
 from raycompat.util.state.logs import get_log, list_logs
 
-#: Makes a client of what a command was given.
+#: Makes a client from the options of a command.
 Connect = Callable[[dict[str, Any]], StateApiClient]
 
-#: What `list` and `get` take.
+#: The resources of `list` and `get`.
 _RESOURCES = [name.replace("_", "-") for name in SCHEMAS]
 
 _timeout = click.option(
@@ -55,7 +55,7 @@ def _filter(text: str) -> tuple[str, str, str]:
 
 
 class StateCommand(click.Command):
-    """A command whose warnings and errors are those of the state API."""
+    """A command that shows warnings and errors of the state API."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -83,7 +83,7 @@ def list_(connect: Connect) -> click.Command:
         "filters",
         multiple=True,
         metavar="FIELD=VALUE",
-        help="Show what has this value, or, with !=, what has not; all must hold.",
+        help="Show rows with this value, or with !=, rows without it; all must hold.",
     )
     @click.option(
         "--limit",
@@ -110,7 +110,7 @@ def list_(connect: Connect) -> click.Command:
         timeout: int,
         **given: Any,
     ) -> None:
-        """List what there is in the cluster: tasks, actors, objects, nodes, workers and more."""
+        """List tasks, actors, objects, nodes, workers and more."""
         options = ListApiOptions(limit, timeout, detail, [_filter(each) for each in filters])
         found = connect(given).list(_resource(resource), options, False, _explain=form == "default")
         rows = [each.asdict() for each in found]
@@ -139,7 +139,7 @@ def get(connect: Connect) -> click.Command:
     @click.argument("id")
     @_timeout
     def command(resource: str, id: str, timeout: int, **given: Any) -> None:
-        """Show one thing with all its fields."""
+        """Show one row with all its fields."""
         found = connect(given).get(_resource(resource), id, GetApiOptions(timeout))
         if found is None:
             raise click.ClickException(f"There is nothing with the id {id!r} among the {resource}.")
@@ -190,7 +190,7 @@ def memory(connect: Connect) -> click.Command:
     )
     @_timeout
     def command(group_by: str, num_entries: int, timeout: int, **given: Any) -> None:
-        """Show the objects of each process, the largest first, and what keeps them."""
+        """Show the objects of each process, the largest first, and their holders."""
         options = ListApiOptions(10_000, timeout, detail=True)
         found = connect(given).list(StateResource.OBJECTS, options, False, _explain=True)
         groups: dict[str, list[Any]] = defaultdict(list)
@@ -236,8 +236,9 @@ def logs(connect: Connect) -> click.Command:
     def command(words: tuple[str, ...], **given: Any) -> None:
         """Show what processes have printed, or which files there are.
 
-        `raycompat logs` names the files of a node; `raycompat logs NAME` shows one, or names those that
-        match; `raycompat logs actor --id ID` and `raycompat logs task --id ID` show their process's.
+        `raycompat logs` names the files of a node. `raycompat logs NAME` shows one, or names those that
+        match. `raycompat logs actor --id ID` and `raycompat logs task --id ID` show the process's
+        output.
         """
         kinds = ("cluster", "actor", "task", "worker")
         kind, *names = words if words and words[0] in kinds else ("cluster", *words)
@@ -320,5 +321,5 @@ def top(connect: Connect) -> click.Command:
     return command
 
 
-#: The commands; each is made of what connects it.
+#: The commands; each is made from a function that connects it.
 COMMANDS = (list_, get, summary, memory, logs, top)

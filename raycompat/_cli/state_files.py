@@ -1,7 +1,7 @@
-"""Which processes this user has started on this machine by ``raycompat start``: one file for each.
+"""The records of processes that ``raycompat start`` has started for this user: one file for each.
 
-They lie beside the entry of the current cluster (`current_cluster`), in a folder that is the user's
-alone, and are what ``raycompat stop`` goes by.
+They are beside the record of the current cluster (`current_cluster`), in a folder that only this user
+can enter. ``raycompat stop`` reads them.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from raycompat._protocol import current_cluster, segment
 
 @dataclass(frozen=True)
 class Started:
-    """A process that was started. Its pid and when it began name it for good."""
+    """A process that was started. Its pid and start time identify it uniquely."""
 
     pid: int
     start: int | None
     role: str
-    #: Where it works; nothing in it is needed once it has ended.
+    #: Its working folder, which is not needed once it has ended.
     directory: str
 
 
 def record(pid: int, role: str, directory: Path) -> None:
-    """Note a process that has just been started."""
+    """Record a process that was just started."""
     started = Started(pid, segment.process_start(pid), role, str(directory))
     path = _file(pid)
     new = path.with_suffix(".new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w") as file:
         json.dump(asdict(started), file)
-    new.replace(path)  # whole, or not at all
+    new.replace(path)  # readers see the whole file or none
 
 
 def all_started() -> list[Started]:
-    """Return the processes that are noted, whether they still run or not."""
+    """Return the recorded processes, whether they still run or not."""
     found = []
     for path in sorted(_file(0).parent.glob("*.json")):
         try:
             found.append(Started(**json.loads(path.read_text())))
-        except FileNotFoundError:  # it has been struck out just now
+        except FileNotFoundError:  # the record was just removed
             continue
     return found
 
 
 def forget(pid: int) -> None:
-    """Strike out a process that has ended."""
+    """Remove the record of a process that has ended."""
     _file(pid).unlink(missing_ok=True)
 
 

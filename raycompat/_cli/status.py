@@ -1,4 +1,4 @@
-"""What ``raycompat status`` prints."""
+"""The output of ``raycompat status``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from raycompat._cli.tables import table
+from raycompat._protocol.operations import Request
 
 if TYPE_CHECKING:
     from raycompat.util.state.client import StateApiClient
 
-#: Seconds that the cluster has to answer.
+#: Seconds for the cluster to answer.
 _TIMEOUT_S = 30
 
 #: Resources that are bytes.
@@ -19,7 +20,7 @@ _BYTES = ("memory", "object_store_memory")
 
 
 def report(state: Mapping[str, Any], now: datetime, dashboard: str | None = None) -> str:
-    """Return the state of a cluster (`SchedulerPlugin.state`) for people to read.
+    """Return the state of a cluster (`raycompat_state`) as text.
 
     `dashboard` is the address of its dashboard, if it has one.
     """
@@ -46,7 +47,7 @@ def report(state: Mapping[str, Any], now: datetime, dashboard: str | None = None
 
 
 def running(client: StateApiClient) -> str:
-    """Return what runs on which node: tasks, and actors."""
+    """Return the running tasks and actors of each node."""
     rows = [
         {
             "node": row["node"],
@@ -54,7 +55,7 @@ def running(client: StateApiClient) -> str:
             "name": row["name"],
             "resources": row["resources"],
         }
-        for row in client.ask("raycompat_overview", _TIMEOUT_S)["running"]
+        for row in client.ask(Request.OVERVIEW, _TIMEOUT_S)["running"]
     ]
     return "\n".join(["", "Running:", *(table(rows).splitlines() if rows else [" (nothing)"])])
 

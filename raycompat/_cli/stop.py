@@ -1,4 +1,4 @@
-"""Ending what ``raycompat start`` has started: by pid and start time, and nothing else."""
+"""Ending the processes that ``raycompat start`` has started: by pid and start time, and no others."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from raycompat._cli import state_files
 from raycompat._cli.state_files import Started
 from raycompat._protocol import current_cluster, segment
 
-#: Seconds that the kernel has to end what it was told to kill.
+#: Seconds for the kernel to end killed processes.
 _KILL_S = 10.0
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """How many processes there were; pids of those that had to be killed, and of those still there."""
+    """The number of processes; the pids of those that were killed, and of those that still run."""
 
     found: int
     killed: list[int]
@@ -30,10 +30,10 @@ class Stopped:
 
 
 def stop_all(*, force: bool, grace_period_s: float) -> Stopped:
-    """End every process that this user's starts have started here, and what those have started.
+    """End the processes that this user's starts have started here, and their child processes.
 
-    Nodes before schedulers: by themselves, each in half of the time, or at once with `force`. None is
-    left when this returns.
+    Nodes end before schedulers: by themselves, each in half of the time, or at once with `force`. When
+    this returns, none of them runs.
     """
     started = state_files.all_started()
     found = 0
@@ -56,17 +56,17 @@ def stop_all(*, force: bool, grace_period_s: float) -> Stopped:
 
 
 def _processes_of(leaders: Collection[Started]) -> list[psutil.Process]:
-    """Return all processes in the sessions of these: they, and what they have started.
+    """Return all processes in the sessions of the started processes, including their children.
 
-    The number of a session is given to no other process as long as somebody is in it. So it is theirs
-    as long as their pid is, or nobody's.
+    A session's number is not used again while a process is in the session. So the session belongs to a
+    started process if that process has the pid, or if no process has it.
     """
     sessions = {
         each.pid for each in leaders if segment.process_start(each.pid) in (each.start, None)
     }
     found = []
     for process in psutil.process_iter() if sessions else ():
-        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):  # it has just ended
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):  # it has ended
             is_theirs = os.getsid(process.pid) in sessions and process.uids().real == os.getuid()
             if is_theirs and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
@@ -82,9 +82,9 @@ def _ask_to_end(leaders: Collection[Started], processes: Collection[psutil.Proce
 
 
 def _those_left(processes: Collection[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-    """Wait until these have ended; return those that have not in time.
+    """Wait until these processes have ended; return those that still run after the timeout.
 
-    Who has ended may still be in the list of processes, if nobody cares to learn how.
+    A process that has ended may still be in the list of processes until its parent reads its status.
     """
     deadline = time.monotonic() + timeout_s
     left = []
@@ -105,7 +105,7 @@ def _those_left(processes: Collection[psutil.Process], timeout_s: float) -> list
 
 
 def _kill(leaders: Collection[Started]) -> list[psutil.Process]:
-    """Kill what is left, and what that starts meanwhile; return what the kernel does not end."""
+    """Kill the remaining processes, and any that they start; return those that still run."""
     deadline = time.monotonic() + _KILL_S
     while (processes := _processes_of(leaders)) and time.monotonic() < deadline:
         for process in processes:

@@ -9,15 +9,15 @@ from typing import Any
 
 import yaml
 
-#: What `--format` takes; "default" is a table.
+#: The values of `--format`; "default" is a table.
 FORMATS = ("default", "json", "yaml", "table")
 
-#: Characters of a cell at most.
+#: The most characters of a cell.
 _WIDEST = 60
 
 
 def formatted(rows: Sequence[Mapping[str, Any]], form: str) -> str:
-    """Return rows in a format."""
+    """Return rows as text in one of the formats."""
     if form == "json":
         return json.dumps(rows)
     if form == "yaml":
@@ -29,7 +29,7 @@ def formatted(rows: Sequence[Mapping[str, Any]], form: str) -> str:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as columns of text; no column for a field that all of them lack."""
+    """Return rows as columns of text, without the columns that are empty in all rows."""
     names = [
         name for name in (rows[0] if rows else ()) if any(row[name] is not None for row in rows)
     ]
@@ -43,7 +43,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def cell(name: str, value: Any) -> str:
-    """Return a value as a person reads it: sizes with their unit, times as dates."""
+    """Return a value for readers: sizes with a unit, times as dates."""
     if value is None:
         return ""
     if name.endswith(("_ms", "_time")) and isinstance(value, int | float):
@@ -59,7 +59,7 @@ def cell(name: str, value: Any) -> str:
 
 
 def size(num_bytes: float) -> str:
-    """Return a size with its unit; "?" if it is not known."""
+    """Return a size with its unit; "?" if it is unknown."""
     if num_bytes < 0:
         return "?"
     for unit, bytes_of_unit in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -73,14 +73,14 @@ def _number(value: Any) -> str:
 
 
 def headed(title: str, totals: Mapping[str, Any], body: str) -> str:
-    """Return a text with a title, the time, totals and a body."""
+    """Return a text with a title, the time, the totals and a body."""
     header = f"======== {title}: {datetime.now():%Y-%m-%d %H:%M:%S} ========"
     lines = [f"{name}: {value}" for name, value in totals.items()]
     return "\n".join([header, "Stats:", *lines, "", "Table:", body])
 
 
 def summary_rows(groups: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each group of a summary, its name first."""
+    """Return a row for each group of a summary, with its name first."""
     return [
         {"group": name, **{key: each for key, each in group.items() if key[-4:] != "name"}}
         for name, group in groups.items()

@@ -1,4 +1,4 @@
-"""What ``raycompat start`` prints: where things are, and what to do next."""
+"""The output of ``raycompat start``: addresses, and the next steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _RULE = "-" * 22
 def head_started(
     address: str, *, dashboard: str | None, logs: str, has_password: bool, is_local: bool
 ) -> str:
-    """Return what is said of a cluster that has been started."""
+    """Return the text about a cluster that was started."""
     place = address.rpartition("://")[2]
     lines = [
         f"Local node IP: {place.rpartition(':')[0]}",
@@ -42,7 +42,7 @@ def _ways_to_join(place: str, *, has_password: bool) -> list[str]:
         return [command]
     return [
         f"{command} --redis-password-file=<a file with the password>",
-        "  or, where others cannot see it,",
+        "  or, hidden from other users,",
         f"{command} --redis-password='<the password>'",
     ]
 
@@ -57,12 +57,12 @@ def _ways_to_connect(place: str, *, has_password: bool) -> list[str]:
         f"    ray.init(address='{place}', _redis_password='<the password>')",
         "  or, on this machine, with RAYCOMPAT_PASSWORD_FILE=<the file> in the environment,",
         "    ray.init(address='auto')",
-        "  as early Ray had it: ray.init(address='auto', redis_password='<the password>')",
+        "  as in early Ray: ray.init(address='auto', redis_password='<the password>')",
     ]
 
 
 def node_started(host: str, address: str, *, logs: str) -> str:
-    """Return what is said of a node that has joined a cluster."""
+    """Return the text about a node that has joined a cluster."""
     return "\n".join(
         [
             f"Local node IP: {host}",
@@ -71,7 +71,7 @@ def node_started(host: str, address: str, *, logs: str) -> str:
             "raycompat has started.",
             _RULE,
             "",
-            f"  This node is one of the cluster at {address.rpartition('://')[2]}.",
+            f"  This node belongs to the cluster at {address.rpartition('://')[2]}.",
             "  To end it: raycompat stop",
             f"  Its logs:  {logs}",
         ]

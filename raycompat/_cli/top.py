@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from raycompat._cli.tables import size
+from raycompat._protocol.operations import Request
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -42,7 +43,7 @@ def show(client: StateApiClient, *, interval_s: float, num_frames: int | None) -
 def _frame(client: StateApiClient) -> Group:
     from rich.console import Group
 
-    found = client.ask("raycompat_overview", 30)
+    found = client.ask(Request.OVERVIEW, 30)
     return Group(_nodes(found["state"]), _functions(found["functions"]), _actors(found["actors"]))
 
 
@@ -85,18 +86,20 @@ def _functions(rows: list[Mapping[str, Any]]) -> Table:
     return table
 
 
-def duration(seconds: float) -> str:
-    """Return a duration with its unit."""
+def duration(seconds: float | None) -> str:
+    """Return a duration with its unit; nothing for one that is not known."""
+    if seconds is None:
+        return ""
     if seconds >= 1:
         return f"{seconds:.2f} s"
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} us"
 
 
 def _actors(rows: list[Mapping[str, Any]]) -> Table:
-    names = ("CLASS", "NAME", "STATE", "NODE")
-    columns = [(name, False) for name in names]
-    table = _table("Actors", *columns, ("PROCESS", True), ("RESTARTS", True), ("ERROR", False))
+    texts, numbers = ("class", "name", "state", "node"), ("pid", "waiting", "done", "restarts")
+    titles = ("PROCESS", "WAITING", "DONE", "RESTARTS")
+    columns = [*((name.upper(), False) for name in texts), *((title, True) for title in titles)]
+    table = _table("Actors", *columns, ("ERROR", False))
     for row in rows[:_MOST_ROWS]:
-        cells = [str(row[name]) for name in ("class", "name", "state", "node", "pid", "restarts")]
-        table.add_row(*cells, row["error"])
+        table.add_row(*(str(row[name]) for name in (*texts, *numbers)), row["error"])
     return table

@@ -1,1 +1,1 @@
-"""What Ray keeps in ``ray._common`` and programs import from there."""
+"""The parts of ``ray._common`` that programs import."""

@@ -1,4 +1,4 @@
-"""What programs' own tests take from Ray: actors that hold others up, and waiting for a condition."""
+"""Tools from Ray for programs' own tests: actors that block others, and waits for a condition."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 @_api.remote(num_cpus=0)
 class SignalActor:
-    """Hold callers of `wait` up until `send` is called.
+    """Blocks callers of `wait` until `send` is called.
 
     Notes
     -----
@@ -39,13 +39,13 @@ class SignalActor:
         self.num_waiters = 0
 
     def send(self, clear: bool = False) -> None:
-        """Let all who wait go; with `clear`, those who come later wait again."""
+        """Release all waiting callers; with `clear`, later callers wait again."""
         self.ready_event.set()
         if clear:
             self.ready_event.clear()
 
     async def wait(self, should_wait: bool = True) -> None:
-        """Return when `send` was called; at once if `should_wait` is false."""
+        """Wait until `send` is called; return at once if `should_wait` is false."""
         if not should_wait:
             return
         self.num_waiters += 1
@@ -55,7 +55,7 @@ class SignalActor:
             self.num_waiters -= 1
 
     async def cur_num_waiters(self) -> int:
-        """Return how many calls of `wait` wait."""
+        """Return the number of calls of `wait` that are waiting."""
         return self.num_waiters
 
 
@@ -76,7 +76,7 @@ class Semaphore:
         await self._semaphore.acquire()
 
     async def release(self) -> None:
-        """Give it back."""
+        """Release the semaphore."""
         self._semaphore.release()
 
     async def locked(self) -> bool:
@@ -91,7 +91,7 @@ def wait_for_condition(
     raise_exceptions: bool = False,
     **kwargs: Any,
 ) -> None:
-    """Call something until it returns something true.
+    """Call a function until it returns a true value.
 
     Parameters
     ----------
@@ -102,12 +102,12 @@ def wait_for_condition(
     retry_interval_ms : float, default 100
         Milliseconds between two calls.
     raise_exceptions : bool, default False
-        Raise what it raises; else an exception counts as false.
+        Raise the function's exceptions; otherwise an exception counts as false.
 
     Raises
     ------
     RuntimeError
-        When it was not true in time; it tells of the last exception.
+        When it was not true in time; the text has the last exception.
 
     Notes
     -----
@@ -134,7 +134,7 @@ async def async_wait_for_condition(
     retry_interval_ms: float = 100,
     **kwargs: Any,
 ) -> None:
-    """Do as `wait_for_condition` in an event loop; the condition may be a coroutine function.
+    """Like `wait_for_condition`, in an event loop; the condition may be a coroutine function.
 
     Notes
     -----
@@ -167,7 +167,7 @@ def run_string_as_driver(
     encode: str = "utf-8",
     timeout: float | None = 300,
 ) -> str:
-    """Run a program in a Python of its own, and return what it prints.
+    """Run a program in a new Python process, and return its output.
 
     Parameters
     ----------
@@ -177,19 +177,19 @@ def run_string_as_driver(
         The environment variables; by default those of this process.
     encode : str, default "utf-8"
     timeout : float, default 300
-        Seconds after which the program is killed; None waits for ever.
+        Seconds after which the program is killed; None waits without limit.
 
     Raises
     ------
     subprocess.CalledProcessError
-        When the program fails; what it has printed is in its `output`.
+        When the program fails; its `output` has what the program printed.
     subprocess.TimeoutExpired
         When it was killed.
 
     Notes
     -----
     Ray source: ``ray._common.test_utils.run_string_as_driver``, 2.60.0. Where ``ray`` means raycompat
-    in this process, it does in the program, too.
+    in this process, it does in the program too.
     """
     process = subprocess.run(
         [sys.executable, *_as_ray_options(), "-"],

@@ -1,1 +1,1 @@
-"""What runs in an executor process: user code, and only here."""
+"""The code of an executor process, the only process that runs user code besides drivers."""

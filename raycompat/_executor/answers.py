@@ -1,4 +1,4 @@
-"""Answers to the calls that callers send straight to this process: see `_caller.calls`."""
+"""Answers to calls that callers send directly to this process (see `_protocol.direct_messages`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Answers(Sink):
-    """Answers to one call, down its caller's connection, by `post`."""
+    """The answers to one call. `post` sends them over its caller's connection."""
 
     def __init__(
         self,
@@ -32,21 +32,26 @@ class Answers(Sink):
         self._post = post
 
     def open(self) -> ItemWindow:
-        """Begin to send items, until the caller is gone."""
+        """Return the window of items to send; the end of the caller closes it."""
         window = self._caller.windows[self._key] = ItemWindow()
         if self._caller.closed:
             window.close()
         return window
 
     def wait(self, window: ItemWindow) -> None:
-        """Wait for the caller; the main thread reads meanwhile what callers say, as no other does."""
+        """Wait for the caller. In the main thread, read callers' messages meanwhile: no other does."""
         if threading.current_thread() is threading.main_thread():
             self._caller.mailbox.wait_until(lambda: window.may_go_on)
         else:
             window.wait()
 
+    def look(self) -> None:
+        """Read callers' messages. In other threads than the main thread, that thread reads them."""
+        if threading.current_thread() is threading.main_thread():
+            self._caller.mailbox.look_again()
+
     def close(self) -> None:
-        """Send no more items."""
+        """Stop sending items."""
         self._caller.windows.pop(self._key, None)
 
     def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
@@ -55,10 +60,10 @@ class Answers(Sink):
         self._post(self._caller, (direct_messages.ITEM, self._key, index, wire))
 
     def end(self, outcome: Outcome, remark: float) -> None:
-        """Send how the call ended; `remark` comes last."""
+        """Send the end of the call; `remark` is the last field."""
         message: tuple[Any, ...]
         if outcome.values is None:
-            self._executor.session.sharing.hand_over()  # what the call has kept, it may keep on
+            self._executor.session.sharing.hand_over()  # the actor may keep the call's references
             message = (direct_messages.FAILED, self._key, outcome.error, outcome.retry, remark)
         else:
             self._keep(self._key, outcome.values, outcome)
@@ -66,7 +71,7 @@ class Answers(Sink):
         self._post(self._caller, message)
 
     def _keep(self, key: str, wires: Any, outcome: Outcome) -> None:
-        """Keep what a value refers to until the caller does, who has to find it."""
+        """Keep the references in a value until the caller holds them itself."""
         executor = self._executor
         if outcome.refs:
             self._caller.holds[key] = outcome.holds

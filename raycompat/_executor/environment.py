@@ -1,4 +1,4 @@
-"""The environment variables of an executor: found by the version that its calls carry."""
+"""The environment variables of an executor, in the version that its calls carry."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from raycompat.environment_variables import Values, Version, table_id, unknown
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:
-    from raycompat._executor.main import Executor
+    from raycompat._executor.host import Host
 
 logger = logging.getLogger(__name__)
 
 
 class Environment:
-    """See the module. Calls that this process makes carry the version that it has."""
+    """The values of `ray.env`. Calls that this process makes carry its version."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Host) -> None:
         self._executor = executor
         self._values = Values()
 
     def begin(self, version: Version | None) -> None:
-        """Know what the caller knew. One that knows less, or is of another job, changes nothing."""
+        """Take over the caller's version if it is newer and of the same job."""
         session = self._executor.session
         if version is not None and version[0] == session.setup.job:
             session.environment = max(session.environment, version)
@@ -33,9 +33,9 @@ class Environment:
         Raises
         ------
         AttributeError
-            When none of that name had been defined when the running call was made.
+            When no variable of that name was defined when the running call was made.
         UnsupportedRayFeatureError
-            In an actor that runs several calls at once.
+            In an actor that runs several calls at the same time.
         """
         self._refuse_concurrency()
         session, load = self._executor.session, self._executor.load
@@ -49,23 +49,23 @@ class Environment:
         if actor is not None and actor.is_concurrent:
             raise UnsupportedRayFeatureError(
                 "ray.env in asynchronous and threaded actors",
-                "one call would put a value right while another uses it",
-                "make the value in the actor's __init__ and keep it in self",
+                "one call would reinitialize a value while another uses it",
+                "create the value in the actor's __init__ and keep it in self",
             )
 
     def end(self) -> None:
-        """Put right what the call that ends has used.
+        """Reinitialize the values that the ending call has used.
 
         Raises
         ------
         Exception
-            Whatever a reinitializer raises.
+            Any exception of a reinitializer.
         """
         self._values.reinitialize_used()
 
     def end_failed(self) -> None:
-        """Put right what a call has used that failed: its own error is the one to be told."""
+        """Reinitialize the values that a failed call has used; only the call's own error is raised."""
         try:
             self._values.reinitialize_used()
         except Exception:
-            logger.exception("an environment variable is made anew: its reinitializer failed")
+            logger.exception("the reinitializer of an environment variable failed")

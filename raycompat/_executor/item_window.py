@@ -1,4 +1,4 @@
-"""The executor's end of a generator's credit: which items are on their way, and whether to wait."""
+"""The executor's end of a generator's flow control: the items in transit, and whether to wait."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from raycompat._protocol import item_credit
 
 
 class ItemWindow:
-    """What one generator has sent and its consumer has not received. See `_protocol.item_credit`.
+    """The items that a generator has sent and its consumer has not acknowledged (`item_credit`).
 
     One thread sends and waits; any thread may call `hear` and `close`.
     """
 
     def __init__(self) -> None:
-        #: Whether the consumer still takes items. If not, the generator runs on, and they are dropped.
+        #: Whether the consumer still needs items. If not, the generator runs on, and they are dropped.
         self.is_wanted = True
-        #: Whether the consumer's process is gone, or the call was cancelled: then the generator ends.
+        #: Whether the consumer's process is gone or the call was cancelled: the generator must end.
         self.is_closed = False
         self._num_sent = 0
         self._sent_bytes = 0
-        #: The costs of the items on their way; the first is item number `_num_received`.
+        #: The costs of the items in transit; the first is item number `_num_received`.
         self._costs: deque[int] = deque()
         self._num_received = 0
         self._news = threading.Condition()
-        #: What the waiting coroutine, or main thread, wants to be called with news.
+        #: Called when a wait may be over; it wakes the waiting coroutine or main thread.
         self._notify: Callable[[], None] = lambda: None
 
     @property
@@ -36,16 +36,16 @@ class ItemWindow:
         return self._sent_bytes < item_credit.WINDOW_BYTES or not self.is_wanted or self.is_closed
 
     def note_sent(self, cost: int) -> None:
-        """Count one item more."""
+        """Count one more item."""
         with self._news:
             self._num_sent += 1
             self._costs.append(cost)
             self._sent_bytes += cost
 
     def hear(self, num_received: int, is_wanted: bool) -> None:
-        """Hear how many items have been received, or that no more are wanted.
+        """Handle an acknowledgement: the number of received items, and whether more are needed.
 
-        A number beyond what was sent is about an earlier try.
+        A number greater than the number of sent items belongs to an earlier try.
         """
         with self._news:
             self.is_wanted = self.is_wanted and is_wanted
@@ -56,19 +56,19 @@ class ItemWindow:
         self._notify()
 
     def close(self) -> None:
-        """End the generator: nobody receives what it sends."""
+        """End the generator: no process receives its items any more."""
         with self._news:
             self.is_closed = True
             self._news.notify_all()
         self._notify()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait in this thread until the generator may go on; False when the time is up."""
+        """Wait in this thread until the generator may continue; False after the timeout."""
         with self._news:
             return self._news.wait_for(lambda: self.may_go_on, timeout_s)
 
     async def wait_in_loop(self) -> None:
-        """Wait in this coroutine until the generator may go on."""
+        """Wait in this coroutine until the generator may continue."""
         loop, news = asyncio.get_running_loop(), asyncio.Event()
         self._notify = lambda: loop.call_soon_threadsafe(news.set)  # type: ignore[assignment]
         while not self.may_go_on:

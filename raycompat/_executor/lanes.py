@@ -1,12 +1,11 @@
 """How an actor runs its calls: one after the other, in threads, or as coroutines.
 
-Each way takes calls from the `Mailbox` in the main thread until the actor leaves:
+Each function takes calls from the `Mailbox` in the main thread until the actor leaves:
 
-* `serve_in_order`: no method is asynchronous and nothing was said of concurrency. The main thread runs
-  each call itself.
-* `serve_in_threads`: `max_concurrency` or concurrency groups. Each group has threads of its own.
-* `serve_in_loops`: some method is ``async def``. The main thread runs an event loop; each concurrency
-  group has a thread and a loop of its own.
+* `serve_in_order`: for synchronous methods without concurrency options. The main thread runs each call.
+* `serve_in_threads`: for `max_concurrency` or concurrency groups. Each group has its own threads.
+* `serve_in_loops`: for actors with an ``async def`` method. The main thread runs an event loop; each
+  concurrency group has its own thread and loop.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from typing import Any
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._protocol.direct_messages import CallMessage
 
-#: Seconds between two calls of what an idle actor does, in one with event loops.
+#: Seconds between two calls of `on_idle` in an actor with event loops.
 _TICK_S = 0.5
 
-#: A call as it arrives, and what runs one and answers it.
+#: A call as it arrives; functions that run one and send its answer.
 Arrival = tuple[Caller, CallMessage]
 Run = Callable[[Caller, CallMessage], None]
 RunAsync = Callable[[Caller, CallMessage], Coroutine[Any, Any, None]]
@@ -46,7 +45,7 @@ def serve_in_order(mailbox: Mailbox, run: Run, is_leaving: Callable[[], bool]) -
 def serve_in_threads(
     mailbox: Mailbox, run: Run, is_leaving: Callable[[], bool], sizes: dict[str | None, int]
 ) -> None:
-    """Run as many calls at once in each group as `sizes` says."""
+    """Run the calls of each group in as many threads as `sizes` says."""
     pools = {
         group: ThreadPoolExecutor(size, thread_name_prefix=f"raycompat-{group or 'call'}")
         for group, size in sizes.items()
@@ -62,7 +61,7 @@ def serve_in_threads(
 
 
 class _Loop:
-    """The coroutines of one group: as many at once as allowed, begun in the order of arrival."""
+    """The coroutines of one group: a limited number at a time, started in the order of arrival."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit: int, run: RunAsync) -> None:
         self.loop = loop
@@ -72,7 +71,7 @@ class _Loop:
         self._waiting: deque[Arrival] = deque()
 
     def submit(self, arrival: Arrival) -> None:
-        """Begin a call when there is room. Runs in the loop."""
+        """Start a call, now or when there is room. Runs in the loop."""
         if len(self.running) >= self._limit or self._waiting:
             self._waiting.append(arrival)
         else:
@@ -90,10 +89,10 @@ class _Loop:
             self._begin(self._waiting.popleft())
 
     def cancel(self, key: str) -> None:
-        """Cancel a call that runs. Runs in the loop."""
+        """Cancel a running call. Runs in the loop."""
         task = self.running.get(key)
         if task is not None:
-            self.loop.call_soon(task.cancel)  # after its first step: else it could not answer
+            self.loop.call_soon(task.cancel)  # after its first step; otherwise it could not answer
 
 
 def serve_in_loops(
@@ -104,7 +103,7 @@ def serve_in_loops(
     when_cancelled: Callable[[Callable[[str], None]], None],
     main_loop: asyncio.AbstractEventLoop,
 ) -> None:
-    """Run calls as coroutines; `when_cancelled` is given what to call with a cancelled call's key."""
+    """Run calls as coroutines; `when_cancelled` gets a function to call with a cancelled key."""
     groups: dict[str | None, _Loop] = {}
     for group, limit in limits.items():
         loop = main_loop if group is None else asyncio.new_event_loop()

@@ -1,11 +1,12 @@
-"""Where an actor's calls arrive: the connections of its callers, on a Unix socket of its own.
+"""The connections of an actor's callers, which arrive on the actor's Unix socket.
 
-The main thread takes the calls out in the order of their arrival, and hands them to a *lane*
-(`_executor.lanes`), which runs them and answers.
+The main thread takes calls out in the order of their arrival, and passes them to a *lane*
+(`_executor.lanes`), which runs and answers them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import select
@@ -26,40 +27,41 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Callers that may wait to be accepted while the actor is busy.
+#: Callers that can wait for acceptance while the actor is busy.
 _BACKLOG = 4096
 
-#: Seconds between two looks for new arrivals while there is work: who called first is served first.
+#: Seconds between two reads of new calls while the actor is busy, so that calls run in order of
+#: arrival.
 _LOOK_S = 0.001
 
 #: Seconds without a call after which an actor counts as idle.
 _IDLE_S = 0.25
 
-#: Seconds that callers have to take the last answers of a process that leaves.
+#: Seconds for callers to read the last answers of a process that leaves.
 _DRAIN_S = 5.0
 
-#: Seconds between two looks whether they have taken over what was written for them.
+#: Seconds between two checks whether callers have taken over their segments.
 _TAKING_S = 0.005
 
-#: Segments that a caller may be slow to take before the list of them is looked through.
+#: Number of segments after which the list is searched for those that were taken over.
 _MANY_SEGMENTS = 256
 
 
 class Caller(Connection):
-    """The connection of one caller, and what it was given and has not taken hold of yet."""
+    """The connection of one caller, with the objects that the caller does not hold yet."""
 
     def __init__(self, stream: socket.socket, pump: Pump, mailbox: Mailbox) -> None:
         super().__init__(stream, pump, self._receive_message, lambda: mailbox.forget(self))
         self.mailbox = mailbox
-        #: Identifies the host that it runs on.
+        #: The id of its host.
         self.host = ""
-        #: Its Dask client.
+        #: The id of its Dask client.
         self.client = ""
-        #: References inside of results, by key, until the caller says that it holds them.
+        #: References inside results, by key, until the caller holds them.
         self.holds: dict[str, Any] = {}
-        #: What its generators have sent that it has not received, by the keys of their calls.
+        #: The unacknowledged items of its generators, by the keys of the calls.
         self.windows: dict[str, ItemWindow] = {}
-        #: Segments that were written for it: it takes them over, or they go with the connection.
+        #: Segments of its results: the caller takes them over, or they are removed with the connection.
         self._segments: list[str] = []
 
     def note_segment(self, path: str) -> None:
@@ -70,14 +72,14 @@ class Caller(Connection):
 
     @property
     def is_served(self) -> bool:
-        """Whether the caller has taken over all that was written for it, or is gone."""
+        """Whether the caller is gone, or has taken over all of its segments."""
         with self._write_lock:
             if self.closed or self.has_hung_up:
                 return True
             return not any(os.path.exists(path) for path in list(self._segments))
 
     def let_go(self) -> None:
-        """Drop what the caller has not taken: it is gone."""
+        """Drop the objects of a caller that is gone."""
         self.holds.clear()
         for window in list(self.windows.values()):
             window.close()
@@ -103,10 +105,10 @@ class Caller(Connection):
 
 
 class Mailbox:
-    """See the module."""
+    """The calls that have arrived, the callers' connections, and the socket for new callers."""
 
     def __init__(self, name: str, pump: Pump, on_idle: Callable[[], bool]) -> None:
-        """Listen at `name`; `on_idle` is called when nothing has come for a while."""
+        """Listen at `name`; `on_idle` is called when no call has arrived for a while."""
         self.on_idle = on_idle
         self.calls: deque[tuple[Caller, CallMessage]] = deque()
         self._pump = pump
@@ -120,28 +122,30 @@ class Mailbox:
         self._epoll.register(self._listener, select.EPOLLIN)
         self._epoll.register(self._wake, select.EPOLLIN)
         self._looked = 0.0
+        #: Held by the thread that reads: while a leased call runs, two threads look.
+        self._handling = threading.Lock()
         self._wake_lock = threading.Lock()
         self._had_callers = False
-        #: Whether a caller has said that it will send no more.
+        #: Whether a caller has reported that it will send no more calls.
         self.is_returned = False
 
     @property
     def callers(self) -> list[Caller]:
-        """The callers that are connected."""
+        """The connected callers."""
         return list(self._callers.values())
 
     @property
     def has_callers(self) -> bool:
-        """Whether somebody is connected, or may still come."""
+        """Whether a caller is connected, or none has connected yet."""
         return bool(self._callers) or not self._had_callers
 
     def tell_all(self, message: tuple[Any, ...]) -> None:
-        """Send a message to every caller, at once."""
+        """Send a message to every caller at once."""
         for caller in self.callers:
             caller.post(message, now=True)
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when `look` would find something."""
+        """Return a descriptor that is readable when `look` has something to read."""
         return self._epoll.fileno()
 
     def wake(self) -> None:
@@ -151,37 +155,39 @@ class Mailbox:
                 os.eventfd_write(self._wake, 1)
 
     def wait(self) -> None:
-        """Wait until something arrives or somebody calls `wake`; write all answers first."""
+        """Write all answers, then wait until something arrives or `wake` is called."""
         self.flush()
         if not self._look(_IDLE_S):
             self.on_idle()
             self._look(None)
 
     def wait_until(self, is_over: Callable[[], bool]) -> None:
-        """Read what callers say until `is_over()`. Called in the main thread, in a call."""
+        """Read callers' messages until `is_over()`. Called in the main thread, during a call."""
         while not is_over():
             self.wait()
 
     def look_again(self) -> None:
-        """Take in what has arrived meanwhile, unless that was done just now."""
+        """Read what has arrived, unless this was done a moment ago."""
         now = time.monotonic()
         if now - self._looked > _LOOK_S:
             self._looked = now
             self._look(0)
 
     def look(self) -> None:
-        """Take in what has arrived."""
+        """Read what has arrived."""
         self._look(0)
 
     def _look(self, timeout_s: float | None) -> bool:
         ready = self._epoll.poll(timeout_s)
-        for descriptor, _ in ready:
-            if descriptor == self._listener.fileno():
-                self._accept()
-            elif descriptor == self._wake:
-                os.eventfd_read(self._wake)
-            elif descriptor in self._callers:
-                self._receive(self._callers[descriptor])
+        with self._handling:
+            for descriptor, _ in ready:
+                if descriptor == self._listener.fileno():
+                    self._accept()
+                elif descriptor == self._wake:
+                    with contextlib.suppress(BlockingIOError):  # another thread has read it
+                        os.eventfd_read(self._wake)
+                elif descriptor in self._callers:
+                    self._receive(self._callers[descriptor])
         return bool(ready)
 
     def _accept(self) -> None:
@@ -204,7 +210,7 @@ class Mailbox:
             self.forget(caller)
 
     def forget(self, caller: Caller) -> None:
-        """Close the connection of a caller that is gone. What it has asked for is done all the same."""
+        """Close the connection of a caller that is gone. Its calls still run."""
         descriptor = caller.socket.fileno()
         if self._callers.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
@@ -218,9 +224,9 @@ class Mailbox:
                 caller.flush()
 
     def close(self) -> None:
-        """Let the callers take the last answers, and what was written for them, and leave.
+        """Close after a last wait: callers read their answers and take over their segments.
 
-        Called from any thread. What a process leaves that has ended is removed by its node.
+        Called from any thread. The node removes what remains after the process has ended.
         """
         self._listener.close()
         deadline = time.monotonic() + _DRAIN_S
@@ -229,15 +235,15 @@ class Mailbox:
             time.sleep(_TAKING_S)
 
     def drain(self) -> bool:
-        """Write all answers, waiting a while for callers to take them; whether they have."""
+        """Write all answers, waiting a while for callers to read; return whether all were written."""
         for caller in self.callers:
             caller.drain(_DRAIN_S)
         return all(caller.is_flushed for caller in self.callers)
 
     def part(self) -> bool:
-        """Leave the callers, once they have what was made for them: then they close.
+        """Announce the end to all callers, which close once they have taken over their results.
 
-        Return whether they have it.
+        Return whether all of them did.
         """
         self.tell_all((direct_messages.BYE,))
         deadline = time.monotonic() + _DRAIN_S
@@ -246,7 +252,7 @@ class Mailbox:
             self._look(left)
         self._listener.close()
         is_complete = all(caller.is_flushed for caller in self.callers)
-        for caller in self.callers:  # they may still come to take what is theirs
+        for caller in self.callers:  # they may still take over their segments
             self._callers.pop(caller.socket.fileno())
             caller.close()
         self._epoll.close()

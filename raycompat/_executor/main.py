@@ -1,8 +1,8 @@
-"""An executor: one process that runs tasks, one at a time, in its main thread, or becomes an actor.
+"""An executor: a process that runs tasks in its main thread, one at a time, or that becomes an actor.
 
-A second thread reads what the node says. It queues calls for the main thread, delivers functions, and
-on a cancellation interrupts the main thread, if it is still in that task's user code. An actor gets
-only its constructor from the node; its callers reach it themselves (`_executor.mailbox`).
+A second thread reads the node's messages. It queues calls for the main thread, delivers functions, and
+interrupts the main thread when the task that it runs is cancelled. An actor gets only its constructor
+from the node; callers connect to it directly (`_executor.mailbox`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Any, NoReturn
 
 from raycompat import exceptions
 from raycompat._as_ray import install_as_ray
-from raycompat._caller import interrupts, this_process
+from raycompat._caller import interrupts, look, this_process
 from raycompat._caller import session as sessions
 from raycompat._caller.home import Home
-from raycompat._executor import native_output
+from raycompat._executor import debugger, native_output, title
 from raycompat._executor.environment import Environment
 from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.run_actor import Actor
@@ -34,39 +34,40 @@ from raycompat._executor.run_leased import Lease
 from raycompat._protocol import frames, ids
 from raycompat._protocol.measurements import Measurements
 from raycompat._protocol.operations import ToScheduler
+from raycompat._protocol.tracked import Tracker
 from raycompat._protocol.values import StorePlace, Wire
 
 _INTERRUPT = signal.SIGUSR2
 
-#: Seconds that a generator waits for its consumer before others may have its CPU.
+#: Seconds that a generator waits for its consumer before it lends its CPU.
 _PATIENCE_S = 0.1
 
-#: Calls that somebody wanted to end and that have not come, or came before.
+#: The most cancelled calls to remember: some never arrive here, or have already ended.
 _MANY_CANCELLED = 10_000
 
 
 class Executor:
-    """See the module."""
+    """The connection to the node, the queue of calls, and the loaded functions of one executor."""
 
     def __init__(self, connection: socket.socket, setup: dict[str, Any]) -> None:
         self.setup = setup
         self.actor: Actor | None = None
         self.lease: Lease | None = None
-        #: Told of calls that somebody wants to end, by key.
+        #: Called with the key of each call that is cancelled.
         self.on_cancel: Callable[[str], None] = lambda key: None
         self._channel = frames.BlockingChannel(connection)
         self._send_lock = threading.Lock()
-        #: Where output goes, whatever user code makes of the descriptors 1 and 2.
+        #: Copies of the descriptors 1 and 2, which user code may change.
         self._outputs = (os.dup(1), os.dup(2))
         self._calls: queue.SimpleQueue[tuple[Any, ...] | Lease | None] = queue.SimpleQueue()
         self._functions: dict[str, Future[bytes]] = {}
         self._loaded: dict[str, Any] = {}
         self._cancelled: dict[str, None] = {}
-        #: Where the items of the generator go that runs.
+        #: The sink for the items of the running generator.
         self._sink: _NodeSink | None = None
-        #: What the node was told last: see `_tell_what_it_owns`.
+        #: The last report of `_tell_what_it_owns`.
         self._owns = False
-        #: Key of the call whose user code the main thread runs just now.
+        #: Key of the call whose user code the main thread is running.
         self._interruptible: str | None = None
         self.session = self._make_session()
         self.environment = Environment(self)
@@ -92,6 +93,7 @@ class Executor:
                 uses_leases=setup["uses_leases"],
                 security=setup["security"],
                 runtime_env=setup["runtime_env"],
+                actors_are_detached=setup["actors_are_detached"],
                 extra=setup,
             )
         )
@@ -101,6 +103,7 @@ class Executor:
         session.on_unblock = lambda: self._tell_of_block("unblocked")
         session.on_hand_over = lambda wire: self.send("hand-over", session.client.id, wire)
         session.measurements = Measurements(self._send_measured, _call_later)
+        session.tracker = Tracker(self._send_tracked, _call_later)
         sessions.set_current(session)
         return session
 
@@ -108,14 +111,17 @@ class Executor:
         process = ids.worker_id(os.getpid(), self.setup["job"])
         self.send("measured", process, measured)
 
+    def _send_tracked(self, records: list[Any]) -> None:
+        self.send("tracked", ids.worker_id(os.getpid(), self.setup["job"]), records)
+
     def _tell_of_block(self, operation: str) -> None:
         call = this_process.current()
-        # As in Ray, an actor keeps what it has; only tasks lend their CPUs.
+        # As in Ray, an actor keeps its CPUs; only tasks lend them.
         if call is None or call.actor is not None:
             return
         if threading.current_thread() is not threading.main_thread():
             return
-        running, self._interruptible = self._interruptible, None  # until it is said
+        running, self._interruptible = self._interruptible, None  # until the message is sent
         if self.lease is not None and operation == "blocked":
             self.lease.block()
         self.send(operation, self.lease.key if self.lease is not None else call.key)
@@ -123,7 +129,7 @@ class Executor:
             self.begin_user_code(running)
 
     def send(self, *message: Any) -> None:
-        """Send one message to the node, from any thread. A cancellation waits until it is whole."""
+        """Send one message to the node, from any thread. A cancellation waits until it is sent."""
         if threading.current_thread() is not threading.main_thread():
             with self._send_lock:
                 self._channel.send(message)
@@ -137,10 +143,10 @@ class Executor:
     # --- the reading thread ---------------------------------------------------------------------
 
     def read(self) -> None:
-        """Take what the node says until it closes the connection: then this process ends.
+        """Handle the node's messages until it closes the connection; then end this process.
 
-        It also ends after an error, which the node tells the callers. Otherwise it would run on and
-        hear nothing.
+        The process also ends after an error, and the node reports that to the callers. Otherwise it
+        would run without reading messages.
         """
         try:
             while (message := self._channel.receive()) is not None:
@@ -195,18 +201,18 @@ class Executor:
         elif self.lease is not None and self.lease.key == lease:
             self.lease.revoke() if operation == "revoke" else self.lease.abandon()
 
-    def _tell_what_runs(self, token: int) -> None:
-        """Answer the node, which wants to know which calls of an actor or a lease run."""
+    def _tell_what_runs(self, token: int, most: int) -> None:
+        """Send the node the running calls of an actor or a lease, and what this process refers to."""
         serving = self.actor or self.lease
         if serving is not None:
             serving.tell_what_has_ended()
         running = serving.running if serving is not None else {}
-        self.send("running", "", token, running)
+        self.send("running", "", token, running, look.describe(self.session, most))
 
     def note_cancelled(self, key: str) -> None:
-        """Keep a call from starting, if it has not."""
+        """Prevent a call from starting, if it has not started."""
         self._cancelled[key] = None
-        if len(self._cancelled) > _MANY_CANCELLED:  # most have ended before we heard of them
+        if len(self._cancelled) > _MANY_CANCELLED:  # most have ended already
             del self._cancelled[next(iter(self._cancelled))]
 
     def _cancel(self, key: str, recursive: bool) -> None:
@@ -225,11 +231,12 @@ class Executor:
             raise KeyboardInterrupt  # as in Ray: ``except Exception`` does not catch it
 
     def serve(self) -> int:
-        """Run calls until told to leave; return the exit code."""
+        """Run calls until the node ends this process; return the exit code."""
         signal.signal(_INTERRUPT, self._interrupt)
         interrupts.listen_to(_INTERRUPT)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=self.read, name="raycompat-reader", daemon=True).start()
+        title.show(title.IDLE)
         while (work := self._calls.get()) is not None:
             if isinstance(work, Lease):
                 self._serve_lease(work)
@@ -243,6 +250,7 @@ class Executor:
                 self.actor.serve()
                 break
         self.session.measurements.flush()
+        self.session.tracker.flush()
         self.session.wait_until_idle()
         if self.actor is None and self.session.is_connected:
             self.session.send(ToScheduler.DISOWN)
@@ -251,6 +259,7 @@ class Executor:
 
     def _serve_lease(self, lease: Lease) -> None:
         is_complete = lease.serve()
+        title.show(title.IDLE)
         self.lease = None
         self.session.table.collect_dropped()
         self.session.sharing.hand_over()
@@ -258,7 +267,7 @@ class Executor:
         self.send("done", lease.key, is_complete)
 
     def _tell_what_it_owns(self) -> None:
-        """Tell the node, when that has changed, whether something lives as long as this process."""
+        """Report to the node, after a change, whether this process owns calls or objects."""
         session = self.session
         owns = session.is_connected and bool(session.calls or session.table.entries)
         if owns != self._owns:
@@ -269,6 +278,7 @@ class Executor:
         key, name = call.running.key, call.running.name
         outcome: Outcome | None = None
         this_process.enter(call.running)
+        title.show(name)
         try:
             if key in self._cancelled:
                 outcome = Outcome.cancelled(key, name)
@@ -280,20 +290,21 @@ class Executor:
                 outcome = run(self, call, self._sink)
             if outcome.refs:
                 self.session.sharing.pin(key, outcome.refs)
-        except KeyboardInterrupt:  # between the end of the user's code and ours
+        except KeyboardInterrupt:  # after the end of the user's code
             if outcome is not None:
                 outcome.discard(self)
             outcome = Outcome.cancelled(key, name)
         finally:
             self._interruptible = self._sink = None
             this_process.leave()
+            title.show(self.actor.class_name if self.actor is not None else title.IDLE)
         self.forget_cancelled(key)
         self.session.table.collect_dropped()
         self.session.sharing.hand_over()
         self.flush_output()
         if self.actor is not None:
             if outcome.values is None:
-                self.actor.instance = None  # so it never serves
+                self.actor.instance = None  # so that it never runs a method
             elif self.actor.exit_error is not None:
                 self.send("exiting", key, self.actor.exit_error)
                 self.actor.leave()
@@ -301,25 +312,25 @@ class Executor:
         self.send(*outcome.message(key))
 
     def begin_user_code(self, key: str) -> None:
-        """From now on a cancellation of `key`, a task, interrupts the main thread."""
+        """Let a cancellation of the task `key` interrupt the main thread from now on."""
         if self.actor is None:
             self._interruptible = key
             if key in self._cancelled:
                 self._interrupt()
 
     def end_user_code(self) -> None:
-        """From now on a cancellation comes too late."""
+        """Ignore later cancellations: the user's code has ended."""
         self._interruptible = None
 
     def load(self, function: str) -> Any:
-        """Return the function or class of that id, asking the node for it at the first need.
+        """Return the function or class with this id; ask the node for it at its first use.
 
-        Called from any thread: each `Future` is asked for, and answered, once.
+        Called from any thread: each `Future` is requested and answered once.
 
         Raises
         ------
         Exception
-            Whatever its unpickling raises: modules that are missing here, for example.
+            Any exception of its unpickling: for example, for modules that are missing here.
         """
         if function in self._loaded:
             return self._loaded[function]
@@ -333,27 +344,27 @@ class Executor:
             self._loaded[function] = loaded
             if code is new:
                 del self._functions[function]
-        # Otherwise it is made anew for each call, so that it keeps no object alive in between.
+        # Otherwise it is unpickled again for each call, so that it keeps no object alive in between.
         return loaded
 
     def is_cancelled(self, key: str) -> bool:
-        """Whether somebody wants the running call to end."""
+        """Return whether the call was cancelled."""
         return key in self._cancelled
 
     def forget_cancelled(self, key: str) -> None:
-        """Forget that somebody wanted a call to end: it has."""
+        """Forget the cancellation of a call that has ended."""
         self._cancelled.pop(key, None)
 
     def die(self, exit_: SystemExit) -> NoReturn:
         """End the process from a thread in which user code raised ``SystemExit``."""
         if self.actor is not None:
-            self.actor.mailbox.close()  # what has been answered arrives
+            self.actor.mailbox.close()  # callers get the answers so far
         self.flush_output()
         code = exit_.code
         os._exit(code if isinstance(code, int) else int(code is not None))
 
     def announce_name(self, name: str) -> None:
-        """Say in whose name all is printed from now on: the node hears it in order with the output."""
+        """Mark the output from now on with a name, in the stream itself, so that the order is right."""
         self.flush_output()
         encoded = name.encode(errors="replace").replace(b"\n", b" ")[: frames.MAX_NAME_BYTES]
         for descriptor in self._outputs:
@@ -370,7 +381,7 @@ class Executor:
 
 
 class _NodeSink(Sink):
-    """Items of a task's generator go through the node."""
+    """A sink that sends the items of a task's generator through the node."""
 
     def __init__(self, executor: Executor, key: str) -> None:
         self._executor = executor
@@ -379,16 +390,16 @@ class _NodeSink(Sink):
         self._holds: list[Any] = []
 
     def open(self) -> ItemWindow:
-        """Begin to send items."""
+        """Return the window of items to send."""
         return self._window
 
     def hear(self, key: str, num_received: int, is_wanted: bool) -> None:
-        """Hear how many items the caller has received. Called in the reading thread."""
+        """Handle an acknowledgement from the caller. Called in the reading thread."""
         if key == self._key:
             self._window.hear(num_received, is_wanted)
 
     def wait(self, window: ItemWindow) -> None:
-        """Wait for the caller; after a while, others may have the CPU meanwhile."""
+        """Wait for the caller; after a while, lend the CPU."""
         if window.wait(_PATIENCE_S):
             return
         session = self._executor.session
@@ -398,11 +409,14 @@ class _NodeSink(Sink):
         finally:
             session.on_unblock()
 
+    def look(self) -> None:
+        """Read nothing: another thread reads the node's messages."""
+
     def close(self) -> None:
-        """Send no more items."""
+        """Stop sending items."""
 
     def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
-        """Send one item; what it refers to lives as long as the generator, and then is pinned."""
+        """Send one item; its references live as long as the generator, and are then pinned."""
         session = self._executor.session
         if outcome.refs:
             session.sharing.pin(self._key, outcome.refs)
@@ -426,14 +440,15 @@ def current() -> Executor | None:
 
 
 def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
-    """Be an executor until the node says otherwise; return the exit code."""
+    """Run as an executor until the node ends it; return the exit code."""
     global _executor
     if setup["as_ray"]:
         install_as_ray()
     paths = [path for path in setup["sys_path"] if path not in sys.path] + sys.path
     ours = str(Path(__file__).parents[2])
     hidden = {*setup["hidden_paths"], *setup["env_paths"]} - {ours}
-    sys.path[:] = [*setup["env_paths"], *(path for path in paths if path not in hidden)]
+    seen_first = [*setup["env_paths"], *setup["search_path"]]
+    sys.path[:] = [*seen_first, *(path for path in paths if path not in hidden)]
     sys.argv = setup["argv"]
     for name in ("stdout", "stderr"):
         errors = "strict" if name == "stdout" else "backslashreplace"
@@ -446,7 +461,12 @@ def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
     try:
         os.chdir(setup["cwd"])
     except OSError as error:
-        print(f"raycompat: the driver's folder is not here: {error}", file=sys.stderr)
+        print(f"raycompat: no folder of the driver on this node: {error}", file=sys.stderr)
     _executor = Executor(connection, setup)
     this_process.set_executor(_executor)
+    debugger.install()
+    if setup["logging"] is not None:
+        from raycompat._logging_config import LoggingConfig
+
+        LoggingConfig.from_dict(setup["logging"])._apply()
     return _executor.serve()

@@ -1,4 +1,4 @@
-"""An executor that is an actor: its instance, its calls, and how it leaves."""
+"""An executor that is an actor: its instance, its calls, and its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from raycompat._caller import this_process
-from raycompat._executor import lanes
+from raycompat._executor import lanes, title
 from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, Sink, run, run_async
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Calls that run at once in an actor with asynchronous methods, unless it says otherwise: Ray's number.
+#: Default number of concurrent calls in an actor with asynchronous methods, as in Ray.
 _ASYNC_CONCURRENCY = 1000
 
 
 class ActorExit(SystemExit):
-    """Leaves the method that runs, when the actor is to end."""
+    """Raised to leave the running method when the actor must end."""
 
 
 class Actor:
-    """See the module. Made when this process is told to build an actor."""
+    """The actor of this process. Created when the node asks for an actor."""
 
     def __init__(self, executor: Executor, key: str, about: dict[str, Any]) -> None:
         self.executor = executor
@@ -38,29 +38,31 @@ class Actor:
         self.about = about
         self.instance: Any = None
         self.class_name = ""
-        #: Set when the actor is to leave: the error, as bytes, for whoever calls it later.
+        #: Set when the actor leaves: the pickled error for later callers.
         self.exit_error: bytes | None = None
         self._is_leaving = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._flush_due = False
-        #: Calls that run: name and begin, in seconds since 1970, by key.
+        #: Running calls by key: name, and start in seconds since 1970.
         self._running: dict[str, tuple[str, float]] = {}
+        #: The name in the title of this process: of the last call, until the actor is idle.
+        self._shown = ""
         self._timeline = Timeline(lambda spans: executor.send("spans", key, spans))
-        self.mailbox = Mailbox(about["socket"], executor.session.pump, self._timeline.flush)
+        self.mailbox = Mailbox(about["socket"], executor.session.pump, self._on_idle)
 
     @property
     def is_concurrent(self) -> bool:
-        """Whether it may run several calls at once."""
+        """Whether it may run several calls at the same time."""
         about = self.about
         return bool(about["is_async"] or (about["max_concurrency"] or 1) > 1 or about["groups"])
 
     def tell_what_has_ended(self) -> None:
-        """Report the calls that have ended and were not reported yet. For any thread."""
+        """Report ended calls that were not reported yet. Called from any thread."""
         self._timeline.flush()
 
     @property
     def running(self) -> dict[str, tuple[str, float]]:
-        """The calls that run just now: name and begin, by key. For any thread."""
+        """The running calls by key: name and start. Called from any thread."""
         return self._running.copy()
 
     # --- its life -------------------------------------------------------------------------------
@@ -83,14 +85,14 @@ class Actor:
         return outcome
 
     def _announce_itself(self) -> None:
-        """Mark what it prints with its own ``repr``, as Ray does."""
+        """Mark the actor's output with its ``repr``, as Ray does."""
         try:
             self.executor.announce_name(repr(self.instance))
         except Exception:
             logger.exception("the name of %s in its output is that of its class", self.class_name)
 
     def serve(self) -> None:
-        """Run calls until the actor is to leave."""
+        """Run calls until the actor leaves."""
         groups = self.about["groups"]
         most = self.about["max_concurrency"]
         if self._loop is not None:
@@ -107,12 +109,12 @@ class Actor:
         self.mailbox.close()
 
     def leave(self) -> None:
-        """Leave when what runs has been answered. Called from any thread."""
+        """Leave when the running calls are answered. Called from any thread."""
         self._is_leaving = True
         self.mailbox.wake()
 
     def exit(self) -> NoReturn:
-        """Leave the call that runs, which ends the actor, and say so to whoever calls later."""
+        """Leave the running call, end the actor, and set the error for later callers."""
         text = "The actor exited because exit_actor() is called, or __ray_terminate__."
         self.exit_error = failures.actor_died(text, self.key)
         raise ActorExit(0)
@@ -126,7 +128,7 @@ class Actor:
     # --- its calls ------------------------------------------------------------------------------
 
     def post(self, caller: Caller, message: tuple[Any, ...]) -> None:
-        """Send an answer: at once when nothing else is to be done."""
+        """Send an answer; at once if no other call waits."""
         if self._loop is None:
             caller.post(message, now=not self.mailbox.calls)
             return
@@ -158,7 +160,7 @@ class Actor:
         try:
             self._run_here(caller, call, message.attempt)
         except SystemExit:
-            self.mailbox.close()  # what has been answered arrives
+            self.mailbox.close()  # callers get the answers so far
             raise
         finally:
             this_process.leave()
@@ -178,7 +180,7 @@ class Actor:
             outcome = Outcome.cancelled(call.running.key, call.running.name)
         else:
             outcome = run(self.executor, call, answers)
-            if self.executor.is_cancelled(call.running.key):  # nobody interrupts it, as in Ray
+            if self.executor.is_cancelled(call.running.key):  # no interrupt, as in Ray
                 outcome.discard(self.executor)
                 outcome = Outcome.cancelled(call.running.key, call.running.name)
         self._conclude(answers, outcome, call.running, start, attempt)
@@ -195,14 +197,24 @@ class Actor:
                     outcome = await run_async(self.executor, call, answers)
             except SystemExit as exit_:
                 self.executor.die(exit_)
-            if self.executor.is_cancelled(call.running.key):  # though it may have caught that
+            if self.executor.is_cancelled(call.running.key):  # even if caught
                 outcome.discard(self.executor)
                 outcome = Outcome.cancelled(call.running.key, call.running.name)
             self._conclude(answers, outcome, call.running, start, message.attempt)
 
+    def _on_idle(self) -> bool:
+        """Show the class in the title of this process, and report ended calls."""
+        if not self._running and self._shown != self.class_name:
+            self._shown = self.class_name
+            title.show(self.class_name)
+        return self._timeline.flush()
+
     def _note_begin(self, running: this_process.RunningCall) -> float:
-        """Enter that a call runs from now on; return what time it is."""
+        """Record that a call runs from now on; return its start."""
         start = time.time()
+        if running.name != self._shown:
+            self._shown = running.name
+            title.show(running.name)
         self._running[running.key] = (running.name, start)
         return start
 

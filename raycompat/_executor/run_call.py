@@ -1,4 +1,4 @@
-"""One call in an executor: load the function, make the arguments, run, lay out what comes back."""
+"""One call in an executor: load the function and arguments, run it, and serialize the results."""
 
 from __future__ import annotations
 
@@ -15,21 +15,25 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
 from raycompat._caller import resolve
+from raycompat._caller.put import put, put_error
+from raycompat._executor import debugger
 from raycompat._protocol import failures, item_credit, segment
 from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
 from raycompat._protocol.serialization import deserialize, serialize
 from raycompat._protocol.spans import Failure
 from raycompat._protocol.values import ErrorValue, InlineValue, Wire, from_wire, to_wire
+from raycompat.object_ref import DynamicObjectRefGenerator, ObjectRef
 
 if TYPE_CHECKING:
     from raycompat._caller.this_process import RunningCall
+    from raycompat._executor.host import Host
     from raycompat._executor.item_window import ItemWindow
     from raycompat._executor.main import Executor
 
 
 @dataclass(slots=True)
 class Call:
-    """One call: what it is, what the caller sent, and the values of its arguments' references."""
+    """One call: its description, the caller's message, and the values of referenced arguments."""
 
     running: RunningCall
     payload: dict[str, Any]
@@ -38,16 +42,16 @@ class Call:
 
 @dataclass(slots=True)
 class Outcome:
-    """How a call ended. `refs` are the keys inside its results."""
+    """The end of a call. `refs` are the keys of references inside its results."""
 
     values: list[Wire] | None = None
     error: bytes = b""
     text: str = ""
-    #: Ray's name for what kind of error it is.
+    #: Ray's name for the kind of error.
     error_type: str = "TASK_EXECUTION_EXCEPTION"
     retry: bool = False
     refs: set[str] = field(default_factory=set)
-    #: What keeps `refs` alive until somebody else does.
+    #: Objects that keep `refs` alive until the receiver of the results holds them.
     holds: list[Any] = field(default_factory=list)
 
     @classmethod
@@ -57,13 +61,13 @@ class Outcome:
         return cls(error=failures.cancelled(key), text=text, error_type="TASK_CANCELLED")
 
     @classmethod
-    def of_error(cls, executor: Executor, call: Call, error: BaseException) -> Outcome:
+    def of_error(cls, executor: Host, call: Call, error: BaseException) -> Outcome:
         """Return the outcome of a call that raised."""
         described = _describe(executor, call.running, error)
         is_actor = call.payload.get("is_actor")
         failure = exceptions.ActorDiedError(described) if is_actor else described
-        if is_actor:  # maybe nobody calls it, and hears of it there
-            with contextlib.suppress(OSError, ValueError):  # it has closed its output
+        if is_actor:  # the actor may never be called, which would hide the error
+            with contextlib.suppress(OSError, ValueError):  # user code has closed the output
                 print(f"Exception raised in creation task: {failure}", file=sys.stderr)
         text = "".join(traceback.format_exception_only(error)).strip()
         return cls(
@@ -74,27 +78,27 @@ class Outcome:
 
     @property
     def failure(self) -> Failure | None:
-        """What the timeline says of it; None if the call has succeeded."""
+        """The failure for the timeline; None if the call has succeeded."""
         return Failure(self.error_type, self.text) if self.values is None else None
 
-    def discard(self, executor: Executor) -> None:
-        """Remove what was written for results that nobody will get."""
+    def discard(self, executor: Host) -> None:
+        """Remove the segments of results that will not be used."""
         for wire in self.values or ():
             if wire[0] == "segment":
                 executor.session.home.place.remove(wire[1])
 
     def message(self, key: str) -> tuple[Any, ...]:
-        """Return what to tell the node."""
+        """Return the message for the node."""
         if self.values is not None:
             return ("done", key, self.values)
         return ("failed", key, self.error, self.text, self.retry)
 
 
 class Sink:
-    """Where the items of a generator go; this one is for calls that are no generators."""
+    """The receiver of a generator's items; this one is for calls that are not generators."""
 
     def open(self) -> ItemWindow:
-        """Begin to send items; return what their consumer is heard of by."""
+        """Start sending items; return the window that limits them."""
         raise NotImplementedError
 
     def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
@@ -102,16 +106,20 @@ class Sink:
         raise NotImplementedError
 
     def wait(self, window: ItemWindow) -> None:
-        """Wait in this thread until the generator may go on."""
+        """Wait in this thread until the generator may continue."""
+        raise NotImplementedError
+
+    def look(self) -> None:
+        """Read the consumer's messages, if no other thread does: it may be dead."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Send no more items."""
+        """Stop sending items."""
         raise NotImplementedError
 
 
 def run(executor: Executor, call: Call, sink: Sink) -> Outcome:
-    """Run one call. Whatever goes wrong in it becomes the outcome, but for the end of the process."""
+    """Run one call. Any error in it becomes the outcome, except the end of the process."""
     executor.environment.begin(call.payload["environment"])
     try:
         outcome = _run(executor, call, sink)
@@ -128,7 +136,7 @@ def run(executor: Executor, call: Call, sink: Sink) -> Outcome:
 
 
 def _run(executor: Executor, call: Call, sink: Sink) -> Outcome:
-    work = _prepare(executor, call)
+    work = prepare(executor, call)
     if isinstance(work, Outcome):
         return work
     executor.begin_user_code(call.running.key)
@@ -136,17 +144,17 @@ def _run(executor: Executor, call: Call, sink: Sink) -> Outcome:
         result = work()
         del work
         if call.payload["num_returns"] == "streaming":
-            return _stream(executor, call, result, sink)
+            return stream(executor, call, result, sink)
     finally:
         executor.end_user_code()
-    return _lay_out(executor, call, result)
+    return lay_out(executor, call, result)
 
 
 async def run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
-    """Run one call that may be a coroutine; see `run`."""
+    """Run one call that may be a coroutine, as `run` does."""
     executor.environment.begin(call.payload["environment"])
     try:
-        work = _prepare(executor, call)
+        work = prepare(executor, call)
         if isinstance(work, Outcome):
             return work
         result = work()
@@ -154,8 +162,8 @@ async def run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
         if inspect.isawaitable(result):
             result = await result
         if call.payload["num_returns"] == "streaming":
-            return await _stream_in_loop(executor, call, result, sink)
-        return _lay_out(executor, call, result)
+            return await stream_in_loop(executor, call, result, sink)
+        return lay_out(executor, call, result)
     except BaseException as error:
         return _outcome_of(executor, call, error)
 
@@ -165,15 +173,16 @@ def _outcome_of(executor: Executor, call: Call, error: BaseException) -> Outcome
     if isinstance(error, SystemExit):
         if executor.actor is not None and executor.actor.exit_error is not None:
             return Outcome(error=executor.actor.exit_error, text="the actor exited")
-        raise error  # it ends the process, as it does in any program
+        raise error  # it ends the process, as in any program
     in_loop = isinstance(error, asyncio.CancelledError) and executor.actor is not None
     if in_loop or isinstance(error, KeyboardInterrupt):
         return Outcome.cancelled(running.key, running.name)
+    debugger.stop_at(error)
     return Outcome.of_error(executor, call, error)
 
 
-def _prepare(executor: Executor, call: Call) -> Callable[[], Any] | Outcome:
-    """Return the user's function with its arguments, or why there is none."""
+def prepare(executor: Host, call: Call) -> Callable[[], Any] | Outcome:
+    """Return the user's function with its arguments, or the outcome if an argument failed."""
     function = _find_function(executor, call.payload)
     if call.payload["arguments"] == NO_ARGUMENTS:
         return function
@@ -185,7 +194,7 @@ def _prepare(executor: Executor, call: Call) -> Callable[[], Any] | Outcome:
     return functools.partial(function, *args, **kwargs)
 
 
-def _arguments(executor: Executor, call: Call) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(executor: Host, call: Call) -> tuple[list[Any], dict[str, Any]]:
     values = [_value(executor, wire) for wire in call.wires]
     block = call.payload["arguments"]
     given, named = deserialize(block) if block is not None else values.pop()
@@ -193,7 +202,7 @@ def _arguments(executor: Executor, call: Call) -> tuple[list[Any], dict[str, Any
     return args, {name: _argument(each, values) for name, each in named.items()}
 
 
-def _value(executor: Executor, wire: Any) -> Any:
+def _value(executor: Host, wire: Any) -> Any:
     if wire[0] == "key":
         if wire[2] is not None:
             with contextlib.suppress(FileNotFoundError):
@@ -215,7 +224,7 @@ def _argument(given: Any, values: list[Any]) -> Any:
     return given
 
 
-def _find_function(executor: Executor, payload: dict[str, Any]) -> Callable[..., Any]:
+def _find_function(executor: Host, payload: dict[str, Any]) -> Callable[..., Any]:
     method = payload.get("method")
     if method is not None:
         return _find_method(executor, method)
@@ -226,17 +235,17 @@ def _find_function(executor: Executor, payload: dict[str, Any]) -> Callable[...,
     return function
 
 
-def _builder(executor: Executor, cls: Any) -> Callable[..., Any]:
+def _builder(executor: Host, cls: Any) -> Callable[..., Any]:
     def build(*args: Any, **kwargs: Any) -> Any:
         instance = cls.__new__(cls)
         assert executor.actor is not None
         executor.actor.instance = instance
-        return instance.__init__(*args, **kwargs)  # a coroutine, if it is ``async def``
+        return instance.__init__(*args, **kwargs)  # a coroutine if it is ``async def``
 
     return build
 
 
-def _find_method(executor: Executor, name: str) -> Callable[..., Any]:
+def _find_method(executor: Host, name: str) -> Callable[..., Any]:
     assert executor.actor is not None
     instance, leave = executor.actor.instance, executor.actor.exit
     if name == "__ray_ready__":
@@ -249,12 +258,15 @@ def _find_method(executor: Executor, name: str) -> Callable[..., Any]:
     return method
 
 
-def _lay_out(executor: Executor, call: Call, result: Any) -> Outcome:
+def lay_out(executor: Host, call: Call, result: Any) -> Outcome:
+    """Serialize what a call returned: one result, or as many as it has."""
     num_returns = call.payload["num_returns"]
     outcome = Outcome(values=[])
     assert outcome.values is not None
     if num_returns in (0, 1, "streaming"):
         results: Any = [result] if num_returns else []
+    elif num_returns == "dynamic":
+        results = [_gather(executor, call, result)]
     else:
         results = _split(executor, call.running, result, num_returns)
     try:
@@ -267,8 +279,8 @@ def _lay_out(executor: Executor, call: Call, result: Any) -> Outcome:
     return outcome
 
 
-def _split(executor: Executor, call: RunningCall, result: Any, num_returns: int) -> Iterator[Any]:
-    """Yield each of several results; what a generator does not come to yield is an error."""
+def _split(executor: Host, call: RunningCall, result: Any, num_returns: int) -> Iterator[Any]:
+    """Yield each of several results; for items that a generator does not yield, yield an error."""
     if not isinstance(result, Iterator):
         if not hasattr(result, "__len__"):
             raise TypeError(
@@ -287,7 +299,7 @@ def _split(executor: Executor, call: RunningCall, result: Any, num_returns: int)
     try:
         for given, one in enumerate(result, 1):
             if given > num_returns:
-                return  # as in Ray, what is beyond is dropped
+                return  # as in Ray, further items are dropped
             yield one
         failure = ValueError(
             f"Task {call.name} returned {given} objects, but num_returns={num_returns}."
@@ -299,7 +311,20 @@ def _split(executor: Executor, call: RunningCall, result: Any, num_returns: int)
         yield missing
 
 
-def _store(executor: Executor, value: Any, outcome: Outcome) -> Wire:
+def _gather(executor: Host, call: Call, items: Any) -> DynamicObjectRefGenerator:
+    """Put all items of a generator; its error, if it raises, is the last of them."""
+    _check_is_iterator(call, items)
+    session = executor.session
+    refs: list[ObjectRef[Any]] = []
+    try:
+        refs.extend(put(session, item) for item in items)
+    except Exception as failure:
+        error = exceptions.dumps_error(_describe(executor, call.running, failure))
+        refs.append(put_error(session, error))
+    return DynamicObjectRefGenerator(refs)
+
+
+def _store(executor: Host, value: Any, outcome: Outcome) -> Wire:
     block, found = serialize(value)
     outcome.refs.update(found)
     outcome.holds += found.values()
@@ -311,10 +336,10 @@ def _store(executor: Executor, value: Any, outcome: Outcome) -> Wire:
         ) from error
 
 
-def _stream(executor: Executor, call: Call, items: Any, sink: Sink) -> Outcome:
-    """Send each item as it is made; the outcome is that of the generator's end.
+def stream(executor: Host, call: Call, items: Any, sink: Sink) -> Outcome:
+    """Send each item as soon as it is yielded; the outcome is that of the generator's end.
 
-    Items that nobody wants any more are dropped, and the generator runs to its end, as in Ray.
+    Items that the consumer does not need are dropped, and the generator runs to its end, as in Ray.
     """
     _check_is_iterator(call, items)
     window = sink.open()
@@ -323,15 +348,17 @@ def _stream(executor: Executor, call: Call, items: Any, sink: Sink) -> Outcome:
             _send_item(executor, sink, window, index, item)
             if not window.may_go_on:
                 sink.wait(window)
+            elif not window.is_wanted:
+                sink.look()
             if window.is_closed:
                 return Outcome.cancelled(call.running.key, call.running.name)
     finally:
         sink.close()
-    return _lay_out(executor, call, None)
+    return lay_out(executor, call, None)
 
 
-async def _stream_in_loop(executor: Executor, call: Call, items: Any, sink: Sink) -> Outcome:
-    """Do what `_stream` does in an event loop, which goes on while the generator waits."""
+async def stream_in_loop(executor: Host, call: Call, items: Any, sink: Sink) -> Outcome:
+    """Do the same as `stream` in an event loop, which runs other calls while the generator waits."""
     if not isinstance(items, AsyncIterator):
         _check_is_iterator(call, items)
         items = _as_async(items)
@@ -343,11 +370,13 @@ async def _stream_in_loop(executor: Executor, call: Call, items: Any, sink: Sink
             index += 1
             if not window.may_go_on:
                 await window.wait_in_loop()
+            elif not window.is_wanted:
+                await asyncio.sleep(0)  # the loop reads the consumer's messages: it may be dead
             if window.is_closed:
                 return Outcome.cancelled(call.running.key, call.running.name)
     finally:
         sink.close()
-    return _lay_out(executor, call, None)
+    return lay_out(executor, call, None)
 
 
 async def _as_async(items: Iterator[Any]) -> AsyncIterator[Any]:
@@ -358,12 +387,12 @@ async def _as_async(items: Iterator[Any]) -> AsyncIterator[Any]:
 def _check_is_iterator(call: Call, items: Any) -> None:
     if not isinstance(items, Iterator):
         raise TypeError(
-            f"{call.running.name} has num_returns='streaming', so it must be a generator function, "
-            f"but it returned {type(items).__name__}."
+            f"{call.running.name} has num_returns={call.payload['num_returns']!r}, so it must be a "
+            f"generator function, but it returned {type(items).__name__}."
         )
 
 
-def _send_item(executor: Executor, sink: Sink, window: ItemWindow, index: int, item: Any) -> None:
+def _send_item(executor: Host, sink: Sink, window: ItemWindow, index: int, item: Any) -> None:
     if window.is_wanted:
         one = Outcome()
         wire = _store(executor, item, one)
@@ -371,8 +400,8 @@ def _send_item(executor: Executor, sink: Sink, window: ItemWindow, index: int, i
         sink.item(index, wire, one)
 
 
-def _failed_argument(executor: Executor, call: Call, error: Exception) -> Outcome:
-    """Return the outcome of a call one of whose arguments could not be made here."""
+def _failed_argument(executor: Host, call: Call, error: Exception) -> Outcome:
+    """Return the outcome of a call with an argument that failed."""
     if not isinstance(error, exceptions.RayError):
         error = exceptions.RaySystemError(error, traceback.format_exc())
     failure = exceptions.RayTaskError.from_dependency(
@@ -383,9 +412,7 @@ def _failed_argument(executor: Executor, call: Call, error: Exception) -> Outcom
     return Outcome(error=exceptions.dumps_error(whole), text=str(failure)[:10_000])
 
 
-def _describe(
-    executor: Executor, call: RunningCall, error: BaseException
-) -> exceptions.RayTaskError:
+def _describe(executor: Host, call: RunningCall, error: BaseException) -> exceptions.RayTaskError:
     instance = executor.actor.instance if executor.actor is not None else None
     return exceptions.RayTaskError.from_exception(
         error,
@@ -404,7 +431,7 @@ def _safe_repr(instance: Any) -> str:
 
 
 def _may_retry(payload: dict[str, Any], error: BaseException) -> bool:
-    """Whether the caller asked for another try after an error of this kind."""
+    """Return whether the caller requested another try after an error of this kind."""
     wanted = payload.get("retry_exceptions", False)
     if isinstance(wanted, bool):
         return wanted and isinstance(error, Exception)

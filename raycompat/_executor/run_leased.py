@@ -1,8 +1,8 @@
-"""An executor that is leased: a caller sends it calls of functions, which it runs one after the other.
+"""A leased executor: a caller sends it calls of functions, and it runs them one after the other.
 
-While a call runs that takes long, or waits for an object, whatever waits behind it is given back, so
-that other processes can run it; a thread sees to that. If the call asked for less than the lease has,
-the rest is given back, too: the lease is *trimmed*.
+When a call runs long or waits for an object, a thread returns the calls that wait behind it, so that
+other processes can run them. If the call requested fewer CPUs than the lease has, the others are given
+back: the lease is *trimmed*.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import this_process
+from raycompat._executor import title
 from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, run
@@ -27,43 +28,43 @@ from raycompat._protocol.resource_set import ResourceSet, to_units
 if TYPE_CHECKING:
     from raycompat._executor.main import Executor
 
-#: Seconds after which a call is a long one; and between two looks while one goes on.
+#: Seconds after which a call is long; seconds between two checks while it runs.
 _LONG_S, _LONGER_S = 0.005, 0.05
 
 
 class Lease:
-    """See the module. Made in the thread that reads what the node says, served in the main thread."""
+    """A lease of this process. Created in the thread that reads; served in the main thread."""
 
     def __init__(self, executor: Executor, key: str, about: dict[str, Any]) -> None:
         self.key = key
         self._executor = executor
-        #: Units of CPU that it has, and what calls of so many units as the last one are said to have.
+        #: Its units of CPU, and the resources that calls of the last size see.
         self._units = to_units("CPU", about["resources"].get("CPU", 0))
         self._resources: dict[str, float] = about["resources"]
         self._shown_units = self._units
         self._group = this_process.group_of(about)
         self._timeline = Timeline(lambda spans: executor.send("spans", key, spans))
         self._mailbox = Mailbox(about["socket"], executor.session.pump, self._timeline.flush)
-        #: Held by whoever takes calls in or out. While a call runs, another thread may.
+        #: Held to add or remove calls. While a call runs, another thread may do so.
         self._lock = threading.Lock()
-        #: The call that runs, and how many have begun.
+        #: The running call, and the number of started calls.
         self._running: str | None = None
         self._since = 0.0
         self._running_units = 0
         self._num_begun = 0
-        #: Whether the caller may send more.
+        #: Whether the caller may send more calls.
         self._is_open = True
         self._is_leaving = False
         self._is_over = threading.Event()
         self._is_busy = threading.Event()
         self._name = ""
-        #: Whether an answer may be unwritten of a call that may not be repeated.
+        #: Whether a call that may not be repeated has an unwritten answer.
         self._owes_answer = False
 
     # --- in the main thread ---------------------------------------------------------------------
 
     def serve(self) -> bool:
-        """Run calls until the lease is over; return whether all answers were written."""
+        """Run calls until the lease ends; return whether all answers were written."""
         watch = threading.Thread(target=self._watch, name="raycompat-watch", daemon=True)
         watch.start()
         try:
@@ -87,7 +88,7 @@ class Lease:
         return is_complete
 
     def _take(self) -> tuple[Caller, CallMessage] | None:
-        """Take the next call, and begin it."""
+        """Take the next call and start it."""
         with self._lock:
             arrival = self._next()
             if not self._is_open and not self._is_leaving:
@@ -103,7 +104,7 @@ class Lease:
             return arrival
 
     def _next(self) -> tuple[Caller, CallMessage] | None:
-        """Take the next call out; give those back that came when the lease was larger."""
+        """Take the next call; return those that are too large since the lease was trimmed."""
         calls, too_large = self._mailbox.calls, []
         arrival = None
         while calls and arrival is None:
@@ -120,7 +121,8 @@ class Lease:
     def _run(self, caller: Caller, message: CallMessage) -> None:
         key, name, units = message.key, message.name, message.units
         executor = self._executor
-        # Of calls that may not be repeated, the first without an answer is the one that had begun.
+        # If a process dies, the first unanswered call that may not be repeated is the one that had
+        # started.
         if self._owes_answer or not message.may_repeat:
             while not self._mailbox.drain():
                 with self._lock:
@@ -129,6 +131,7 @@ class Lease:
         if name != self._name:
             self._name = name
             executor.announce_name(name)
+            title.show(name)
         if units != self._shown_units:
             self._shown_units = units
             self._resources = ResourceSet({"CPU": units}).amounts()
@@ -149,12 +152,12 @@ class Lease:
                 outcome = Outcome.cancelled(key, name)
             else:
                 outcome = run(executor, Call(running, payload, message.wires), answers)
-        except KeyboardInterrupt:  # between the end of the user's code and ours
+        except KeyboardInterrupt:  # after the end of the user's code
             if outcome is not None:
                 outcome.discard(executor)
             outcome = Outcome.cancelled(key, name)
         except SystemExit:
-            self._mailbox.close()  # what has been answered arrives
+            self._mailbox.close()  # callers get the answers so far
             raise
         finally:
             executor.end_user_code()
@@ -175,7 +178,7 @@ class Lease:
     # --- in any thread --------------------------------------------------------------------------
 
     def _give_back(self) -> None:
-        """Give calls that have not begun back to their caller. The caller holds the lock."""
+        """Return the calls that have not started to their callers. The caller holds the lock."""
         self._mailbox.look()
         calls = self._mailbox.calls
         if self._is_open or calls:
@@ -185,7 +188,7 @@ class Lease:
             self._return(arrivals)
 
     def _return(self, arrivals: Iterable[tuple[Caller, CallMessage]]) -> None:
-        """Tell every caller that no call is taken now, and which of its calls were not."""
+        """Notify every caller that no calls are accepted now, and which of its calls are returned."""
         returned: dict[Caller, list[tuple[str, int]]] = {c: [] for c in self._mailbox.callers}
         for caller, call in arrivals:
             returned.setdefault(caller, []).append((call.key, call.attempt))
@@ -193,31 +196,31 @@ class Lease:
             caller.post((direct_messages.RETURNED, calls_of_it), now=True)
 
     def _trim(self) -> None:
-        """Give back the CPUs that the call which runs did not ask for. The caller holds the lock."""
+        """Give back the CPUs that the running call did not request. The caller holds the lock."""
         if self._running is not None and self._running_units < self._units:
             self._units = self._running_units
             self._mailbox.tell_all((direct_messages.TRIMMED, self._units))
             self._executor.send("trimmed", self.key, self._units)
 
     def tell_what_has_ended(self) -> None:
-        """Report the calls that have ended and were not reported yet. For any thread."""
+        """Report ended calls that were not reported yet. Called from any thread."""
         self._timeline.flush()
 
     @property
     def running(self) -> dict[str, tuple[str, float]]:
-        """The call that runs just now: its name and begin, by its key."""
+        """The running call: its name and start, by its key."""
         with self._lock:
             key = self._running
             return {key: (self._name, self._since)} if key is not None else {}
 
     def block(self) -> None:
-        """Hear that the call that runs is about to wait for an object."""
+        """Prepare for the running call to wait for an object: give back CPUs and calls."""
         with self._lock:
             self._trim()
             self._give_back()
 
     def revoke(self) -> None:
-        """Leave after the call that runs."""
+        """Leave after the running call."""
         self._is_leaving = True
         with self._lock:
             if self._running is not None:
@@ -225,23 +228,23 @@ class Lease:
         self._mailbox.wake()
 
     def abandon(self) -> None:
-        """Leave, for nobody wants to know how the call ends that runs."""
+        """Leave at once: no process needs the result of the running call."""
         with self._lock:
             if self._running is not None:
                 os.kill(os.getpid(), signal.SIGKILL)
         self.revoke()
 
     def kill_if_running(self, key: str) -> None:
-        """End the process in which a call runs that is to end by force."""
+        """Kill this process if it runs a call that must end by force."""
         with self._lock:
             if self._running == key:
                 os.kill(os.getpid(), signal.SIGKILL)
             self._executor.note_cancelled(key)  # it may be about to begin
 
     def _watch(self) -> None:
-        """Give back what waits behind a long call.
+        """Return the calls that wait behind a long call.
 
-        After an error the process ends: calls would wait behind others.
+        After an error the process ends: otherwise calls would wait without limit.
         """
         try:
             self._give_back_in_time()
@@ -262,7 +265,7 @@ class Lease:
                     self._give_back()
                 elif self._running is None and not self._mailbox.calls:
                     self._is_busy.clear()
-                    if self._is_over.is_set():  # both were set since we looked
+                    if self._is_over.is_set():  # both were set since the last check
                         return
                 seen = self._num_begun
             pause_s = _LONGER_S if goes_on else _LONG_S

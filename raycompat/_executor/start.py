@@ -1,4 +1,4 @@
-"""How a process becomes an executor: forked from the forkserver, or begun anew with an interpreter."""
+"""The start of an executor: forked from the forkserver, or in a new interpreter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-#: What a new interpreter runs: with the file of its request, and the folder that raycompat is in.
+#: The program of a new interpreter; its arguments: the descriptor of the request, raycompat's folder.
 _BOOT = (
     "import sys; sys.path.append(sys.argv[2]); "
     "from raycompat._executor.start import begin_anew; begin_anew(int(sys.argv[1]))"
@@ -26,8 +26,8 @@ _UNKNOWN_VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")
 def expanded(variables: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
     """Return `environment` with `variables` set, one after the other.
 
-    In their values ``${NAME}`` and ``$NAME`` are what the variable was before; an unknown ``${NAME}``
-    is nothing, as in Ray.
+    ``${NAME}`` and ``$NAME`` in a value are replaced by the earlier value of that variable; an unknown
+    ``${NAME}`` is replaced by nothing, as in Ray.
     """
     result = dict(environment)
     for name, value in variables.items():
@@ -38,13 +38,20 @@ def expanded(variables: Mapping[str, str], environment: Mapping[str, str]) -> di
             flags=re.ASCII,
         )
         result[name] = _UNKNOWN_VARIABLE.sub("", known)
-    if "PYTHONPATH" in variables:  # an empty entry would be the folder that the process runs in
+    if "PYTHONPATH" in variables:  # an empty entry would mean the current folder
         result["PYTHONPATH"] = result["PYTHONPATH"].strip(os.pathsep)
     return result
 
 
+def prepare() -> None:
+    """Do in the forkserver what its children cannot do after `begin` has changed the environment."""
+    from raycompat._executor import title
+
+    title.find()
+
+
 def begin(connection: socket.socket, request: Mapping[str, Any]) -> NoReturn:
-    """Be the executor that `request` describes. Its output is in place."""
+    """Run as the executor that `request` describes. Its output is already set up."""
     environment = expanded(request["variables"], os.environ)
     if request["interpreter"] is not None:
         _replace(connection, request, environment)
@@ -59,7 +66,7 @@ def begin(connection: socket.socket, request: Mapping[str, Any]) -> NoReturn:
 def _replace(
     connection: socket.socket, request: Mapping[str, Any], environment: dict[str, str]
 ) -> NoReturn:
-    """Go on in a new interpreter, in this process: its parent and its end stay the same."""
+    """Continue in a new interpreter in the same process, with the same parent."""
     if "OMP_NUM_THREADS" not in request["variables"]:
         environment.pop("OMP_NUM_THREADS", None)  # set so that the forkserver can fork
     descriptor = os.memfd_create("raycompat-request", 0)
@@ -72,7 +79,7 @@ def _replace(
 
 
 def begin_anew(descriptor: int) -> NoReturn:
-    """Be an executor in an interpreter of its own; see `_replace`."""
+    """Run as an executor in a new interpreter that `_replace` has started."""
     with os.fdopen(descriptor, "rb") as file:
         file.seek(0)
         number, setup = pickle.load(file)

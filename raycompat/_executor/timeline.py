@@ -1,76 +1,80 @@
-"""When the calls of an actor or a lease ran: reported to its node now and then, as spans.
+"""The times of calls of an actor or a lease, which are reported to its node regularly, as spans.
 
-Short calls of one method that follow one another closely are one span, so that a hundred thousand calls
-a second cost a few spans.
+Short calls of one method that follow closely form one span, so that a hundred thousand calls a second
+need only a few spans.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 
 from raycompat._protocol.spans import Ended, Failure, Span, pack
 
-#: Seconds between two reports, and the length at which a span of many calls ends.
+#: Seconds between two reports, and the maximum length of a span of several calls.
 REPORT_S = 0.25
 
-#: Seconds between two calls that are shown as one.
+#: Seconds between two calls of the same span.
 _GAP_S = 0.001
 
-#: Characters of what is said of a failure.
+#: Characters of a failure's text that are kept.
 _MANY_CHARACTERS = 300
 
-
-@dataclass(slots=True)
-class _OpenSpan:
-    """A span that may get more calls; these are given by their keys."""
-
-    name: str
-    failure: Failure | None
-    start: float
-    stop: float
-    calls: list[Ended]
-
-    def close(self) -> Span:
-        calls = self.calls
-        return Span(
-            self.name, calls[0][0], len(calls), self.start, self.stop, self.failure, pack(calls)
-        )
+#: A call that has ended: the name of its function, its key, its start and end, and why it failed.
+_Call = tuple[str, str, float, float, Failure | None]
 
 
 class Timeline:
-    """See the module. `report` is called with the spans, in whatever thread adds one."""
+    """The calls since the last report. `report` sends their spans, in the thread that adds a call."""
 
     def __init__(self, report: Callable[[list[Span]], None]) -> None:
         self._report = report
-        self._spans: list[_OpenSpan] = []
+        #: Any thread appends; the one with the lock takes out.
+        self._calls: deque[_Call] = deque()
         self._reported = 0.0
         self._lock = threading.Lock()
 
     def add(
         self, name: str, key: str, start: float, stop: float, failure: Failure | None = None
     ) -> None:
-        """Enter a call that has ended."""
+        """Add a call that has ended."""
         if failure is not None:
             failure = Failure(failure.type, failure.text[:_MANY_CHARACTERS])
-        with self._lock:
-            if self._spans:
-                last = self._spans[-1]
-                same = last.name == name and last.failure == failure
-                if same and start - last.stop < _GAP_S and stop - last.start < REPORT_S:
-                    last.calls.append((key, start, stop))
-                    last.stop = max(last.stop, stop)
-                    return
-            self._spans.append(_OpenSpan(name, failure, start, stop, [(key, start, stop)]))
+        self._calls.append((name, key, start, stop, failure))
         if stop - self._reported > REPORT_S:
             self._reported = stop
             self.flush()
 
     def flush(self) -> bool:
-        """Report what there is; False when there is nothing."""
+        """Report the calls; return False if there are none."""
+        if not self._calls:
+            return False
         with self._lock:
-            spans, self._spans = self._spans, []
-        if spans:
-            self._report([span.close() for span in spans])
-        return bool(spans)
+            calls = [self._calls.popleft() for _ in range(len(self._calls))]
+        if calls:
+            self._report(list(spans_of(calls)))
+        return bool(calls)
+
+
+def spans_of(calls: Iterable[_Call]) -> Iterator[Span]:
+    """Join each call to those before it if they can be in one span."""
+    ended: list[Ended] = []
+    of_span: tuple[str, Failure | None] = ("", None)
+    first = last = 0.0
+    for name, key, start, stop, failure in calls:
+        is_near = start - last < _GAP_S and stop - first < REPORT_S
+        if not is_near or of_span != (name, failure):
+            if ended:
+                yield _span(*of_span, ended, last)
+            of_span, ended, first, last = (name, failure), [], start, stop
+        ended.append((key, start, stop))
+        if stop > last:
+            last = stop
+    if ended:
+        yield _span(*of_span, ended, last)
+
+
+def _span(name: str, failure: Failure | None, ended: list[Ended], stop: float) -> Span:
+    key, start, _ = ended[0]
+    return Span(name, key, len(ended), start, stop, failure, pack(ended))

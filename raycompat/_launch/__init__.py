@@ -1,1 +1,1 @@
-"""Starting schedulers and nodes on this machine, and connecting to clusters: see `_driver`, `_cli`."""
+"""Starting schedulers and nodes on this machine, and connecting to clusters."""

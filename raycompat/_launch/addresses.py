@@ -1,4 +1,4 @@
-"""Which cluster `init` is to connect to: every way to say it, made into one `Destination`."""
+"""The cluster to which `init` connects: every form of address, as one `Destination`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from raycompat._protocol import current_cluster, local_address
 from raycompat._protocol.refusals import WAYS
 from raycompat._protocol.shared_secret import Authority
 
-#: Says where a cluster is, when the program does not: Ray's variable, and Dask's.
+#: Environment variables with a cluster's address, for programs that give none: Ray's and Dask's.
 RAY_VARIABLE, DASK_VARIABLE = "RAY_ADDRESS", "DASK_SCHEDULER_ADDRESS"
 
 _EXPECTED = (
@@ -26,33 +26,33 @@ _EXPECTED = (
 
 
 class MalformedAddressError(ConnectionError, ValueError):
-    """The address is none: a ConnectionError, and a ValueError as in Ray."""
+    """An address that is not valid: a ConnectionError, and a ValueError as in Ray."""
 
 
 @dataclass(frozen=True)
 class Destination:
-    """A Dask scheduler to connect to, and how."""
+    """A Dask scheduler to connect to, and the settings of the connection."""
 
     address: str
     #: Dask's `Security`; None leaves it to Dask's configuration.
     security: Any = None
-    #: Whether workers can be reached; None tries.
+    #: Whether this process can reach workers directly; None: find out.
     direct_to_workers: bool | None = None
-    #: Why it has no workers, if it has none, and what to do; empty when some may be on their way.
+    #: The reason why the cluster has no workers, and the remedy; empty when some may be starting.
     why_empty: str = ""
 
 
 def find(given: Any, authority: Authority | None = None) -> Destination | None:
-    """Return where to connect to; None when a cluster of this process's own is to be started.
+    """Return the cluster to connect to; None if this process must start one.
 
-    With an authority, what is given as text is connected to as those do who know the password.
+    With an authority, text addresses are connected to with its certificates.
 
     Raises
     ------
     ConnectionError
-        When there is nothing to connect to, or the address is malformed (then a ValueError too).
+        When no cluster is found, or the address is not valid (then it is a ValueError too).
     TypeError
-        When it is nothing that leads to a cluster.
+        When the type of the argument is not supported.
     """
     if given is None or given == "auto":
         given = os.environ.get(RAY_VARIABLE) or given
@@ -106,7 +106,7 @@ def _of_text(text: str, authority: Authority | None) -> Destination:
 def _by_password(scheme: str, place: str, authority: Authority) -> Destination:
     if scheme not in ("ray", "tls"):
         raise ValueError(
-            f"A password was given, and {scheme}://{place} says that it is not to be used. Write "
+            f"A password was given, but {scheme}://{place} does not use one. Write "
             f"tls:// or no scheme, or leave the password out ({WAYS})."
         )
     host, port = _host_and_port(place, f"{scheme}://{place}")
@@ -126,12 +126,12 @@ def _of_file(path: Path, authority: Authority | None) -> Destination:
         address = json.loads(path.read_text())["address"]
     except FileNotFoundError:
         raise MalformedAddressError(
-            f"There is no scheduler file {str(path)!r}. A scheduler writes it: `dask scheduler "
+            f"The scheduler file {str(path)!r} does not exist. A scheduler writes it: `dask scheduler "
             "--scheduler-file PATH`, on a file system that this machine has too."
         ) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise MalformedAddressError(
-            f"{str(path)!r} is no scheduler file of Dask's: {error!r}. Expected a JSON object with "
+            f"{str(path)!r} is not a scheduler file of Dask: {error!r}. Expected a JSON object with "
             "the entry 'address', as `dask scheduler --scheduler-file PATH` writes it."
         ) from error
     return _of_text(str(address), authority)
@@ -161,7 +161,7 @@ def _of_cluster(cluster: Any) -> Destination:
     why_empty = ""
     if not dask.asks_for_workers(cluster):
         why_empty = (
-            f"{type(cluster).__name__} has no workers, and none have been asked for. Call "
+            f"{type(cluster).__name__} has no workers, and none were requested. Call "
             "cluster.scale(2) first, or cluster.adapt(minimum=1)."
         )
     return Destination(address, getattr(cluster, "security", None), why_empty=why_empty)
@@ -169,23 +169,23 @@ def _of_cluster(cluster: Any) -> Destination:
 
 def _not_in_process(address: str) -> str:
     return (
-        f"The cluster at {address} lives in one process and cannot be reached from others, such as "
+        f"The cluster at {address} is inside one process and cannot be reached from others, such as "
         "those in which tasks run. Start it as LocalCluster(processes=True)."
     )
 
 
 def refuse_node_options(given: dict[str, Any]) -> None:
-    """Refuse arguments that only a cluster of this process's own can be started with.
+    """Raise an error for arguments that are valid only when `init` starts a cluster.
 
     Raises
     ------
     ValueError
-        When one of them is there.
+        When one of them is given.
     """
     for names in (("num_cpus", "num_gpus"), ("resources",), ("labels",), ("object_store_memory",)):
         if any(given[name] is not None for name in names):
             raise ValueError(
                 f"When connecting to an existing cluster, {' and '.join(names)} must not be "
-                "provided: its nodes have what they were started with. init(address='local') starts "
-                "a cluster of its own."
+                "provided: its nodes already have their resources. init(address='local') starts "
+                "a new cluster."
             )

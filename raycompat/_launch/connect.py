@@ -1,8 +1,8 @@
-"""How a driver gets from an address to a Dask client of nodes that are ready.
+"""From an address to a Dask client of a cluster whose nodes are ready.
 
-In order: somebody answers and is a Dask scheduler; a client connects; the scheduler and all workers
-have this version of raycompat; only then are the plugins registered, which is the same as nothing
-where they are; and every worker has reported. Each step has its time, and an error of its own.
+The steps, each with its timeout and its error: a Dask scheduler answers; a client connects; the
+scheduler and all workers have this version of raycompat; the plugins are registered (this has no effect
+where they are registered); every worker has reported.
 """
 
 from __future__ import annotations
@@ -16,24 +16,26 @@ from typing import Any
 from distributed import Client
 
 from raycompat import _dask_adapter as dask
+from raycompat._dask_client import DaskClient
 from raycompat._launch.addresses import Destination
 from raycompat._protocol import refusals
+from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.version import VERSION
 
-#: Seconds that a scheduler has to answer.
+#: Seconds for a scheduler to answer.
 _ANSWER_S = 5.0
 
-#: Seconds that each worker has to say which version it has.
+#: Seconds for each worker to report its version.
 _VERSION_S = 5.0
 
-#: Seconds that all workers have to say which version they have, and to start what a node needs.
+#: Seconds for all workers to report their versions and to start their node processes.
 _PREPARE_S = 60.0
 
-#: Seconds that a cluster without workers has to get one.
+#: Seconds for a cluster without workers to get one.
 _FIRST_NODE_S = 60.0
 
-#: What is asked of each process: standard library, so that it can be asked where we are not installed.
-_WHERE_THE_VERSION_IS = "raycompat:__version__"
+#: The standard library finds this name in each process, also where raycompat is not installed.
+_WHERE_THE_VERSION_IS = "raycompat._protocol.version:VERSION"
 
 
 def connect(destination: Destination) -> Client:
@@ -42,10 +44,10 @@ def connect(destination: Destination) -> Client:
     Raises
     ------
     ConnectionError
-        When nobody answers, or somebody else than a scheduler.
+        When no server answers, or the server is not a scheduler.
     """
     _check_scheduler(destination)
-    return Client(
+    return DaskClient(
         destination.address,
         security=destination.security,
         direct_to_workers=destination.direct_to_workers,
@@ -54,21 +56,21 @@ def connect(destination: Destination) -> Client:
 
 
 def _check_scheduler(destination: Destination) -> None:
-    """See that a scheduler answers, before there is a client, which would leave its thread behind."""
+    """Check that a scheduler answers before a client is made, whose thread would remain."""
     address = destination.address
     asking = dask.identify(address, destination.security, _ANSWER_S)
-    # In a thread: this one may run an event loop.
+    # In a new thread, because this one may run an event loop.
     with ThreadPoolExecutor(1, thread_name_prefix="raycompat-connect") as thread:
         try:
             identity = thread.submit(asyncio.run, asking).result()
-        except Exception as error:  # what listens there may answer anything
+        except Exception as error:  # another kind of server can send any answer
             context = dask.tls_context(destination.security)
             raise ConnectionError(
                 refusals.explain(address, context)
-                or f"No Dask scheduler answers at {address}: {str(error) or repr(error)}. See that it "
-                "runs, that host and port are those that it printed when it started, and that it can "
-                "be reached from here; with TLS (tls://), that this program has its certificates."
-            ) from None  # Dask's own errors speak of streams
+                or f"No Dask scheduler answers at {address}: {str(error) or repr(error)}. Check that "
+                "it runs, that host and port are those that it printed when it started, and that it "
+                "can be reached from here; with TLS (tls://), that this program has its certificates."
+            ) from None  # Dask's own errors mention only streams
     if identity.get("type") != "Scheduler":
         scheduler = identity.get("scheduler")
         where = f" Its scheduler is at {scheduler}." if scheduler else ""
@@ -80,12 +82,12 @@ def _check_scheduler(destination: Destination) -> None:
 
 
 def prepare(client: Client) -> list[dict[str, Any]]:
-    """Make every worker of a cluster a node, and return the nodes; at least one.
+    """Make every worker of a cluster a node, and return the nodes, at least one.
 
     Raises
     ------
     RuntimeError
-        When a process of the cluster has no raycompat, or another version.
+        When a process of the cluster lacks raycompat, or has another version.
     ConnectionError
         When there are no workers, or some do not answer.
     """
@@ -101,7 +103,7 @@ async def _prepare(client: Client) -> list[dict[str, Any]]:
         async with asyncio.timeout(_PREPARE_S):
             await _check_versions(client)
             await client.register_plugin(SchedulerPlugin())
-            with contextlib.suppress(OSError):  # a worker has left; the others have it
+            with contextlib.suppress(OSError):  # a worker has left; the others have the plugin
                 await client.register_plugin(NodePlugin())
     except TimeoutError as error:
         raise ConnectionError(
@@ -113,14 +115,13 @@ async def _prepare(client: Client) -> list[dict[str, Any]]:
 
 
 async def _check_versions(client: Client) -> None:
-    """See that all processes have our version: before anything of ours is sent to them.
+    """Check that all processes have the same version, before anything else is sent to them.
 
-    What is registered already is of the scheduler's version, so that a driver of another one is
-    refused too.
+    Registered plugins have the scheduler's version, so a driver with another version is refused too.
     """
     try:
         found = await client.run_on_scheduler(pkgutil.resolve_name, _WHERE_THE_VERSION_IS)
-    except Exception as error:  # whatever its import raises there
+    except Exception as error:  # any error of its import there
         found = error
     versions = {f"the scheduler at {client.scheduler.address}": found}
     if found == VERSION:
@@ -129,22 +130,22 @@ async def _check_versions(client: Client) -> None:
         versions |= {
             f"the worker at {worker}": answer
             for worker, answer in zip(workers, answers, strict=True)
-            if not isinstance(answer, OSError)  # it has just left, or is stopped
+            if not isinstance(answer, OSError)  # the worker has just left, or is stopped
         }
     wrong = [f"{who} {_say(found)}" for who, found in versions.items() if found != VERSION]
     if wrong:
         raise RuntimeError(
             f"Version mismatch: this process has raycompat {VERSION}, but {'; '.join(wrong)}. The "
             "scheduler, all workers and all drivers need the same version: install it there "
-            f"(`pip install raycompat=={VERSION}`) and start them anew."
+            f"(`pip install raycompat=={VERSION}`) and restart them."
         )
 
 
 async def _ask_for_version(client: Client, worker: str) -> Any:
     """Return a worker's version, or an error: that of its import, or an OSError if it is silent.
 
-    A worker that is stopped must not keep drivers out. The scheduler looks at the version of those
-    too that are slow, before they become nodes.
+    A stopped worker must not block drivers. The scheduler checks the versions of slow workers before
+    they become nodes.
     """
     asked = client.run(
         pkgutil.resolve_name, _WHERE_THE_VERSION_IS, workers=[worker], on_error="return"
@@ -167,7 +168,7 @@ def _say(found: Any) -> str:
 
 async def _wait_for_nodes(client: Client) -> list[dict[str, Any]]:
     scheduler = client.scheduler
-    ready = await scheduler.raycompat_ready(at_least=1, timeout_s=_FIRST_NODE_S)
+    ready = await ask(scheduler, Request.READY, at_least=1, timeout_s=_FIRST_NODE_S)
     nodes: list[dict[str, Any]] = ready["nodes"]
     for worker, reason in ready["unfit"].items():
         raise ValueError(f"The Dask worker {worker} cannot be a node. {reason}")

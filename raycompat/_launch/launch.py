@@ -1,4 +1,4 @@
-"""A scheduler and nodes on this machine, as processes of this one, in a folder of theirs."""
+"""A scheduler and nodes on this machine: child processes of this one, with their folder."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from raycompat._protocol.shared_secret import Authority, Credentials, Token
 
 @dataclass(frozen=True)
 class Place:
-    """Where a process listens; port 0 is any."""
+    """The address where a process listens; port 0 means any free port."""
 
     host: str = "127.0.0.1"
     port: int = 0
-    #: How it is reached; None is Dask's default, TCP or TLS.
+    #: The scheme of its address; None is Dask's default, TCP or TLS.
     scheme: str | None = None
 
 
@@ -27,7 +27,7 @@ _LOOPBACK = Place()
 
 
 class LocalNode:
-    """A node of a cluster on this machine: its process."""
+    """The process of a node on this machine."""
 
     def __init__(
         self, process: Process, directory: Path, credentials: Token | Credentials | None = None
@@ -37,26 +37,26 @@ class LocalNode:
         self._credentials = credentials
 
     def join(self, scheduler: str) -> None:
-        """Tell the node to join the cluster, without waiting for it."""
+        """Tell the node to join the cluster, without waiting."""
         self.process.tell({"scheduler": scheduler, "credentials": self._credentials})
 
     @property
     def address(self) -> str | None:
-        """The address of the Dask worker that it is; None if it has not joined yet."""
+        """The address of its Dask worker; None if it has not joined yet."""
         words = self.process.words_within(0)
         return str(words["address"]) if words is not None else None
 
     def wait_until_up(self) -> str:
-        """Wait until the node has joined, and return the address of the Dask worker that it is."""
+        """Wait until the node has joined, and return the address of its Dask worker."""
         return str(self.process.first_words()["address"])
 
     def end(self) -> None:
-        """Tell the node to leave, with its executors, and wait until it has left."""
+        """Tell the node to end, with its executors, and wait until it has ended."""
         self.process.end()
         self._clean_up()
 
     def kill(self) -> None:
-        """Kill the node and its executors, and remove what they left."""
+        """Kill the node and its executors, and remove their files."""
         self.process.kill()
         self._clean_up()
 
@@ -66,10 +66,10 @@ class LocalNode:
 
 
 class Launch:
-    """What was started: a scheduler perhaps, and nodes. Those who start it decide when it ends.
+    """The processes that were started: perhaps a scheduler, and nodes. The caller ends them.
 
-    `secret` is what its processes and clients know: a password's authority, which signs a certificate
-    for each process, a token, or nothing.
+    `secret` is shared by its processes and clients: a password's authority, which signs a certificate
+    for each process, a token, or None.
     """
 
     def __init__(self, directory: Path, secret: Authority | Token | None) -> None:
@@ -82,18 +82,18 @@ class Launch:
 
     @property
     def scheduler(self) -> Process:
-        """The scheduler, which was started."""
+        """The process of the scheduler, which must have been started."""
         assert self._scheduler is not None
         return self._scheduler
 
     @property
     def address(self) -> str:
-        """The address of the scheduler, once it is up."""
+        """The address of the scheduler; waits until it is up."""
         return str(self.scheduler.first_words()["address"])
 
     @property
     def dashboard_url(self) -> str | None:
-        """Where the dashboard is, if there is one: host and port, or what opens it in a browser."""
+        """The dashboard's host and port, or its URL; None without a dashboard."""
         url: str | None = self.scheduler.first_words()["dashboard"]
         return url
 
@@ -104,7 +104,7 @@ class Launch:
     def start_scheduler(
         self, place: Place, dashboard_address: str | None, folder: Path | None = None
     ) -> None:
-        """Start the scheduler, without waiting for it; it removes `folder`, its own, when it ends."""
+        """Start the scheduler, without waiting; it removes its own `folder` when it ends."""
         credentials = self._credentials()
         options = {
             "host": place.host,
@@ -120,9 +120,9 @@ class Launch:
             process.tell(credentials)
 
     def start_node(self, options: NodeOptions, place: Place = _LOOPBACK) -> LocalNode:
-        """Start a node that joins the cluster when it is told to.
+        """Start a node, which joins the cluster at `LocalNode.join`.
 
-        What it imports takes longer than anything else: the scheduler may start meanwhile.
+        Its imports take the longest time, so the scheduler can start at the same time.
         """
         folder = self._new_folder("node")
         given = {
@@ -152,7 +152,7 @@ class Launch:
             raise
 
     def _new_folder(self, role: str) -> Path:
-        """Make a folder for one process, which removes it when it ends, if nobody else does."""
+        """Make a folder for one process, which removes it at its end."""
         folder, number = self.directory / role, 1
         while (self.logs / f"{folder.name}.log").exists():
             number += 1

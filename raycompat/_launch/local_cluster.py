@@ -1,7 +1,7 @@
-"""A cluster on this machine that ends with this process, however that ends.
+"""A cluster on this machine that ends with this process, even when the process is killed.
 
-All its processes are told to end through their standard input, which closes when this process ends.
-`init` starts one with one node; `raycompat.cluster_utils` adds and removes nodes.
+All its processes end when their standard input closes, which happens when this process ends. `init`
+starts a cluster with one node; `raycompat.cluster_utils` adds and removes nodes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from raycompat._protocol.shared_secret import Authority
 class LocalCluster(Launch):
     """A scheduler and nodes on this machine, which end with this process.
 
-    Those connect to it that know its password; without one this user alone, or every user of this host
-    where the environment says so (`local_address`).
+    Clients need its password. Without a password only this user can connect, or every user of this host
+    if the environment says so (`local_address`).
     """
 
     def __init__(
@@ -35,22 +35,21 @@ class LocalCluster(Launch):
         try:
             super().__init__(directory, shared_secret.random_token() if is_own else authority)
             place = Place(scheme=local_address.SCHEME if is_own else None)
-            # When this process is killed, nobody but the scheduler can remove the folder.
+            # When this process is killed, only the scheduler can remove the folder.
             self.start_scheduler(place, dashboard_address, folder=directory)
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
 
     def remove_node(self, node: LocalNode, *, gracefully: bool) -> None:
-        """End a node, or kill it, and wait until its processes are gone."""
+        """End or kill a node, and wait until its processes have ended."""
         node.end() if gracefully else node.kill()
         self.nodes.remove(node)
 
     def close(self) -> None:
-        """End all processes, the nodes first, and remove what they left.
+        """End all processes, the nodes first, and remove their files.
 
-        Whoever interrupts that, where interrupts are deferred, does not want to wait: then they are
-        killed.
+        An interrupt during the wait, also where interrupts are deferred, kills the processes at once.
         """
         try:
             with interrupts.allowed():

@@ -1,4 +1,4 @@
-"""What a node is started with: checked, and with what it has unless told otherwise."""
+"""The options of a new node: checked, with defaults."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from raycompat._node import accelerators
 from raycompat._node.labels import VARIABLE as LABELS_VARIABLE
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 
-#: Share of the machine's memory that a node of a local cluster takes for tasks and objects.
+#: Share of the machine's memory that a node of a local cluster uses for tasks and objects.
 _MEMORY_SHARE = 0.9
-#: Share of a node's memory that is meant for objects unless it is told otherwise: Ray's.
+#: Default share of a node's memory for objects, as in Ray.
 OBJECT_SHARE = 0.3
 
 #: Bytes. Ray's own lower limit.
 _MIN_OBJECT_STORE_BYTES = 75 * 1024 * 1024
 
-#: Begins the labels that Ray gives nodes itself.
+#: Prefix of the labels that Ray gives nodes itself.
 _RESERVED_PREFIX = "ray.io/"
 
 
 @dataclass(frozen=True)
 class NodeOptions:
-    """What a node is started with."""
+    """The options of a new node."""
 
     resources: dict[str, float]
-    #: What its Dask worker may use for tasks and objects.
+    #: Memory of its Dask worker for tasks and objects.
     memory_bytes: int
     labels: dict[str, str] = field(default_factory=dict)
-    #: Environment variables of its process, on top of this one's.
+    #: Environment variables of its process, added to those of this one.
     env_vars: dict[str, str] = field(default_factory=dict)
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its process has in its environment beside what this one has."""
+        """The environment variables of its process that this process does not have."""
         labels = {LABELS_VARIABLE: json.dumps(self.labels)} if self.labels else {}
         return {**self.env_vars, **labels}
 
 
 def node_options(given: dict[str, Any], *, is_head: bool) -> NodeOptions:
-    """Make options out of Ray's arguments: num_cpus, num_gpus, resources, memory and so on.
+    """Return the options for Ray's arguments: num_cpus, num_gpus, resources, memory and so on.
 
     Raises
     ------
     TypeError, ValueError, AssertionError
-        When one of them is impossible.
+        When one of them is not valid.
     """
     amounts = _amounts(given)
     memory = int(psutil.virtual_memory().total * _MEMORY_SHARE)
@@ -73,7 +73,7 @@ def _amounts(given: dict[str, Any]) -> dict[str, float]:
     for name in ("CPU", "GPU", "memory", "object_store_memory"):
         if name in custom:
             raise AssertionError(  # Ray's class for it
-                f"`{name}` cannot be a custom resource: it is an argument of its own."
+                f"`{name}` cannot be a custom resource: it is a separate argument."
             )
     asked = {
         "CPU": given.get("num_cpus"),
@@ -115,7 +115,7 @@ def _check_gpus_are_visible(num_gpus: float) -> None:
     if preset is not None and num_gpus > len(preset):
         raise ValueError(
             f"Attempting to start a node with {num_gpus} GPU, but CUDA_VISIBLE_DEVICES contains "
-            f"{preset}. Unset it, or ask for that many."
+            f"{preset}. Unset it, or request that many."
         )
 
 
@@ -124,5 +124,5 @@ def _texts(name: str, given: Any) -> dict[str, str]:
     if not isinstance(given, dict) or not all(
         isinstance(text, str) for pair in given.items() for text in pair
     ):
-        raise TypeError(f"{name}={given!r}: expected a dict of texts, by name.")
+        raise TypeError(f"{name}={given!r}: expected a dict of strings.")
     return dict(given)

@@ -1,4 +1,4 @@
-"""A process that this one has started: it says when it is up, and ends when its input is closed."""
+"""A child process: it reports when it is ready, and ends when its standard input is closed."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ import psutil
 from raycompat import exceptions
 from raycompat._protocol import shared_secret
 
-#: Seconds that a process of the cluster has to start, on a machine that is busy.
+#: Seconds for a process of the cluster to start on a busy machine.
 _START_S = 120.0
 
-#: Seconds that a process of the cluster has to end before it is killed.
+#: Seconds for a process of the cluster to end before it is killed.
 _END_S = 10.0
 
-#: Seconds that the kernel has to end the processes of a node that was killed.
+#: Seconds for the kernel to end the processes of a killed node.
 _REAP_S = 10.0
 
 
 class Process:
-    """One process of the cluster. It says one line of JSON when it is up."""
+    """One process of the cluster. It writes one line of JSON when it is ready."""
 
     def __init__(
         self, module: str, options: dict[str, Any], log: Path, environment: dict[str, str]
@@ -42,8 +42,8 @@ class Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
-                # One thread: executors are forked from a process that has imported numpy. And a node
-                # may install packages: it is the user's own.
+                # One thread: executors are forked from a process that has imported numpy. The node
+                # belongs to the user, so it may install packages.
                 env={
                     "OMP_NUM_THREADS": "1",
                     "RAYCOMPAT_ALLOW_PIP": "1",
@@ -65,12 +65,12 @@ class Process:
         return self._popen.poll() is None
 
     def first_words(self) -> dict[str, Any]:
-        """Wait until the process is up and return what it says of itself.
+        """Wait until the process is ready and return its report.
 
         Raises
         ------
         RaySystemError
-            When it ends first, or takes too long.
+            When the process ends first, or is not ready in time.
         """
         words = self.words_within(_START_S)
         if words is None:
@@ -78,7 +78,7 @@ class Process:
         return words
 
     def words_within(self, timeout_s: float) -> dict[str, Any] | None:
-        """Return what the process says of itself; None if it has not in time, or has ended."""
+        """Return the process's report; None if it has ended, or does not report in time."""
         output = self._popen.stdout
         assert output is not None
         if self._words is None and not output.closed:
@@ -89,7 +89,7 @@ class Process:
         return self._words
 
     def _why_not(self) -> str:
-        """Say why the process is not up: it has closed its output, or has had its time."""
+        """Return why the process is not ready: it has ended, or is too slow."""
         try:
             how = f"ended with exit code {self._popen.wait(_END_S)} while starting"
         except subprocess.TimeoutExpired:
@@ -102,15 +102,15 @@ class Process:
         self.tell({})
         self.close_input()
         self._close_output()
-        self._popen.returncode = 0  # or else Python would complain that it still runs
+        self._popen.returncode = 0  # otherwise Python would warn that it still runs
 
     def tell(self, words: Mapping[str, Any]) -> None:
-        """Tell the process something that it waits for.
+        """Send the process a message that it waits for.
 
         Raises
         ------
         RaySystemError
-            When it has ended.
+            When the process has ended.
         """
         assert self._popen.stdin is not None
         try:
@@ -129,7 +129,7 @@ class Process:
         self._close_output()
 
     def kill(self) -> None:
-        """Kill the process; wait until it, and what it has started, are gone."""
+        """Kill the process; wait until it and its descendants have ended."""
         if not self.is_running:
             self.close_input()
             self._close_output()
@@ -139,14 +139,14 @@ class Process:
             offspring = psutil.Process(self.pid).children(recursive=True)
         self._popen.kill()
         self._popen.wait()
-        psutil.wait_procs(offspring, _REAP_S)  # the kernel kills them with it
+        psutil.wait_procs(offspring, _REAP_S)  # the kernel kills them too
         self.close_input()
         self._close_output()
 
     def close_input(self) -> None:
-        """Close the process's standard input: what has it end, unless somebody else has it open."""
+        """Close the process's standard input, which ends it unless another process has it open."""
         assert self._popen.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended, with words unread
+        with contextlib.suppress(BrokenPipeError):  # it has ended, with unread messages
             self._popen.stdin.close()
 
     def _close_output(self) -> None:
@@ -154,12 +154,12 @@ class Process:
         self._popen.stdout.close()
 
 
-#: All that there are.
+#: All processes that were started.
 _processes: weakref.WeakSet[Process] = weakref.WeakSet()
 
 
 def _close_inputs_in_fork() -> None:
-    """Leave the processes to the parent: a forked child that lives on must not keep them alive."""
+    """Close the inputs in a forked child too: its copies must not keep the processes alive."""
     for process in list(_processes):
         process.close_input()
 

@@ -1,4 +1,4 @@
-"""What runs in a Dask worker process, a *node*: executors, the object store, GPU ids, logs.
+"""The code of a *node*, in a Dask worker process: executors, the object store, GPU ids, logs.
 
-User code never runs here.
+User code never runs in this process.
 """

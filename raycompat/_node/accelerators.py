@@ -1,4 +1,4 @@
-"""The GPUs of a node: how many there are, and which ids a call sees."""
+"""The GPUs of a node: their number, and the ids that a call sees."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def preset() -> list[str] | None:
-    """Return the ids of ``CUDA_VISIBLE_DEVICES`` where the node was started with one."""
+    """Return the ids in ``CUDA_VISIBLE_DEVICES``; None if it was not set when the node started."""
     value = os.environ.get("CUDA_VISIBLE_DEVICES")
     if value is None:
         return None
@@ -18,7 +18,7 @@ def preset() -> list[str] | None:
 
 
 def detect_gpus() -> int:
-    """Count the NVIDIA GPUs that this process may use."""
+    """Return the number of NVIDIA GPUs that this process may use."""
     visible = preset()
     if visible is not None:
         return len(visible)
@@ -26,9 +26,9 @@ def detect_gpus() -> int:
 
 
 def visible_ids(slots: Iterable[int]) -> list[str]:
-    """Return the ids, as ``CUDA_VISIBLE_DEVICES`` wants them, of the GPUs at these indices.
+    """Return the ids of the GPUs with these indices, for ``CUDA_VISIBLE_DEVICES``.
 
-    GPUs may be logical (more than there are): then an id is just its index.
+    A node can have more logical GPUs than real ones: the id of a logical GPU is its index.
     """
     visible = preset() or []
     return [visible[slot] if slot < len(visible) else str(slot) for slot in slots]

@@ -1,4 +1,4 @@
-"""Actors: each is an executor of its own, started anew as long as it has restarts left."""
+"""Actors: each has its own executor, which is restarted as long as restarts are left."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Actor:
-    """An actor that lives on this node: its process."""
+    """An actor on this node: its process."""
 
     executor: Executor
-    #: Why it died or is about to for good: a pickled error for whoever waits for it.
+    #: Why it died for good, or is about to: a pickled error for its callers.
     error: bytes | None = None
-    #: Whether somebody has killed its process, to be started anew if it has restarts left.
+    #: Whether its process was killed by a caller, and restarts if restarts are left.
     is_killed: bool = False
 
 
 class Actors:
-    """See the module."""
+    """All actors of a node, by their keys."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self.by_key: dict[str, Actor] = {}
 
     async def run(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
-        """Keep an actor as long as it lives, through its restarts (see `entry.run_actor`)."""
+        """Run an actor until it ends for good; restart it before that (see `entry.run_actor`)."""
         dask.secede(self._node.worker, key)
         running = self._node.calls.granted.get(key)
         if running is None:
-            return None  # taken back while Dask started it
+            return None  # revoked while Dask started it
         grant, spec = running.grant, running.grant["actor"]
         jobs = self._node.jobs
         assert spec is not None
@@ -78,9 +78,9 @@ class Actors:
     async def _live(
         self, running: Running, actor: Actor, payload: bytes, values: tuple[Any, ...]
     ) -> bytes:
-        """Build the actor, wait until its process has ended, and return why it did.
+        """Build the actor, wait until its process has ended, and return the pickled reason.
 
-        What ends it for good has been entered as the actor's error.
+        If the actor ends for good, the reason is also stored as its error.
         """
         key, executor = running.grant["key"], actor.executor
         running.executor = running.process = executor
@@ -127,13 +127,13 @@ class Actors:
         )
 
     def note_exit(self, key: str, error: bytes) -> None:
-        """Hear that an actor is about to leave of itself; `error` is for those who call it later."""
+        """Record that an actor exits by itself; later callers get `error`."""
         actor = self.by_key.get(key)
         if actor is not None:
             actor.error = error
 
     def restart(self, key: str) -> None:
-        """End an actor's process; whether there is another is a matter of its restarts."""
+        """End an actor's process; it starts again if restarts are left."""
         actor = self.by_key.get(key)
         if actor is not None:
             actor.is_killed = True

@@ -1,4 +1,4 @@
-"""Calls that a node has been granted: tasks, leases and actors, from their grant to their end."""
+"""Granted calls of a node: tasks, leases and actors, from the grant to the end."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that an executor has to say which call it runs.
+#: Seconds for an executor to report which call it runs.
 _ANSWER_S = 1.0
 
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """A call that this node has been granted."""
+    """A call that was granted to this node."""
 
     grant: Grant
     executor: Executor | None = None
     begun: bool = False
     cancelled: bool = False
-    #: What it fails with when it is cancelled, if not with that: a pickled error.
+    #: The pickled error of a cancelled call, if it is not `TaskCancelledError`.
     failure: bytes | None = None
     ended: bool = False
     is_dropped: bool = False
-    #: The process that ran it last.
+    #: The last process that ran it.
     process: Executor | None = None
 
     @property
     def is_retryable(self) -> bool:
-        """Whether it is tried again if its process ends. Of leases, their callers know."""
+        """Whether it is retried if its process ends. For leases, their callers decide."""
         grant = self.grant
         if grant["actor"] is not None:
             return grant["actor"]["max_restarts"] != 0
@@ -47,18 +47,18 @@ class Running:
 
 
 class Calls:
-    """See the module."""
+    """All granted calls of a node, by their keys."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self.granted: dict[str, Running] = {}
 
     def grant(self, grant: Grant) -> None:
-        """Hear that a call is about to come, and what it may use."""
+        """Record the resources of a call, which Dask will start."""
         self.granted[grant["key"]] = Running(grant)
 
     def cancel(self, key: str, force: bool, recursive: bool, error: bytes | None = None) -> None:
-        """Cancel a call, or fail it with another error."""
+        """Cancel a call, or fail it with the given error."""
         running = self.granted.get(key)
         if running is None:
             return
@@ -72,7 +72,7 @@ class Calls:
             running.executor.send("cancel", key, recursive)
 
     def cancel_direct(self, party: str, key: str, force: bool, recursive: bool) -> None:
-        """End a call that an actor or a leased executor was sent; by force, the executor with it."""
+        """End a call that was sent to an actor or a lease; by force, the executor too."""
         holder = self._node.actors.by_key.get(party) or self.granted.get(party)
         executor = holder.executor if holder is not None else None
         if executor is None:
@@ -87,19 +87,19 @@ class Calls:
         asked = executor.call(question, "kill-if-running", lease, key, question)
         try:
             await asyncio.wait_for(asked, _ANSWER_S)
-        except TimeoutError:  # it holds the interpreter: then it runs what it was sent
+        except TimeoutError:  # user code holds the interpreter lock, so the call runs
             self._node.pool.kill(executor)
         except ExecutorDied as died:
             logger.debug("%s was ended by force: it ended %s", key, died)
 
     def credit(self, key: str, num_received: int, is_wanted: bool) -> None:
-        """Tell a generator how many of its items its caller has received."""
+        """Pass the acknowledgement of items on to a generator."""
         running = self.granted.get(key)
         if running is not None and running.executor is not None:
             running.executor.send("credit", key, num_received, is_wanted)
 
     def end(self, key: str, error: bytes | None = None) -> None:
-        """Nobody wants this call any more, or its actor is to die."""
+        """End a call that no process needs any more, or an actor that must die."""
         running = self.granted.get(key)
         if running is None:
             return
@@ -116,10 +116,10 @@ class Calls:
         elif running.executor is not None:
             self._node.pool.kill(running.executor)
         if running.executor is None:
-            self.drop(running)  # its body may never start
+            self.drop(running)  # its Dask task may never start
 
     def drop(self, running: Running) -> None:
-        """Forget a call, unless it has been granted anew."""
+        """Forget a call, unless it has been granted again."""
         key = running.grant["key"]
         if self.granted.get(key) is running:
             del self.granted[key]
@@ -128,7 +128,7 @@ class Calls:
         running.is_dropped = True
 
     async def _free_gpus(self, key: str, process: Executor | None) -> None:
-        """Say that others may have a call's GPUs: its process has memory there until it ends."""
+        """Free a call's GPUs when its process, which uses their memory, has ended."""
         if process is not None:
             await asyncio.wait([process.ended], timeout=LEAVE_S)
         self._node.tell({"op": ToScheduler.FREED, "key": key})
@@ -136,7 +136,7 @@ class Calls:
     async def run(
         self, executor: Executor, running: Running, payload: bytes, wires: list[Any]
     ) -> tuple[Any, ...]:
-        """Run a call, or build an actor, in an executor; return how it went.
+        """Run a call, or build an actor, in an executor; return its outcome.
 
         Raises
         ------

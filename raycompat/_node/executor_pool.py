@@ -1,7 +1,7 @@
-"""The executors of a node: forked on demand, kept for the next call, ended when told.
+"""The executors of a node: forked on demand, kept for later calls, ended on request.
 
-An executor belongs to one job and one runtime environment. A task executor runs one call
-at a time; an actor's executor is sent its calls as they come and runs them in that order.
+An executor belongs to one job and one runtime environment. An executor of tasks runs one call at a
+time. An actor's executor gets calls as they arrive, and runs them in that order.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from raycompat._node.logs import ExecutorLogs, Logs
 from raycompat._node.runtime_env import Prepared
 from raycompat._protocol import frames
 
-#: Executors that have ended of which the state of the cluster still tells.
+#: The number of ended executors that the state API still shows.
 _MANY_ENDED = 200
 
-#: Seconds that an executor has to leave by itself before it is killed.
+#: Seconds for an executor to end by itself before it is killed.
 LEAVE_S = 5.0
 
 
 class ExecutorDied(Exception):
-    """An executor's process ended before it answered. The text says how it ended."""
+    """An executor's process ended before it answered. The text describes how it ended."""
 
     def __init__(self, text: str, exit_code: int | None) -> None:
         super().__init__(text)
@@ -37,7 +37,7 @@ class ExecutorDied(Exception):
 
 
 def describe_exit(code: int | None) -> str:
-    """Say in words how a process ended."""
+    """Describe how a process ended, in words."""
     if code is None:
         return "in an unknown way"
     if code >= 0:
@@ -56,31 +56,31 @@ class Executor:
     ) -> None:
         self.kind = kind
         self.pid = pid
-        #: When it was forked, and when it ended, in seconds since 1970.
+        #: Its start and its end, in seconds since 1970.
         self.started, self.stopped = time.time(), 0.0
-        #: What it was forked from.
+        #: The forkserver from which it was forked.
         self.forkserver = forkserver
         self.calls_begun = 0
         self.exit_code: int | None = None
         #: Done when the process has been reaped.
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.alive = True
-        #: Whether actors, calls or values live as long as this process does.
+        #: Whether actors, calls or values depend on this process.
         self.owns = False
         self._pool = pool
-        #: Why it was ended, if it was to save the node's memory.
+        #: The reason, if it was ended because the node lacked memory.
         self.ended_for_memory = ""
         self._outcomes: dict[str, asyncio.Future[tuple[Any, ...]]] = {}
         self._writer: asyncio.StreamWriter
         self.logs: ExecutorLogs
 
     async def connect(self, connection: socket.socket) -> None:
-        """Start reading what the executor says."""
+        """Start reading the executor's messages."""
         reader, self._writer = await asyncio.open_unix_connection(sock=connection)
         self._pool.background(self._read(reader))
 
     def send(self, *message: Any) -> None:
-        """Send one message; nothing happens when the process is gone."""
+        """Send one message; do nothing when the process has ended."""
         if self.alive:
             self._writer.write(frames.encode(message))
 
@@ -118,7 +118,7 @@ class Executor:
                 self._pool.on_message(self, operation, key, rest)
         self.alive = False
         self._writer.close()
-        # The process is on its way out, or it has closed its end in spite of us.
+        # The process is ending, or has closed its end by itself.
         self._pool.kill(self)
         code = await asyncio.shield(self.ended)
         self.logs.close()
@@ -128,7 +128,7 @@ class Executor:
                 outcome.set_exception(ExecutorDied(describe_exit(code), code))
 
     def describe(self) -> dict[str, Any]:
-        """Describe this process, for the state of the cluster; times in seconds since 1970."""
+        """Describe this process for the state API; times are in seconds since 1970."""
         return {
             "pid": self.pid,
             "job": self.kind[0],
@@ -139,7 +139,7 @@ class Executor:
         }
 
     def leave(self, *, soon: bool = True) -> None:
-        """Ask the process to end by itself: `soon`, or it is killed; else when its calls have ended."""
+        """Let the process end: `soon`, with a kill after a wait; otherwise after its calls."""
         self.send("exit")
         if not soon:
             return
@@ -148,15 +148,15 @@ class Executor:
         self.ended.add_done_callback(lambda _: timer.cancel())
 
 
-#: Says which Keras ``tf.keras`` is: TensorFlow reads it when it is imported.
+#: The variable that selects the Keras behind ``tf.keras``; TensorFlow reads it when it is imported.
 _LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 
 
 def _may_be_preloaded(prepared: Prepared) -> bool:
-    """Whether an executor may begin with TensorFlow imported, before its environment is there.
+    """Return whether an executor may be forked with TensorFlow imported, before its environment is set.
 
-    Not with variables of its own, which TensorFlow may read when it is imported; nor where there are
-    GPUs, whose driver does not survive a fork once somebody has spoken to it.
+    It may not if the environment has variables, because TensorFlow may read them during the import. Nor
+    may it if there are GPUs, because a used GPU driver does not survive a fork.
     """
     has_others = any(
         name != _LEGACY_KERAS and not name.startswith("RAYCOMPAT_") for name in prepared.variables
@@ -165,7 +165,7 @@ def _may_be_preloaded(prepared: Prepared) -> bool:
 
 
 class ExecutorPool:
-    """All executors of a node, and the forkservers that they come from."""
+    """All executors of a node, and the forkservers from which they are forked."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class ExecutorPool:
         goes_on: Callable[[str], bool],
         logs: Logs,
     ) -> None:
-        """`goes_on` says whether a job has not ended."""
+        """`goes_on` returns whether a job has not ended."""
         self.on_message = on_message
         self._on_end = on_end
         self._goes_on = goes_on
@@ -184,21 +184,23 @@ class ExecutorPool:
         self._idle: list[Executor] = []
         self._by_pid: dict[int, Executor] = {}
         self._exits: dict[int, int] = {}
-        #: The last executors that have ended.
+        #: The most recent executors that have ended.
         self._ended: deque[dict[str, Any]] = deque(maxlen=_MANY_ENDED)
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self._plain = ForkserverClient(self._on_exit, self._on_forkserver_death)
-        #: Fork executors that have TensorFlow imported, by the value of `_LEGACY_KERAS`; there is none
-        #: until somebody needs one.
+        #: Forkservers with TensorFlow imported, by the value of `_LEGACY_KERAS`; each starts at the
+        #: first use.
         self._with_tensorflow: dict[str | None, ForkserverClient] = {}
+        #: raycompat's libraries that new executors have imported already.
+        self._libraries: list[str] = []
 
-        #: The process that sends this node's pulse, and what it was told.
+        #: The process that sends this node's pulse, and its settings.
         self._pulse = -1
         self._pulse_about: dict[str, Any] = {}
 
     def background(self, coroutine: Any) -> None:
-        """Run a coroutine of the pool's for as long as it takes."""
+        """Run a coroutine of the pool as a task."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -207,14 +209,21 @@ class ExecutorPool:
         """Start the forkserver. Call it in the node's main thread."""
         self._plain.start()
 
+    def import_library(self, library: str) -> None:
+        """Fork executors with one of raycompat's libraries imported from now on."""
+        if library not in self._libraries:
+            self._libraries.append(library)
+            for forkserver in (self._plain, *self._with_tensorflow.values()):
+                forkserver.import_module(library)
+
     async def start_pulse(self, about: dict[str, Any]) -> None:
-        """Start a process that says that this node is there, and another whenever it has ended."""
+        """Start the process that reports that this node is alive; restart it whenever it ends."""
         await self._plain.wait_until_ready()
         with open(os.devnull, "wb") as output, socket.socket() as nothing:
             descriptors = [nothing.fileno(), output.fileno(), 2]
             self._pulse = await self._plain.fork({"pulse": about}, descriptors)
         self._pulse_about = about
-        if self._pulse in self._exits:  # it has been quicker
+        if self._pulse in self._exits:  # it has already ended
             self._on_exit(self._pulse, self._exits.pop(self._pulse))
 
     def _on_exit(self, pid: int, code: int) -> None:
@@ -234,7 +243,7 @@ class ExecutorPool:
                 self._on_exit(executor.pid, -signal.SIGKILL)
 
     async def _find_forkserver(self, setup: dict[str, Any], prepared: Prepared) -> ForkserverClient:
-        """Return what an executor is to be forked from: TensorFlow's forkserver if that will help."""
+        """Return the forkserver for an executor: TensorFlow's, if its code uses TensorFlow."""
         if not setup["names_tensorflow"] or not _may_be_preloaded(prepared):
             await self._plain.wait_until_ready()
             return self._plain
@@ -244,13 +253,13 @@ class ExecutorPool:
             forkserver = self._with_tensorflow[keras] = ForkserverClient(
                 self._on_exit,
                 self._on_forkserver_death,
-                preload=["tensorflow"],
+                preload=["tensorflow", *self._libraries],
                 variables={} if keras is None else {_LEGACY_KERAS: keras},
             )
             forkserver.start()
         try:
             await forkserver.wait_until_ready()
-        except RuntimeError:  # the log says why: then executors import it themselves, if they can
+        except RuntimeError:  # the log has the reason; executors then import TensorFlow themselves
             await self._plain.wait_until_ready()
             return self._plain
         return forkserver
@@ -263,7 +272,7 @@ class ExecutorPool:
         Raises
         ------
         OSError
-            When the machine has no room for one more process.
+            When the machine cannot start another process.
         """
         forkserver = await self._find_forkserver(setup, prepared)
         async with forkserver.fork_limit:
@@ -314,7 +323,7 @@ class ExecutorPool:
         *,
         fresh: bool = False,
     ) -> Executor:
-        """Return an idle executor of that kind, or a new one; `fresh` insists on a new one."""
+        """Return an idle executor of this kind, or a new one; `fresh` requires a new one."""
         if not fresh:
             for index in range(len(self._idle) - 1, -1, -1):
                 if self._idle[index].kind == kind and self._idle[index].alive:
@@ -322,7 +331,7 @@ class ExecutorPool:
         return await self.start_executor(kind, setup, prepared)
 
     def release(self, executor: Executor, *, spent: bool) -> None:
-        """Take an executor back after a call; a `spent` one, or one too many, leaves."""
+        """Return an executor after a call; a `spent` one, or one too many, is ended."""
         if not executor.alive:
             return
         if not self._goes_on(executor.kind[0]):
@@ -335,7 +344,7 @@ class ExecutorPool:
                 self._idle.pop(0).leave(soon=False)
 
     def forget(self, executor: Executor) -> None:
-        """Strike out an executor whose process has ended."""
+        """Remove an executor whose process has ended."""
         executor.stopped = time.time()
         self._ended.append(executor.describe())
         if executor in self._idle:
@@ -344,31 +353,31 @@ class ExecutorPool:
 
     @property
     def pids(self) -> list[int]:
-        """The processes of all executors."""
+        """The pids of all executors."""
         return list(self._by_pid)
 
     def describe(self) -> list[dict[str, Any]]:
-        """Describe the executors that are there, for the state of the cluster."""
+        """Describe the executors that run, for the state API."""
         return [each.describe() for each in self._by_pid.values()]
 
     def describe_ended(self) -> list[dict[str, Any]]:
-        """Describe the executors that have ended last."""
+        """Describe the most recent executors that have ended."""
         return list(self._ended)
 
     @property
     def idle(self) -> list[Executor]:
-        """The executors that run nothing."""
+        """The executors without a call."""
         return list(self._idle)
 
     def kill(self, executor: Executor) -> None:
-        """Kill the process of an executor, if it still runs (the forkserver knows)."""
+        """Kill an executor's process; the forkserver checks whether it still runs."""
         if not executor.ended.done():
             executor.forkserver.kill(executor.pid)
 
     def end_job(self, job: str) -> list[Executor]:
         """Kill every executor of a job, and return them.
 
-        What is being forked for it is killed when it is there and has been released.
+        An executor that is still being forked is killed when it is released.
         """
         executors = [each for each in self._by_pid.values() if each.kind[0] == job]
         for executor in executors:
@@ -376,10 +385,10 @@ class ExecutorPool:
         return executors
 
     def close(self) -> None:
-        """End the forkservers with all executors, and wait until they are gone.
+        """End the forkservers and all executors, and wait until they have ended.
 
-        Without giving the event loop a turn: the loop may be about to end, and whoever awaits anything
-        then is cancelled.
+        This blocks the event loop on purpose: the loop may be ending, and would cancel every coroutine
+        that awaits.
         """
         self._closed = True
         for forkserver in (*self._with_tensorflow.values(), self._plain):

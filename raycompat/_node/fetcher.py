@@ -1,6 +1,6 @@
-"""Values that processes of this host ask their node for: brought here once, from any that has them.
+"""Values that processes of this host request from their node: fetched once, from a node that has them.
 
-Top-level arguments need none of this: Dask brings them before it starts a call.
+Top-level arguments need no request: Dask fetches them before it starts a call.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
 from raycompat._protocol import segment
+from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.values import ErrorValue, SegmentLink, SegmentValue, to_wire
 
 if TYPE_CHECKING:
@@ -19,18 +20,18 @@ if TYPE_CHECKING:
 
 
 class Fetcher:
-    """See the module."""
+    """The searches of a node for values; requests for the same key share one."""
 
     def __init__(self, worker: Worker, store: ObjectStore) -> None:
         self._worker = worker
         self._store = store
-        #: The search that is under way for a key; it returns the errors that it found.
+        #: The search in progress for a key; it returns the errors that it found.
         self._searches: dict[str, asyncio.Task[dict[str, bytes]]] = {}
 
     async def fetch(self, keys: list[str], host: str) -> list[dict[str, Any]]:
-        """Return values, or their errors, once all are there, to a process on `host`.
+        """Return values, or their errors, to a process on `host`, when all are here.
 
-        Each is a wire, whose segment the asker takes over; or a block, if it is on another host.
+        A value is a wire, whose segment the process takes over, or a block for another host.
         """
         answers: dict[str, dict[str, Any]] = {}
         while absent := [key for key in keys if key not in answers]:
@@ -55,11 +56,11 @@ class Fetcher:
             else:
                 block = dask.as_bytes(segment.read(link.path))
                 answers[key] = {"block": block, "refs": link.refs}
-        except FileNotFoundError:  # somebody has removed what is ours
+        except FileNotFoundError:  # an outside process has removed the segment
             dask.drop(self._worker, key)
 
     async def _bring(self, keys: list[str]) -> dict[str, bytes]:
-        """Store these values in the node; return the errors of those that cannot be stored."""
+        """Store these values in the node; return the errors of those that failed."""
         absent = [key for key in keys if not dask.has(self._worker, key)]
         new = [key for key in absent if key not in self._searches]
         if new:
@@ -77,12 +78,12 @@ class Fetcher:
             while absent := [
                 key for key in keys if key not in errors and not dask.has(self._worker, key)
             ]:
-                located = await scheduler.raycompat_locate(keys=absent)
+                located = await ask(scheduler, Request.LOCATE, keys=absent)
                 errors.update(located["errors"])
                 lost = await dask.bring(self._worker, located["holders"])
-                if lost:  # Dask makes anew what those do not have that should
+                if lost:  # Dask computes the values again that are lost
                     lost_by = {key: located["holders"][key] for key in lost}
-                    await scheduler.raycompat_missing(lost_by=lost_by)
+                    await ask(scheduler, Request.MISSING, lost_by=lost_by)
         finally:
             for key in keys:
                 self._searches.pop(key, None)

@@ -1,14 +1,16 @@
-"""The process that executors are forked from: Python with numpy and distributed already imported.
+"""The process from which executors are forked: Python with numpy and distributed already imported.
 
-And TensorFlow, in the one for programs that use it: imported, but with nothing run, which a fork would
-not survive.
+A second one is for programs that use TensorFlow. It has imported TensorFlow and run nothing with it,
+because a fork would not survive that.
 
-It is single-threaded and runs no user code. The node asks for a fork with one packet that carries
-four descriptors: the executor's end of its connection to the node, what becomes its standard output
-and standard error, and a file in memory that says what the executor is to know. That may be of any
-size, and a packet may not. The forkserver answers with the pid, and tells when a child has ended.
+The node may also request the import of one of raycompat's own libraries, which later children share.
 
-It ends when the node's end of the socket closes; its children get SIGKILL when it dies.
+A forkserver is single-threaded and runs no user code. The node requests a fork with one packet that
+carries four descriptors: the executor's end of its connection to the node, its standard output, its
+standard error, and a file in memory with its settings. (Settings can be of any size; packets cannot.)
+The forkserver answers with the pid, and reports when a child has ended.
+
+It ends when the node's end of the socket closes. Its children get SIGKILL when it dies.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-#: Bytes. More than any packet has.
+#: Bytes. Larger than any packet.
 MAX_PACKET_BYTES = 1 << 16
 _NUM_DESCRIPTORS = 4
 _PR_SET_PDEATHSIG = 1
@@ -40,7 +42,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def _become_executor(descriptors: list[int], parent: int) -> NoReturn:
-    """Turn a freshly forked process into an executor."""
+    """Make a newly forked process an executor."""
     die_with_parent(parent)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -107,9 +109,22 @@ def serve(control: socket.socket) -> None:
             if request["pid"] in children:
                 os.kill(request["pid"], signal.SIGKILL)
             continue
+        if request["op"] == "import":
+            _import(request["module"])
+            continue
         _fork(control, request["number"], descriptors, children, (wake_read, wake_write))
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def _import(module: str) -> None:
+    """Import a module for later children; those that need it see the error, if it has one."""
+    try:
+        importlib.import_module(module)
+    except Exception:
+        traceback.print_exc()
+    gc.collect()
+    gc.freeze()
 
 
 def _fork(
@@ -135,7 +150,7 @@ def _fork(
 
 
 def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoReturn:
-    """Be the forkserver of a node, whose pid is `node`; import the modules `preload` too."""
+    """Run as the forkserver of the node with the pid `node`; import the modules `preload` too."""
     die_with_parent(node)
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -148,8 +163,9 @@ def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoRet
         import raycompat._executor.main
         import raycompat._executor.start
         import raycompat._node.pulse
-        import raycompat._transfer  # noqa: F401
+        import raycompat._transfer
 
+        raycompat._executor.start.prepare()
         for module in preload:
             importlib.import_module(module)
         gc.collect()

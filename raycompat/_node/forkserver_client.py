@@ -1,4 +1,4 @@
-"""A node's end of a forkserver: it asks for processes, and hears how they have ended."""
+"""A node's end of a forkserver: it requests processes, and gets reports of their ends."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from typing import Any
 from raycompat._node import forkserver
 from raycompat._node.forkserver import MAX_PACKET_BYTES
 
-#: Forks that a forkserver is asked for at once: each has seven descriptors open here.
+#: Simultaneous fork requests to one forkserver: each has seven open descriptors here.
 _MANY_FORKS = 16
 
 
 class _Forked:
-    """A child that was forked, not started: what is asked of a `subprocess.Popen`."""
+    """A child that was forked: it has the methods of `subprocess.Popen` that are used here."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """Return how the process has ended; None if it has not."""
+        """Return how the process has ended; None if it still runs."""
         return self._look(os.WNOHANG)
 
     def wait(self) -> int | None:
@@ -45,14 +45,14 @@ class _Forked:
         return self._code
 
 
-#: A forkserver that no pool has yet.
+#: A forkserver that was started before the pool that will use it.
 _early: list[tuple[socket.socket, _Forked]] = []
 
 
 def fork_early() -> None:
-    """Fork the forkserver of the pool that this process will have: so it need not import again.
+    """Fork the forkserver for the pool that this process will have, so that it need not import again.
 
-    Call it in the main thread of a process that has no other thread, and has opened nothing yet.
+    Call this in the main thread of a process without other threads and open files.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     node = os.getpid()
@@ -83,7 +83,7 @@ def _start_forkserver(
 
 
 class ForkserverClient:
-    """See the module. `on_exit` is told the pid and the exit code of each process that has ended."""
+    """One forkserver. `on_exit` is called with the pid and exit code of each process that ends."""
 
     def __init__(
         self,
@@ -94,16 +94,16 @@ class ForkserverClient:
     ) -> None:
         self._on_exit = on_exit
         self._on_death = on_death
-        #: Modules that it imports, for all who are forked from it.
+        #: Modules that it imports for its children.
         self._preload = preload
-        #: What its environment has besides the node's, before it imports them.
+        #: Variables that are added to its environment before it imports them.
         self._variables = variables or {}
         self._numbers = itertools.count()
         self._forks: dict[int, asyncio.Future[int]] = {}
-        #: Requests that its socket has no room for yet: the packet, the descriptors that go with it,
-        #: and what is to be told if it cannot be sent.
+        #: Requests for which its socket has no room yet: the packet, its descriptors, and the future
+        #: that gets the error if it cannot be sent.
         self._unsent: deque[tuple[bytes, list[int], asyncio.Future[int] | None]] = deque()
-        #: Held by whoever calls `fork`, and has opened the descriptors for it.
+        #: Held by a caller of `fork` while the descriptors for it are open.
         self.fork_limit = asyncio.Semaphore(_MANY_FORKS)
         self._death: RuntimeError | None = None
         self._ready: asyncio.Future[int]
@@ -111,7 +111,7 @@ class ForkserverClient:
         self._server: subprocess.Popen[bytes] | _Forked
 
     def start(self) -> None:
-        """Start the process, if there is none yet. Call it in the node's main thread.
+        """Start the process, if it does not run yet. Call this in the node's main thread.
 
         Children die with the thread that starts them.
         """
@@ -168,7 +168,7 @@ class ForkserverClient:
             self._on_exit(*rest)
 
     def _waiting(self, number: int) -> asyncio.Future[int] | None:
-        """Return the future of a fork, unless nobody waits for it any more."""
+        """Return the future of a fork, unless no caller waits for it any more."""
         forked = self._forks.get(number)
         return None if forked is None or forked.done() else forked
 
@@ -190,14 +190,14 @@ class ForkserverClient:
         self._on_death(self)
 
     async def fork(self, request: dict[str, Any], descriptors: Sequence[int]) -> int:
-        """Ask it to fork, when it is ready and within `fork_limit`; return the pid.
+        """Request a fork, when it is ready and within `fork_limit`; return the pid.
 
-        `request` is what it is to know, of any size. `descriptors` are those of the new process: its
-        end of the socket, its output, its errors.
+        `request` has the settings of the process, of any size. `descriptors` are those of the new
+        process: its end of the socket, its output, its errors.
 
         Raises
         ------
-        OSError
+            When the machine cannot start another process.
             When the machine has no room for one more process.
         RuntimeError
             When it has died.
@@ -222,8 +222,13 @@ class ForkserverClient:
         finally:
             self._forks.pop(number, None)
 
+    def import_module(self, module: str) -> None:
+        """Import one of raycompat's libraries for the processes that are forked from now on."""
+        if self._server.poll() is None:
+            self._send(pickle.dumps({"op": "import", "module": module}))
+
     def kill(self, pid: int) -> None:
-        """Kill a process that it has forked, if it still runs (it knows)."""
+        """Kill a forked process; the forkserver checks whether it still runs."""
         if self._server.poll() is None:
             self._send(pickle.dumps({"op": "kill", "pid": pid}))
 
@@ -237,35 +242,35 @@ class ForkserverClient:
         self._write()
 
     def _write(self) -> None:
-        """Send what is to be sent, as far as there is room.
+        """Send the waiting requests, as far as the socket has room.
 
-        Never wait for room: the forkserver may be waiting for us to read what it says.
+        This never waits for room: the forkserver may be waiting for this process to read.
         """
         loop = asyncio.get_running_loop()
         while self._unsent:
             packet, descriptors, forked = self._unsent[0]
             try:
-                if forked is None or not forked.done():  # else its descriptors are closed
+                if forked is None or not forked.done():  # otherwise its descriptors are closed
                     socket.send_fds(self._control, [packet], descriptors)
             except BlockingIOError:
                 loop.add_writer(self._control.fileno(), self._write)
                 return
             except OSError as error:
-                # Too many descriptors on their way; or it has died, and we shall hear of that.
+                # Too many descriptors are in transit; or it has died, which is reported later.
                 if forked is not None:
                     forked.set_exception(error)
             self._unsent.popleft()
         loop.remove_writer(self._control.fileno())
 
     def close(self) -> None:
-        """End it with all that it has forked, and wait until they are gone.
+        """End it and all its children, and wait until they have ended.
 
-        Without giving the event loop a turn: the loop may be about to end, and whoever awaits anything
-        then is cancelled.
+        This blocks the event loop on purpose: the loop may be ending, and would cancel every coroutine
+        that awaits.
         """
         self._stop_listening()
         if not self._ready.done() and self._server.poll() is None:
-            os.kill(self._server.pid, signal.SIGKILL)  # it imports, and would not hear us
+            os.kill(self._server.pid, signal.SIGKILL)  # it is importing, and reads no requests
         self._control.setblocking(True)
         with contextlib.suppress(OSError):  # it has died
             self._control.shutdown(socket.SHUT_WR)

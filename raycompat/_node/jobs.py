@@ -1,4 +1,4 @@
-"""Jobs on a node: how executors of each are started, in which environment, and their functions."""
+"""Jobs on a node: the settings, environments and functions of their executors."""
 
 from __future__ import annotations
 
@@ -14,24 +14,29 @@ from raycompat._node.executor_pool import Executor
 from raycompat._node.runtime_env import Prepared, RuntimeEnvFailed
 from raycompat._protocol import runtime_env
 from raycompat._protocol.call_spec import Grant
+from raycompat._protocol.operations import Request, ask
 
 if TYPE_CHECKING:
     from raycompat._node.node import Node
 
 logger = logging.getLogger(__name__)
 
+#: raycompat's library that starts a process for each of many short pieces of work. Its import takes
+#: 40 ms, more than the rest of the start of a process.
+_TUNE = "raycompat.tune"
+
 
 class Jobs:
-    """See the module."""
+    """All jobs of a node, and the functions that were fetched for them."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        #: What executors are to know, by job.
+        #: The settings of executors, by job.
         self.setups: dict[str, dict[str, Any]] = {}
         self._functions: dict[str, asyncio.Task[bytes]] = {}
 
     def begin(self, job: str, namespace: str, setup: dict[str, Any]) -> None:
-        """Hear of a driver: what executors are to be told that run its code."""
+        """Record a new driver, with the settings for the executors of its job."""
         if setup["log_to_driver"]:
             self._node.logs.follow(job)
         self.setups[job] = {
@@ -53,19 +58,19 @@ class Jobs:
             self._node.pool.background(self._prepare_early(job, setup["runtime_env"]))
 
     async def _prepare_early(self, job: str, environment: str) -> None:
-        """Begin to set a job's environment up, before a call needs it."""
+        """Start the set-up of a job's environment before a call needs it."""
         try:
             await self._node.envs.prepare(job, environment)
         except RuntimeEnvFailed as failed:
             logger.warning("The runtime environment of job %s: %s", job, failed)
 
     def note_tensorflow(self, job: str) -> None:
-        """From now on the job's new executors have TensorFlow imported when they begin."""
+        """Fork the job's new executors with TensorFlow imported from now on."""
         if job in self.setups:
             self.setups[job]["names_tensorflow"] = True
 
     def end(self, job: str, for_good: bool) -> None:
-        """Forget a job; when it has detached actors its driver only is gone, and what Dask ends."""
+        """Forget a job. If it has detached actors, only its driver and tasks end."""
         self._node.logs.unfollow(job)
         setup = self.setups.get(job)
         driver = (setup["driver_host"], setup["driver_pid"]) if setup is not None else None
@@ -74,22 +79,22 @@ class Jobs:
         if driver is not None and driver[0] == self._node.store.place.host and not is_there:
             self._node.store.clean_up_after(driver[1])
         if for_good:
-            self._functions.clear()  # what others need is asked for again
+            self._functions.clear()  # other jobs fetch their functions again
             self.setups.pop(job, None)
             self._node.pool.background(self._clean_up_after(job, self._node.pool.end_job(job)))
 
     async def _clean_up_after(self, job: str, executors: list[Executor]) -> None:
-        """Remove the files of a job when its executors, which run in them, have ended."""
+        """Remove the files of a job when its executors, which use them, have ended."""
         await asyncio.gather(*(asyncio.shield(executor.ended) for executor in executors))
         self._node.envs.end_job(job)
 
     async def prepare(self, grant: Grant) -> tuple[dict[str, Any], Prepared]:
-        """Set a call's environment up; return what its executor is to be told and started with.
+        """Set up a call's environment; return the settings and the environment of its executor.
 
         Raises
         ------
         RuntimeEnvFailed
-            When that is not possible.
+            When the set-up fails.
         """
         setup = self.setups[grant["job"]]
         try:
@@ -105,7 +110,7 @@ class Jobs:
 
     @staticmethod
     def kind(grant: Grant) -> tuple[Any, ...]:
-        """Return what an executor must be made for: the job, and its runtime environment."""
+        """Return the kind of executor that a call needs: its job and runtime environment."""
         return (grant["job"], grant["runtime_env"])
 
     async def send_function(self, executor: Executor, function: str) -> None:
@@ -113,11 +118,14 @@ class Jobs:
         fetching = self._functions.get(function)
         if fetching is None:
             fetching = asyncio.ensure_future(
-                self._node.worker.scheduler.raycompat_function(function=function)
+                ask(self._node.worker.scheduler, Request.FUNCTION, function=function)
             )
             self._functions[function] = fetching
         try:
-            executor.send("function", function, await fetching)
-        except OSError as error:  # asked for again at the next need
+            code = await fetching
+            executor.send("function", function, code)
+            if _TUNE.encode() in code:
+                self._node.pool.import_library(_TUNE)
+        except OSError as error:  # the next call fetches it again
             self._functions.pop(function, None)
             executor.send("no-function", function, f"The scheduler did not send it: {error}")

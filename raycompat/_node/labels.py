@@ -1,4 +1,4 @@
-"""The labels of a node: what `NodeLabelSchedulingStrategy` chooses by."""
+"""The labels of a node, by which `NodeLabelSchedulingStrategy` chooses."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 from raycompat._protocol.strategy import NODE_ID_LABEL
 
-#: Labels of the node that is started with it, as JSON: {"zone": "a"}.
+#: The variable with the labels of the node, as JSON: {"zone": "a"}.
 VARIABLE = "RAYCOMPAT_NODE_LABELS"
 
 
 def read() -> dict[str, str]:
-    """Return the labels that this node was started with.
+    """Return the labels with which this node was started.
 
     Raises
     ------
     ValueError
-        When they are no labels.
+        When the labels are not valid.
     """
     text = os.environ.get(VARIABLE)
     if not text:
@@ -32,12 +32,12 @@ def read() -> dict[str, str]:
 
 
 def checked(source: str, labels: Any) -> dict[str, str]:
-    """Return labels that somebody has given by `source`.
+    """Return the labels that were given by `source`.
 
     Raises
     ------
     ValueError
-        When they are no mapping of strings, or name the label that every node has by itself.
+        When they are not a mapping of strings, or contain the label that every node has.
     """
     if not isinstance(labels, Mapping) or not all(
         isinstance(part, str) for item in labels.items() for part in item
@@ -48,7 +48,7 @@ def checked(source: str, labels: Any) -> dict[str, str]:
         )
     if NODE_ID_LABEL in labels:
         raise ValueError(
-            f"{source}={labels!r}: {NODE_ID_LABEL} is the label that every node has by itself. Leave "
+            f"{source}={labels!r}: {NODE_ID_LABEL} is a label that every node already has. Leave "
             "it out."
         )
     return dict(labels)

@@ -1,4 +1,4 @@
-"""Leases: executors that a caller has for itself, whose calls this node does not see."""
+"""Leases: executors that each serve one caller, whose calls this node does not see."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class Leases:
-    """See the module."""
+    """All leases of a node."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
     async def run(self, key: str) -> Any:
-        """Let a caller have an executor until it wants it no more (see `entry.run_lease`)."""
+        """Lease an executor to a caller until the lease ends (see `entry.run_lease`)."""
         dask.secede(self._node.worker, key)
         running = self._node.calls.granted.get(key)
         if running is None:
-            return None  # taken back while Dask started it
+            return None  # revoked while Dask started it
         how, error = "", None
         try:
             if not running.cancelled and running.grant["job"] in self._node.jobs.setups:
@@ -49,9 +49,9 @@ class Leases:
         return None
 
     async def _serve(self, running: Running) -> tuple[str, bool]:
-        """Return how the executor's process has ended ("" if it is there for others now).
+        """Run a lease; return how the executor's process has ended ("" if it has not).
 
-        And, if it has not, whether all its answers were taken.
+        The second value is whether all answers of a living process were read.
         """
         grant = running.grant
         executor = await self._node.pool.acquire(
@@ -77,7 +77,7 @@ class Leases:
         return "", True
 
     def begun(self, key: str) -> None:
-        """Hear from an executor that it takes its caller's calls."""
+        """Handle an executor's report that it accepts its caller's calls."""
         running, socket_name = self._node.calls.granted.get(key), self._node.sockets.get(key)
         if running is None or socket_name is None:
             return
@@ -85,7 +85,7 @@ class Leases:
         self._node.tell({**message, "socket": socket_name})
 
     def revoke(self, key: str) -> None:
-        """End a lease after the call that runs: others wait."""
+        """End a lease after the running call, because others wait."""
         running = self._node.calls.granted.get(key)
         if running is not None:
             running.cancelled = True
@@ -93,7 +93,7 @@ class Leases:
                 running.executor.send("revoke", key)
 
     def abandon(self, running: Running, executor: Executor) -> None:
-        """Take an executor out of its lease, whose caller is gone; end it if it runs a call."""
+        """End a lease whose caller has ended; end the executor too if it runs a call."""
         executor.send("abandon", running.grant["key"])
 
         def look_again() -> None:

@@ -1,4 +1,4 @@
-"""The files of what a node's processes have printed, for those who read them from elsewhere."""
+"""The files with the output of a node's processes, for readers in other processes."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ import os
 from pathlib import Path
 from typing import Any
 
-#: Bytes that are returned at once.
+#: Bytes that one read returns at most.
 _MOST_BYTES = 1 << 20
 
 
 class LogFiles:
-    """See the module. It reads files of this folder alone, whatever name is asked for."""
+    """Reads the files in one folder. A name cannot lead out of the folder."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     async def names(self, pattern: str) -> dict[str, Any]:
-        """Return the names of the files that match a pattern of the shell, in order."""
+        """Return the sorted names of the files that match a shell pattern."""
         return {"names": sorted(fnmatch.filter(os.listdir(self._directory), pattern))}
 
     async def read(self, name: str, position: int, tail: int) -> dict[str, Any]:
-        """Return bytes of a file, from a position on or, if that is -1, its last `tail` lines.
+        """Return bytes of a file, from a position or, if that is -1, its last `tail` lines.
 
-        And the position behind them, and whether there is more; or what is wrong, as ``error``.
+        The result also has the position after them, and whether more follows; or an ``error``.
         """
         path = self._directory / name
         if path.parent != self._directory or not path.is_file():
-            return {"error": f"There is no log {name!r} on this node; list_logs() has their names."}
+            return {
+                "error": f"There is no log {name!r} on this node; list_logs() returns the names."
+            }
         with path.open("rb") as file:
             if position < 0:
                 position = _start_of_tail(file, tail)
@@ -43,7 +45,7 @@ def _start_of_tail(file: Any, tail: int) -> int:
     """Return the position where the last `tail` lines of a file begin."""
     position = file.seek(0, os.SEEK_END)
     file.seek(max(0, position - 1))
-    num_ends = -1 if file.read(1) == b"\n" else 0  # the end of the last line begins no other
+    num_ends = -1 if file.read(1) == b"\n" else 0  # no line follows the last line end
     while position > 0:
         begin = max(0, position - _MOST_BYTES)
         file.seek(begin)

@@ -1,9 +1,10 @@
-"""What user code prints, on its way to its driver: all outputs of a node's executors.
+"""The output of user code, on its way to its driver: all outputs of a node's executors.
 
-A thread moves what executors print from their pipes into files (`_node.output`), whatever the driver
-does, so that nobody waits for a driver who reads slowly. The node's event loop reads the files and
-sends their lines on, a little at a time, and no more than a *window* of bytes that the driver has not
-yet said to have printed. A driver too far behind is told how much was left out, and where it is.
+A thread moves the output of executors from their pipes into files (`_node.output`), however slow the
+driver is, so that no executor waits for it. The node's event loop reads the files and sends their lines
+in small pieces. It sends at most a *window* of bytes beyond those that the driver reports as printed. A
+driver that is too far behind gets a message with the number of bytes that were left out, and their
+file.
 """
 
 from __future__ import annotations
@@ -28,39 +29,39 @@ from raycompat._protocol.operations import ToScheduler
 
 logger = logging.getLogger(__name__)
 
-#: Bytes that are sent at once; other work of the event loop comes in between.
+#: Bytes of one message; other work of the event loop can run in between.
 _PIECE_BYTES = 1 << 15
 
-#: Bytes that a driver may be sent before it says that it has printed some, by each node.
+#: Bytes from one node that a driver can have received and not yet printed.
 _WINDOW_BYTES = 1 << 18
 
-#: Bytes that a message counts for besides its text.
+#: The fixed cost of a message beside the bytes of its text.
 _MESSAGE_BYTES = 200
 
-#: Seconds that a line without an end waits for the rest.
+#: Seconds to wait for the rest of a line.
 _PARTIAL_S = 0.5
 
-#: Executors that have ended whose files are kept, and bytes of them all.
+#: The number of ended executors whose files are kept, and the bytes of all these files.
 _KEPT_EXECUTORS, _KEPT_BYTES = 200, 1 << 30
 
-#: Bytes of one file, and how many older ones are kept, unless Ray's variables say otherwise.
+#: Bytes of one file, and the number of older ones that are kept; Ray's variables can change both.
 _FILE_BYTES, _NUM_BACKUPS = 128 << 20, 1
 
 
 @dataclass(slots=True, eq=False)
 class _Sender:
-    """What is on its way to one driver."""
+    """The outputs that wait to be sent to one driver."""
 
     job: str
     in_flight: int = 0
-    #: Outputs that have something to send.
+    #: Outputs with unsent bytes.
     waiting: deque[ExecutorOutput] = field(default_factory=deque)
-    #: Where outputs must get to before a question is answered, by its token.
+    #: The positions that outputs must reach before a flush is answered, by its token.
     goals: dict[int, dict[ExecutorOutput, int]] = field(default_factory=dict)
 
 
 class ExecutorOutput(Output):
-    """An output, and whose it is."""
+    """One output of an executor, and its driver's sender."""
 
     def __init__(
         self,
@@ -87,24 +88,24 @@ class ExecutorLogs:
         self._outputs = outputs
 
     def begin(self, name: str) -> None:
-        """Mark what is printed from now on as `name`'s."""
+        """Mark the output from now on with the name of a call."""
         for output in self._outputs.values():
             output.begin(name)
             self._logs.send(output)
 
     def drain(self) -> None:
-        """Send what was printed up to now: a call has ended and its output is still its own."""
+        """Send the output so far, because the call that printed it has ended."""
         for output in self._outputs.values():
             output.drain()
             self._logs.send(output, ends_line=True)
 
     def close(self) -> None:
-        """Take what is left in the pipes: the process has ended."""
+        """Read the rest of the pipes, because the process has ended."""
         self._logs.close_outputs(self._outputs)
 
 
 class Logs:
-    """All outputs of a node's executors; see the module."""
+    """All outputs of a node's executors."""
 
     def __init__(self, directory: Path, ip: str, tell: Callable[[dict[str, Any]], None]) -> None:
         self.directory = directory
@@ -113,12 +114,12 @@ class Logs:
         self._max_bytes = _setting("RAY_ROTATION_MAX_BYTES", _FILE_BYTES, 1)
         self._num_backups = _setting("RAY_ROTATION_BACKUP_COUNT", _NUM_BACKUPS, 0)
         self._senders: dict[str, _Sender] = {}
-        #: By the descriptor of the pipe.
+        #: The outputs by the descriptors of their pipes.
         self._outputs: dict[int, ExecutorOutput] = {}
-        #: Files of executors that have ended, with the bytes in them; and the sum of those.
+        #: Files of ended executors, with the number of bytes in each; and the sum.
         self._ended: deque[tuple[Spool, int]] = deque()
         self._ended_bytes = 0
-        #: Outputs that have grown since the event loop looked; and whether it will look.
+        #: Outputs that have grown since the event loop last checked; whether a check is scheduled.
         self._grown: deque[ExecutorOutput] = deque()
         self._look_due = False
         self._loop = asyncio.get_running_loop()
@@ -129,7 +130,7 @@ class Logs:
         self._thread = threading.Thread(target=self._read, name="raycompat-logs", daemon=True)
         self._thread.start()
 
-    # --- executors and drivers come and go ------------------------------------------------------
+    # --- executors and drivers ------------------------------------------------------------------
 
     def open(self, streams: dict[int, str], job: str, pid: int) -> ExecutorLogs:
         """Read the pipes of an executor: `streams` names them by descriptor."""
@@ -146,11 +147,11 @@ class Logs:
         return ExecutorLogs(self, outputs)
 
     def follow(self, job: str) -> None:
-        """Send what a job prints to its driver."""
+        """Send the output of a job to its driver from now on."""
         self._senders.setdefault(job, _Sender(job))
 
     def unfollow(self, job: str) -> None:
-        """Send nothing more: the driver is gone, and only files are written."""
+        """Send nothing more, because the driver is gone; the output is still written to files."""
         sender = self._senders.pop(job, None)
         if sender is not None:
             sender.goals.clear()
@@ -158,7 +159,7 @@ class Logs:
                 self._close_if_done(sender.waiting.popleft())
 
     def close_outputs(self, outputs: dict[int, ExecutorOutput]) -> None:
-        """Take what is left in the pipes of an executor that has ended."""
+        """Read the rest of the pipes of an ended executor."""
         for descriptor, output in outputs.items():
             if self._outputs.pop(descriptor, None) is None:
                 continue
@@ -168,7 +169,7 @@ class Logs:
             self._close_if_done(output)
 
     def _keep(self, spool: Spool) -> None:
-        """Keep the files of an executor that has ended, for a while."""
+        """Keep the files of an ended executor for a while."""
         if spool.end:
             self._ended.append((spool, spool.num_kept))
             self._ended_bytes += spool.num_kept
@@ -186,7 +187,7 @@ class Logs:
         return sender is not None and self._senders.get(sender.job) is sender
 
     def close(self) -> None:
-        """End the thread, and let go of all files. All executors have ended."""
+        """End the thread and close all files. All executors have ended."""
         self.close_outputs(dict(self._outputs))
         for job in list(self._senders):
             self.unfollow(job)
@@ -212,13 +213,13 @@ class Logs:
         try:
             output.drain()
         except Exception:
-            logger.exception("raycompat could not read what process %d prints", output.pid)
+            logger.exception("raycompat could not read the output of process %d", output.pid)
             output.give_up()
         if output.spool.end > before and self._is_followed(output):
             self._grown.append(output)
             if not self._look_due:
                 self._look_due = True
-                with contextlib.suppress(RuntimeError):  # the loop is closed: so is the node
+                with contextlib.suppress(RuntimeError):  # the loop is closed, so the node is too
                     self._loop.call_soon_threadsafe(self._look)
 
     # --- in the event loop ----------------------------------------------------------------------
@@ -229,7 +230,7 @@ class Logs:
             self.send(self._grown.popleft())
 
     def send(self, output: ExecutorOutput, *, ends_line: bool = False) -> None:
-        """Send an output as far as it goes; `ends_line` says not to wait for a line's end."""
+        """Send as much of an output as possible; with `ends_line`, unfinished lines too."""
         sender = output.sender
         if sender is None or not self._is_followed(output):
             return
@@ -255,7 +256,7 @@ class Logs:
         self._answer(sender)
 
     def _send_some(self, sender: _Sender, output: ExecutorOutput) -> bool:
-        """Send one piece of an output; return whether there is more to send now."""
+        """Send one piece of an output; return whether another can be sent now."""
         if output.is_far_behind:
             self._leave_out(sender, output)
         if output.num_lost:
@@ -301,17 +302,17 @@ class Logs:
         )
         self._send_piece(sender, output, Piece(output.name, text.encode(), True))
 
-    # --- what drivers say -----------------------------------------------------------------------
+    # --- messages from drivers ------------------------------------------------------------------
 
     def printed(self, job: str, cost: int) -> None:
-        """Hear that a driver has printed some of what it was sent."""
+        """Handle a driver's report that it has printed some output."""
         sender = self._senders.get(job)
         if sender is not None:
             sender.in_flight -= cost
             self._advance(sender)
 
     def flush(self, job: str, token: int) -> None:
-        """Answer when all is sent that the job has printed up to now."""
+        """Answer when all output of the job so far is sent."""
         sender = self._senders.get(job)
         if sender is None:
             self._tell({"op": ToScheduler.LOGS_FLUSHED, "token": token})

@@ -1,14 +1,14 @@
-"""What runs on a node, for whoever asks: executors say which calls of actors and leases they run.
+"""What runs on a node, and what its executors call and refer to, for the state API and the pages.
 
-The scheduler asks when somebody looks at the state of the cluster, and never else. An executor answers
-in its reading thread; one that does not, because user code holds the interpreter's lock, is named.
+The scheduler asks on request only. An executor answers in its reading thread. If user code holds the
+interpreter lock, it cannot answer, and its name is part of the report.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from raycompat._protocol.operations import ToScheduler
 
@@ -16,45 +16,55 @@ if TYPE_CHECKING:
     from raycompat._node.executor_pool import Executor
     from raycompat._node.node import Node
 
-#: Seconds that executors have to answer.
+#: Seconds for executors to answer.
 _ANSWER_S = 1.0
 
 
 @dataclass(slots=True)
 class _Look:
-    """A question that is not answered yet."""
+    """A question with answers outstanding."""
 
-    #: The actor or lease of each executor that was asked and has not answered.
+    #: The call, actor or lease of each executor that has not answered yet; "" if it is idle.
     expected: dict[Executor, str]
-    #: Calls that run: the key of the actor or lease, their own, name, begin, and process.
+    #: Running calls: key of the actor or lease, key of the call, name, start, and process.
     running: list[tuple[str, str, str, float, int]] = field(default_factory=list)
+    #: What executors have called, and the objects that they refer to: see `_caller.look.describe`.
+    callers: list[dict[str, Any]] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
 
 
 class Looks:
-    """See the module."""
+    """The open questions about running calls."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._looks: dict[int, _Look] = {}
 
-    def look(self, token: int) -> None:
-        """Ask all executors that serve an actor or a lease; answer when they have."""
-        serving = {
-            each.executor: key
-            for key, each in self._node.calls.granted.items()
-            if each.executor is not None and each.grant["kind"] != "task"
-        }
-        look = self._looks[token] = _Look(serving)
-        for executor in serving:
-            executor.send("look", token)
+    def look(self, token: int, most: int) -> None:
+        """Ask all executors that run or own something; answer when they have answered.
+
+        Each lists at most `most` of its calls, and as many objects.
+        """
+        asked = {executor: "" for executor in self._node.pool.idle if executor.owns}
+        for key, each in self._node.calls.granted.items():
+            if each.executor is not None:
+                asked[each.executor] = key
+        look = self._looks[token] = _Look(asked)
+        for executor in asked:
+            executor.send("look", token, most)
         loop = asyncio.get_running_loop()
         look.timer = loop.call_later(_ANSWER_S, self._answer, token)
-        if not serving:
+        if not asked:
             self._answer(token)
 
-    def hear(self, executor: Executor, token: int, running: dict[str, tuple[str, float]]) -> None:
-        """Hear from an executor which calls it runs."""
+    def hear(
+        self,
+        executor: Executor,
+        token: int,
+        running: dict[str, tuple[str, float]],
+        called: dict[str, Any],
+    ) -> None:
+        """Handle an executor's answer."""
         look = self._looks.get(token)
         if look is None:
             return
@@ -62,11 +72,12 @@ class Looks:
         if party is not None:
             pid = executor.pid
             look.running += [(party, key, *rest, pid) for key, rest in running.items()]
+            look.callers.append(called)
         if not look.expected:
             self._answer(token)
 
     def lose(self, executor: Executor) -> None:
-        """Expect no answer of an executor that has ended."""
+        """Stop waiting for an executor that has ended."""
         for token, look in list(self._looks.items()):
             if look.expected.pop(executor, None) is not None and not look.expected:
                 self._answer(token)
@@ -80,6 +91,7 @@ class Looks:
         message = {"op": ToScheduler.LOOKED, "token": token}
         found = {
             "running": look.running,
+            "callers": look.callers,
             "silent": [executor.pid for executor in look.expected],
             "executors": self._node.pool.describe(),
             "ended": self._node.pool.describe_ended(),
@@ -87,7 +99,7 @@ class Looks:
         self._node.tell({**message, "found": found})
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Drop all questions."""
         for look in self._looks.values():
             assert look.timer is not None
             look.timer.cancel()

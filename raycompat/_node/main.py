@@ -1,4 +1,4 @@
-"""A node that raycompat starts: ``python -m raycompat._node.main <options>``."""
+"""A node process that raycompat starts: ``python -m raycompat._node.main <options>``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import dask
 from distributed import Worker
 
 from raycompat import (
-    _local_comm,  # noqa: F401  (Dask then knows its addresses)
+    _local_comm,  # noqa: F401  (registers its addresses with Dask)
     _security,
 )
 from raycompat._node import forkserver_client
@@ -22,12 +22,12 @@ from raycompat._protocol.shared_secret import Credentials, Token
 
 
 class _Node(Worker):
-    """A Dask worker whose pages are for those alone who know the cluster's token, if it has one."""
+    """A Dask worker whose web pages require the cluster's token, if the cluster has one."""
 
     credentials: Token | Credentials | None = None
 
     def start_http_server(self, *args: Any, **kwargs: Any) -> None:
-        """Begin to listen; nobody is answered before the loop goes on, so nobody comes unasked."""
+        """Start listening. No request is handled before the guard is set: the loop runs later."""
         super().start_http_server(*args, **kwargs)
         if self.credentials is not None:
             _security.guard(self.http_server, self.credentials)
@@ -49,7 +49,7 @@ async def _serve(options: dict[str, Any]) -> None:
     )
     node.credentials = credentials
     told_to_end = asyncio.ensure_future(lifeline.told_to_end())
-    joined = asyncio.ensure_future(node.start())  # it waits for a scheduler that may never come
+    joined = asyncio.ensure_future(node.start())  # a scheduler may never answer
     await asyncio.wait([told_to_end, joined], return_when=asyncio.FIRST_COMPLETED)
     if joined.done():
         joined.result()
@@ -58,19 +58,19 @@ async def _serve(options: dict[str, Any]) -> None:
         await asyncio.wait([told_to_end, closed], return_when=asyncio.FIRST_COMPLETED)
         await node.close()
     shutil.rmtree(options["directory"], ignore_errors=True)
-    # No thread may keep a node alive that has closed.
+    # No thread may keep a closed node alive.
     os._exit(0 if told_to_end.done() else 1)
 
 
 def main() -> None:
-    """Run the node until it is told to end: by the end of its standard input, or a signal."""
+    """Run the node until its standard input closes or a signal arrives."""
     options = json.loads(sys.argv[1])
     forkserver_client.fork_early()
     store = options["resources"].get("object_store_memory")
     settings = {"distributed.worker.memory.terminate": False}
     if store is not None:
-        # Dask then moves what was not used for longest to disk. A quarter is left for what is being
-        # written, or kept by its writer.
+        # Dask then moves the least recently used values to disk. A quarter is left for values that are
+        # being written, or that their writers keep.
         settings["distributed.worker.memory.target"] = 0.75 * store / options["memory_bytes"]
     with dask.config.set(settings):
         asyncio.run(_serve(options))

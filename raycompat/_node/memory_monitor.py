@@ -1,7 +1,7 @@
-"""The memory of a node: when little is left, one executor is ended after the other.
+"""The memory of a node: when little is left, one executor after another is ended.
 
-Sooner than the kernel or Dask's nanny would end the node with all that is on it. What was run by the
-executor is tried again, if it may be. Shared memory that waits to be used again goes first.
+This happens before the kernel or Dask's nanny would end the whole node. Calls of an ended executor are
+retried, if they may be. Unused shared memory is freed first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import psutil
 if TYPE_CHECKING:
     from raycompat._node.executor_pool import Executor
 
-#: Environment variables of Ray's: the share of memory that may be used, and milliseconds between looks.
+#: Ray's environment variables: the share of memory that may be used, and milliseconds between checks.
 _THRESHOLD: Final = ("RAY_memory_usage_threshold", 0.95)
 _REFRESH: Final = ("RAY_memory_monitor_refresh_ms", 250.0)
 
@@ -30,16 +30,16 @@ class Candidate:
     """An executor that could be ended."""
 
     executor: Executor
-    #: What it runs; empty if it is idle and owns nothing.
+    #: The call that it runs; empty if it is idle and owns nothing.
     name: str
-    #: Whether what it runs is tried again.
+    #: Whether its call is retried.
     is_retryable: bool
 
 
 def choose(candidates: Iterable[Candidate]) -> Candidate | None:
-    """Choose whom to end: one that is idle, else the newest that is tried again, else the newest.
+    """Return the executor to end: an idle one, else the newest with a retry, else the newest.
 
-    `candidates` come in the order in which they began.
+    `candidates` are ordered by their start.
     """
     newest_first = list(candidates)[::-1]
     for suits in (lambda each: not each.name, lambda each: each.is_retryable, lambda each: True):
@@ -50,20 +50,20 @@ def choose(candidates: Iterable[Candidate]) -> Candidate | None:
 
 
 class MemoryMonitor:
-    """See the module. One per node.
+    """Checks a node's memory regularly, and ends executors when little is left.
 
     Parameters
     ----------
     limit_bytes : int
-        What the node may use, without what it stores in shared memory.
+        Memory that the node may use, without objects in shared memory.
     pids : callable
-        Returns the processes of the node.
+        Returns the pids of the node's processes.
     candidates : callable
-        Returns those that could be ended, in the order in which they began.
+        Returns the executors that can be ended, ordered by their start.
     end : callable
-        Ends a candidate, for a reason.
+        Ends a candidate; its second argument is the reason.
     spare : callable
-        Gives back to the machine what nobody uses just now; returns whether there was anything.
+        Frees unused memory; returns whether there was any.
     """
 
     def __init__(
@@ -82,12 +82,12 @@ class MemoryMonitor:
         self._victim: Candidate | None = None
 
     def start(self) -> None:
-        """Look from now on, unless it is switched off."""
+        """Start checking, unless this is switched off."""
         if self._period_s:
             self._timer = asyncio.get_running_loop().call_later(self._period_s, self._look)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -102,7 +102,7 @@ class MemoryMonitor:
             self.start()
 
     def _shortage(self) -> str:
-        """Return what is short, in words; empty when nothing is, or is any more."""
+        """Return a description of the lack of memory; empty when there is enough."""
         of_machine = self._shortage_of_machine()
         if of_machine and self._spare():
             of_machine = self._shortage_of_machine()
@@ -114,7 +114,7 @@ class MemoryMonitor:
         used = sum(map(_private_bytes, pids))
         if used <= self._limit:
             return ""
-        return f"Its processes had {_gigabytes(used)}, and may have {_gigabytes(self._limit)}."
+        return f"Its processes had {_gigabytes(used)}, and may use {_gigabytes(self._limit)}."
 
     def _shortage_of_machine(self) -> str:
         machine = psutil.virtual_memory()
@@ -127,19 +127,19 @@ class MemoryMonitor:
 
 
 def _private_bytes_at_most(pid: int) -> int:
-    """Return the memory of a process that is no file's: quickly, and with all that forks share."""
+    """Return the private memory of a process quickly, including memory that it shares with forks."""
     try:
         resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
-    except (FileNotFoundError, ProcessLookupError):  # it has just ended
+    except (FileNotFoundError, ProcessLookupError):  # the process has just ended
         return 0
     return (int(resident) - int(shared)) * _PAGE_BYTES
 
 
 def _private_bytes(pid: int) -> int:
-    """Return the memory of a process that is no file's, its share only of what several have."""
+    """Return the private memory of a process, with its share of memory that it shares with forks."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except (FileNotFoundError, ProcessLookupError):  # it has just ended
+    except (FileNotFoundError, ProcessLookupError):  # the process has just ended
         return 0
     sizes = dict(line.split(":") for line in lines[1:])
     return int(sizes["Pss_Anon"].split()[0]) * 1024

@@ -1,8 +1,8 @@
-"""A node: what a Dask worker has and does for raycompat, in parts that know one another by this.
+"""A node: the parts of raycompat in a Dask worker, which find each other through this class.
 
-The road of a call here: the scheduler's grant comes first (`Calls.grant`), then Dask starts the call's
-body, which has an executor run it (`Tasks.run`) and returns what that answers, for Dask to store.
-Everything runs on the worker's event loop.
+A call takes these steps here: the scheduler's grant arrives first (`Calls.grant`); Dask starts the
+call's task, which runs it in an executor (`Tasks.run`) and returns the result for Dask to store.
+Everything runs in the worker's event loop.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from raycompat._node.relay import Relays
 from raycompat._node.runtime_env import RuntimeEnvs
 from raycompat._node.tasks import Tasks
 from raycompat._protocol import failures, ids, liveness
-from raycompat._protocol.operations import ToNode, ToScheduler
+from raycompat._protocol.operations import Request, ToNode, ToScheduler, ask
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.serialization import serialize
 from raycompat._protocol.spans import Span
@@ -51,25 +51,25 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Share of a node's memory that tasks may ask for with ``memory=``; the rest is for stored objects.
+#: Share of a node's memory that tasks can request with ``memory=``; the rest is for objects.
 _TASK_MEMORY_SHARE = 0.7
 
-#: Seconds between a failed call and the collection of what it left, and between collections.
+#: Seconds between a failed call and a garbage collection, and between two collections.
 _GARBAGE_DELAY_S = 0.5
 
-#: Seconds between two looks for memory that nobody has wanted for a while.
+#: Seconds between two checks for memory that has not been used for a while.
 _TIDY_S = 5.0
 
 
 class Node:
-    """See the module."""
+    """All parts of one node."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.id = ids.new_node_id()
         self.labels = {**labels.read(), NODE_ID_LABEL: self.id}
         self.ip = worker.address.split("://")[1].rpartition(":")[0]
-        #: Names of the Unix sockets on which executors take calls, by actor or lease.
+        #: Names of the Unix sockets on which executors accept calls, by actor or lease.
         self.sockets: dict[str, str] = {}
         self._collection_due = False
         directory = Path(worker.local_directory)
@@ -81,7 +81,7 @@ class Node:
         self.logs = Logs(directory / "raycompat-logs", self.ip, self.tell)
         self.envs = RuntimeEnvs(
             directory / "raycompat-runtime-envs",
-            lambda uri, offset: worker.scheduler.raycompat_package_read(uri=uri, offset=offset),
+            lambda uri, offset: ask(worker.scheduler, Request.PACKAGE_READ, uri=uri, offset=offset),
         )
         self.jobs = Jobs(self)
         self.calls = Calls(self)
@@ -106,7 +106,7 @@ class Node:
         )
 
     def start(self) -> None:
-        """Start the forkserver and what looks after this node."""
+        """Start the forkserver, the pulse, and the regular checks."""
         _transfer.keep_in(self.store)
         self.pool.start()
         self.pool.background(self.pool.start_pulse(self._pulse()))
@@ -114,7 +114,7 @@ class Node:
         self._tidy()
 
     def _pulse(self) -> dict[str, Any]:
-        """Return what the process needs to know that says that this node is there."""
+        """Return the settings of the process that sends this node's pulse."""
         return {
             "node": os.getpid(),
             "address": self.worker.address,
@@ -124,8 +124,8 @@ class Node:
         }
 
     def close(self) -> None:
-        """End every process and remove every segment."""
-        self.jobs.setups.clear()  # so that nothing is tried again
+        """End all processes and remove all segments."""
+        self.jobs.setups.clear()  # so that no call is retried
         self._memory.stop()
         self._tidying.cancel()
         self.relays.close_all()
@@ -137,11 +137,11 @@ class Node:
         shutil.rmtree(self._spill_directory, ignore_errors=True)
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Tell the scheduler's part something."""
+        """Send a message to the scheduler plugin."""
         dask.tell_scheduler(self.worker, message)
 
     def stream_handlers(self) -> dict[str, Callable[..., None]]:
-        """Return what handles each kind of message of the scheduler's part."""
+        """Return the handler of each kind of message from the scheduler plugin."""
         calls, jobs, logs, relays = self.calls, self.jobs, self.logs, self.relays
         return {
             ToNode.JOB: jobs.begin,
@@ -164,19 +164,19 @@ class Node:
         }
 
     def handlers(self) -> dict[str, Callable[..., Any]]:
-        """Return what answers callers."""
+        """Return the handlers of requests from callers."""
         files = LogFiles(self.logs.directory)
         return {
-            "raycompat_channel": self.relays.serve,
-            "raycompat_fetch": Fetcher(self.worker, self.store).fetch,
-            "raycompat_log_names": files.names,
-            "raycompat_log_read": files.read,
+            Request.CHANNEL: self.relays.serve,
+            Request.FETCH: Fetcher(self.worker, self.store).fetch,
+            Request.LOG_NAMES: files.names,
+            Request.LOG_READ: files.read,
         }
 
-    # --- what it is -----------------------------------------------------------------------------
+    # --- description ----------------------------------------------------------------------------
 
     def _totals(self) -> dict[str, float]:
-        """Return what this node has: what its worker declares, above what is found."""
+        """Return this node's resources: those that its worker declares, else those that are found."""
         memory, state = self._memory_limit(), self.worker.state
         return {
             "CPU": state.nthreads,
@@ -210,26 +210,26 @@ class Node:
         return await self.tasks.run(key, payload, values)
 
     async def run_lease(self, key: str) -> Any:
-        """Let a caller have an executor until it wants it no more."""
+        """Lease an executor to a caller until the lease ends."""
         return await self.leases.run(key)
 
     async def run_actor(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
-        """Keep an actor as long as it lives, through its restarts."""
+        """Run an actor until it ends for good."""
         return await self.actors.run(key, payload, values)
 
     def adopt(self, key: str, wire: tuple[Any, ...]) -> Any:
-        """Take what a process of this host wrote into Dask's keeping (see `entry.adopt`)."""
+        """Store a value that a process of this host wrote (see `entry.adopt`)."""
         try:
             return self.store.adopt(wire)
         except FileNotFoundError as error:
             owner_died = failures.owner_died(key)
             message = {"op": ToScheduler.NOT_ADOPTED, "key": key, "error": owner_died}
             self.tell(message)
-            text = "the value of a put is gone with the process that made it"
+            text = "the value of a put is lost, because the process that put it has ended"
             raise CallFailed(owner_died, text) from error
 
     def load(self, stored: Any) -> Any:
-        """Return the value that is stored, for one of Dask's own tasks (see `entry.load`)."""
+        """Return the value of an object for one of Dask's own tasks (see `entry.load`)."""
         return self.store.load(stored)
 
     def store_value(self, value: Any) -> Any:
@@ -237,11 +237,11 @@ class Node:
         block, found = serialize(value)
         if found:
             raise TypeError(
-                "What Dask has computed contains ObjectRefs, which only tasks and actors can have."
+                "A value of Dask contains ObjectRefs, which only values of tasks and actors can have."
             )
         return self.store.receive(block)
 
-    # --- what executors say ---------------------------------------------------------------------
+    # --- messages from executors ----------------------------------------------------------------
 
     def _on_message(self, executor: Executor, operation: str, key: str, rest: list[Any]) -> None:
         if operation == "blocked":
@@ -260,19 +260,21 @@ class Node:
             self.store.hand_over(rest[0], client=key)
         elif operation == "exiting":
             self.actors.note_exit(key, rest[0])
-        elif operation in ("spans", "running", "measured"):
+        elif operation in ("spans", "running", "measured", "tracked"):
             self._on_report(executor, operation, key, *rest)
         else:
-            logger.error("an executor said %r, which nobody knows", operation)
+            logger.error("an executor sent a message of the unknown kind %r", operation)
 
     def _on_report(self, executor: Executor, operation: str, key: str, *rest: Any) -> None:
-        """Pass on what is told for whoever watches."""
+        """Pass on a report for the state API, metrics and the pages."""
         if operation == "spans":
             self._on_spans(executor, key, rest[0])
         elif operation == "running":
             self.looks.hear(executor, *rest)
-        else:
+        elif operation == "measured":
             self.tell({"op": ToScheduler.MEASURED, "process": key, "measured": rest[0]})
+        else:
+            self.tell({"op": ToScheduler.TRACKED, "process": key, "records": rest[0]})
 
     def _on_spans(self, executor: Executor, key: str, spans: list[Span]) -> None:
         message = {"op": ToScheduler.SPANS, "key": key, "pid": executor.pid}
@@ -304,7 +306,7 @@ class Node:
         return [os.getpid(), *self.pool.pids]
 
     def _candidates(self) -> list[Candidate]:
-        # What dies with an owner is not tried again: it goes last.
+        # Calls that depend on an owning process are not retried, so owning processes are ended last.
         owning = "a process that had made actors or objects, or called tasks, that are in use"
         idle = [
             Candidate(each, owning, is_retryable=False)
@@ -320,10 +322,10 @@ class Node:
 
     def _end_for_memory(self, victim: Candidate, shortage: str) -> None:
         victim.executor.ended_for_memory = text = (
-            f"The node at {self.ip} was running low on memory, so the newest of what can be tried "
-            f"again was ended there: {victim.name or 'a process that was idle'}. {shortage} Ask for "
-            "more CPUs or for memory= in the options of what needs much, so that less of it runs at "
-            "once; or use nodes with more memory."
+            f"The node at {self.ip} was running low on memory, so the newest process that could be "
+            f"retried was ended there: {victim.name or 'a process that was idle'}. {shortage} Request "
+            "more CPUs, or memory=, in the options of calls that need much memory, so that fewer of "
+            "them run at once; or use nodes with more memory."
         )
         if victim.name:
             logger.warning("%s", text)
@@ -332,27 +334,27 @@ class Node:
     def _tidy(self) -> None:
         try:
             if self.store.keeps_anything:
-                gc.collect()  # tracebacks of Dask's failed transfers have values in their frames
+                gc.collect()  # tracebacks of failed transfers keep values alive
             self.store.tidy()
             if handed_over := self.store.handed_over:
                 self.pool.background(self._withdraw(handed_over))
-        finally:  # one failure is logged, and does not end the tidying
+        finally:  # a failure is logged, and the next round still runs
             self._tidying = asyncio.get_running_loop().call_later(_TIDY_S, self._tidy)
 
     async def _withdraw(self, handed_over: dict[str, str]) -> None:
-        """Remove what a process handed over that died before it told the scheduler."""
+        """Remove values from a process that died before it announced them to the scheduler."""
         scheduler = self.worker.scheduler
         try:
-            expected = await scheduler.raycompat_expected(handed_over=handed_over)
-        except OSError:  # the scheduler is gone, and this node ends
+            expected = await ask(scheduler, Request.EXPECTED, handed_over=handed_over)
+        except OSError:  # the scheduler has ended, so this node ends too
             return
         self.store.withdraw(handed_over.keys() - set(expected))
 
     def collect_garbage_soon(self) -> None:
-        """Break the cycle that Dask makes of a failed task's exception, frames and arguments.
+        """Collect garbage soon, to free the arguments of a failed Dask task.
 
-        It would keep the arguments' segments until Python happens to collect garbage, which a node
-        with little to do does not for a long time.
+        Dask keeps its exception, frames and arguments in a reference cycle. A node with little to do
+        might not collect garbage for a long time, and would keep the arguments' segments.
         """
         if not self._collection_due:
             self._collection_due = True

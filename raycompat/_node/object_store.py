@@ -1,4 +1,4 @@
-"""The segments in a node's keeping."""
+"""The segments that a node owns."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from raycompat._protocol.values import (
     from_wire,
 )
 
-#: Seconds that a free segment waits for a writer, and a shared one for its reader.
+#: Seconds that a free segment waits for a writer, and a shared segment for its reader.
 _UNTAKEN_FOR_S = 15.0
 
 
 class ObjectStore:
-    """Knows which segments the node keeps for Dask, so that it can tell what a crash left."""
+    """The segments that the node keeps for Dask. Others are removed when their writer crashes."""
 
     def __init__(self, spill_directory: str, limit_bytes: int) -> None:
         shared = segment.shared_folder()
@@ -39,22 +39,20 @@ class ObjectStore:
         )
         segment.keep_free_segments(shared, self.place.store)
         self._kept: weakref.WeakValueDictionary[str, SegmentValue] = weakref.WeakValueDictionary()
-        #: Values that an executor handed over ahead of the task that adopts them, with the client that
-        #: asks the scheduler for that task.
+        #: Values from executors whose tasks, which adopt them, have not run yet; each with the client
+        #: that submits that task.
         self._handed_over: dict[str, tuple[SegmentValue, str]] = {}
 
     def adopt(self, wire: Wire) -> InlineValue | SegmentValue | ErrorValue:
-        """Take a value into the node's keeping.
+        """Store a value; the node owns its segment from now on.
 
         Raises
         ------
         FileNotFoundError
-            When its segment is gone, because its writer died.
+            When its segment was removed, because its writer died.
         """
         value = from_wire(wire)
-        if isinstance(
-            value, InlineValue
-        ):  # a large one: from a driver that has no node on its host
+        if isinstance(value, InlineValue):  # a large one, from a driver without a node on its host
             return self.receive(Block([value.block], len(value.block), value.refs))
         if not isinstance(value, SegmentLink):
             return value
@@ -64,7 +62,7 @@ class ObjectStore:
         if not Path(value.path).exists():
             raise FileNotFoundError(value.path)
         if not Path(value.path).name.startswith(f"{self.place.store}-"):
-            return self.take(value)  # its writer's home was another node, which has left
+            return self.take(value)  # the writer's home was another node, which has left
         return self._keep(value)
 
     def _keep(self, link: SegmentLink) -> SegmentValue:
@@ -73,23 +71,23 @@ class ObjectStore:
         return kept
 
     def hand_over(self, wire: Wire, client: str) -> None:
-        """Keep a value from now on; `client` asks the scheduler for the task that adopts it."""
+        """Store a value from now on; `client` submits the task that adopts it."""
         value = from_wire(wire)
         if isinstance(value, SegmentLink):
             self._handed_over[value.path] = (self._keep(value), client)
 
     @property
     def handed_over(self) -> dict[str, str]:
-        """The segments that have not been adopted yet, and the clients that are to ask for it."""
+        """The segments that are not adopted yet, and the clients that must submit their tasks."""
         return {path: client for path, (_, client) in self._handed_over.items()}
 
     def withdraw(self, paths: Iterable[str]) -> None:
-        """Remove what nobody will ask this node to adopt, unless it has been adopted meanwhile."""
+        """Remove values whose tasks will not be submitted, unless they were adopted meanwhile."""
         for path in paths:
             self._handed_over.pop(path, None)
 
     def discard(self, wire: Wire) -> None:
-        """Remove a value that nobody wants after all, unless the node keeps it already."""
+        """Remove a value that is not needed after all, unless the node already stores it."""
         value = from_wire(wire)
         if isinstance(value, SegmentLink):
             handed_over = self._handed_over.pop(value.path, None)
@@ -97,23 +95,23 @@ class ObjectStore:
                 self.place.remove(value.path)
 
     def take(self, link: SegmentLink) -> SegmentValue:
-        """Keep a value that another node of this host has shared.
+        """Store a value that another node of this host has shared.
 
         Raises
         ------
         FileNotFoundError
-            When it took too long, or /dev/shm is not the same one.
+            When the segment was removed, or /dev/shm is a different one.
         """
         path = segment.take(link.path, self.place.store)
         return self._keep(SegmentLink(path, link.size, self.place.host, link.refs))
 
     def receive(self, block: Block) -> InlineValue | SegmentValue:
-        """Keep a value that came from another host."""
+        """Store a value from another host."""
         value = self.place.save(block)
         return value if isinstance(value, InlineValue) else self._keep(value)
 
     def load(self, stored: InlineValue | SegmentValue | ErrorValue) -> Any:
-        """Make a stored value itself. Its arrays are read-only views of the segment."""
+        """Return a stored value. Its arrays are read-only views of the segment."""
         if isinstance(stored, SegmentValue):
             return deserialize(segment.read(stored.link.path))
         if isinstance(stored, ErrorValue):
@@ -121,7 +119,7 @@ class ObjectStore:
         return deserialize(stored.block)
 
     def clean_up_after(self, writer_pid: int) -> None:
-        """Remove what a process that has ended wrote and handed to nobody."""
+        """Remove the segments of an ended process that have no other owner."""
         start = f"{self.place.store}-{writer_pid}-"
         for directory in self.place.directories:
             for path in Path(directory).glob(f"{start}*"):
@@ -130,21 +128,21 @@ class ObjectStore:
 
     @property
     def keeps_anything(self) -> bool:
-        """Whether there is a segment in its keeping."""
+        """Whether the node owns a segment."""
         return bool(self._kept)
 
     def tidy(self) -> None:
-        """Give memory back that nobody has wanted for a while, and what nodes left that have died."""
+        """Free memory that was unused for a while, and the segments of ended nodes."""
         segment.sweep(segment.own_folders())
         directory, store = self.place.directories[0], self.place.store
         segment.drop_free(directory, store, _UNTAKEN_FOR_S)
         segment.drop_shared(directory, store, _UNTAKEN_FOR_S)
 
     def spare(self) -> bool:
-        """Give memory back that waits to be used again, if there is any."""
+        """Free unused memory; return whether there was any."""
         return segment.drop_free(self.place.directories[0], self.place.store)
 
     def close(self) -> None:
-        """Remove all segments of this node, but for those of drivers that live on."""
+        """Remove all segments of this node, except those of drivers that still run."""
         self._handed_over.clear()
         segment.remove_all(self.place.directories, self.place.store, but_of_others=True)

@@ -1,7 +1,7 @@
-"""What one executor writes to one of its standard streams: from a pipe to files, from there in pieces.
+"""One output stream of an executor: it is read from a pipe, written to files, and sent in pieces.
 
-Whose output it is stands between the lines: a mark and a name, written by the executor when it begins
-another call, or by its node.
+Marks between the lines name the call that prints. The executor writes a mark when it starts another
+call; the node can write one too.
 """
 
 from __future__ import annotations
@@ -14,61 +14,60 @@ from typing import NamedTuple
 from raycompat._node.spool import Spool
 from raycompat._protocol.frames import MAX_NAME_BYTES, NAME_MARK
 
-#: Bytes that are read from a pipe at once: all that it holds.
+#: Bytes of one read from a pipe: all that it can hold.
 _PIPE_BYTES = 1 << 16
 
-#: Chunks that a pipe holds, and one for what comes meanwhile.
+#: Chunks that a pipe can hold, and one more for bytes that arrive meanwhile.
 _CHUNKS_IN_PIPE = 2
 
 
 class Piece(NamedTuple):
-    """Part of an output, as it is sent."""
+    """Part of an output, in the form for the driver."""
 
-    #: Of the task or actor that printed it.
+    #: The name of the task or actor that printed it.
     name: str
     data: bytes
-    #: Whether a line ends here, though its end was not printed.
+    #: Whether a line ends here, although its end was not printed.
     ends: bool
 
 
 class Output:
-    """See the module.
+    """The pipe and the files of one output stream.
 
-    `on_end` is called, in any thread, when nothing more comes out of the pipe, before its descriptor
-    can be another's.
+    `on_end` is called in any thread at the end of the pipe, before its descriptor can be used again.
     """
 
     def __init__(
         self, descriptor: int, spool: Spool, on_end: Callable[[], None] = lambda: None
     ) -> None:
         self.spool = spool
-        #: Position up to which all has been taken, and the name of whose output follows there.
+        #: Position of the next byte to send, and the name of the call that printed it.
         self.position = 0
         self.name = ""
-        #: Whether a line without an end is to be taken as it is.
+        #: Whether unfinished lines may be sent.
         self.ends_lines = False
-        #: Whether nothing more comes out of the pipe.
+        #: Whether the pipe has ended.
         self.is_closed = False
-        #: Bytes that could not be written, and why.
+        #: Bytes that could not be written, and the reason.
         self.num_lost, self.why_lost = 0, ""
         self._descriptor = descriptor
         self._on_end = on_end
         self._is_midline = False
         #: Held while the pipe is read.
         self._lock = threading.Lock()
-        #: The name that is to stand before what is printed next; and the last one in the files.
+        #: The name to write before the next output; and the last name in the files.
         self._next_name: bytes | None = None
         self._last_name = b""
-        #: The last bytes of the files, for names that were read in two parts.
+        #: The last bytes of the files, to find names that were read in two parts.
         self._tail = b""
         os.set_blocking(descriptor, False)
 
     # --- from the pipe to the files -------------------------------------------------------------
 
     def drain(self) -> None:
-        """Take what is in the pipe now. Called from any thread."""
+        """Read what is in the pipe now. Called from any thread."""
         with self._lock:
-            for _ in range(_CHUNKS_IN_PIPE):  # no more: a grandchild may print all the time
+            for _ in range(_CHUNKS_IN_PIPE):  # a limit, because a grandchild may print without end
                 if not self._move_chunk():
                     break
 
@@ -104,7 +103,7 @@ class Output:
         self._tail = recent[-MAX_NAME_BYTES:]
 
     def begin(self, name: str) -> None:
-        """Mark what is printed from now on as `name`'s."""
+        """Mark the output from now on with the name of a call."""
         self.drain()
         encoded = name.encode(errors="replace").replace(b"\n", b" ")[:MAX_NAME_BYTES]
         with self._lock:
@@ -112,18 +111,18 @@ class Output:
                 self._next_name = encoded
 
     def _end(self) -> None:
-        """Read no more. The caller holds the lock, and has not closed the pipe."""
+        """Stop reading. The caller holds the lock, and has not closed the pipe."""
         if not self.is_closed:
             self.is_closed = True
             self._on_end()
 
     def give_up(self) -> None:
-        """Read no more, for something is wrong."""
+        """Stop reading after an error."""
         with self._lock:
             self._end()
 
     def close(self) -> None:
-        """Take the rest; let go of the pipe, whose other end a grandchild may still hold."""
+        """Read the rest and close the pipe; a grandchild may still hold the other end."""
         self.drain()
         with self._lock:
             self._end()
@@ -133,7 +132,7 @@ class Output:
     # --- from the files to the driver -----------------------------------------------------------
 
     def take(self, most: int) -> list[Piece]:
-        """Return what is to be sent next, some `most` bytes; nothing if a line waits for its end."""
+        """Return the next pieces, about `most` bytes; none if a line is unfinished."""
         data = self.spool.read(self.position, most)
         cut = data.rfind(b"\n") + 1
         ends = False
@@ -161,7 +160,7 @@ class Output:
         return pieces
 
     def skip(self) -> int:
-        """Leave out what has not been taken; return how many bytes."""
+        """Skip the bytes that were not sent; return their number."""
         with self._lock:
             num_bytes, self.position = self.spool.end - self.position, self.spool.end
             self.name = self._last_name.decode(errors="replace")
@@ -169,17 +168,17 @@ class Output:
 
     @property
     def has_more(self) -> bool:
-        """Whether not everything has been taken."""
+        """Whether bytes are left to send."""
         return self.position < self.spool.end
 
     @property
     def is_far_behind(self) -> bool:
-        """Whether what comes next is gone, or soon will be."""
+        """Whether the next bytes are removed from the files, or soon will be."""
         spool = self.spool
         return self.position < spool.start or spool.end - self.position > spool.max_bytes
 
 
 def _before_name(data: bytes) -> int:
-    """Return how much of a long line can be sent: all but what may be the beginning of a name."""
+    """Return how much of a long line can be sent: all but a possible beginning of a name."""
     at = data.rfind(NAME_MARK[:1])
     return at if at > len(data) - len(NAME_MARK) - MAX_NAME_BYTES and at > 0 else len(data)

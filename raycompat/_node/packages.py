@@ -1,4 +1,4 @@
-"""Packages of runtime environments on a node: fetched and unpacked once, for all who need them."""
+"""Packages of runtime environments on a node: fetched and unpacked once for all their users."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import zipfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-#: Bytes that are copied at once.
+#: Bytes that are copied at a time.
 _PIECE_BYTES = 1 << 20
 
-#: Asks the scheduler for the piece of a package at an offset; None when it has no such package.
+#: Returns a piece of a package at an offset from the scheduler; None for an unknown package.
 Fetch = Callable[[str, int], Awaitable[bytes | None]]
 
 
 class Packages:
-    """See the module."""
+    """The unpacked packages of a node, by their URIs."""
 
     def __init__(self, directory: Path, fetch: Fetch) -> None:
         self._directory = directory
@@ -28,18 +28,18 @@ class Packages:
         self._unpacking: dict[str, asyncio.Task[Path]] = {}
 
     async def folder(self, uri: str) -> Path:
-        """Return the folder with what is in a package.
+        """Return the folder with the content of a package.
 
         Raises
         ------
         OSError, ValueError
-            When it is not there, or is no such archive.
+            When it does not exist, or is not a valid archive.
         """
         scheme, _, path = uri.partition("://")
         if scheme == "local":
             if not Path(path).is_dir():
                 raise ValueError(
-                    f"{uri} names a folder that must be there on every node, and is not."
+                    f"{uri} names a folder that must exist on every node, but does not exist here."
                 )
             return Path(path)
         unpacking = self._unpacking.get(uri)
@@ -50,7 +50,7 @@ class Packages:
             return await asyncio.shield(unpacking)
         except Exception:
             if self._unpacking.get(uri) is unpacking:
-                del self._unpacking[uri]  # the next one who needs it tries again
+                del self._unpacking[uri]  # the next call that needs it tries again
             raise
 
     async def _bring(self, scheme: str, uri: str, path: Path) -> Path:
@@ -60,7 +60,7 @@ class Packages:
         if scheme == "file":
             if not path.is_file():
                 raise ValueError(
-                    f"{uri} names a file that must be there on every node, and is not."
+                    f"{uri} names a file that must exist on every node, but does not exist here."
                 )
             await asyncio.to_thread(_unpack, path, target, name, is_uploaded=False)
             return target
@@ -84,10 +84,10 @@ class Packages:
                 f"{uri} is not in the cluster: packages go with the job that has uploaded them."
             )
         if digest.hexdigest()[:40] not in uri:
-            raise OSError(f"{uri} did not arrive whole: {size} bytes have another hash.")
+            raise OSError(f"{uri} did not arrive complete: its {size} bytes have a different hash.")
 
     def release(self, uri: str) -> None:
-        """Remove what was unpacked: nobody needs it any more."""
+        """Remove an unpacked package that is not needed any more."""
         unpacking = self._unpacking.pop(uri, None)
         if unpacking is not None:
             unpacking.add_done_callback(_remove)
@@ -104,7 +104,7 @@ def _remove(unpacking: asyncio.Task[Path]) -> None:
 
 
 def _unpack(archive: Path, target: Path, name: str, *, is_uploaded: bool) -> None:
-    """Unpack an archive; only a whole one appears at `target`."""
+    """Unpack an archive; `target` exists only when it is complete."""
     under_way = target.with_name(f"{name}.unpacking")
     try:
         under_way.mkdir()
@@ -119,13 +119,13 @@ def _unpack(archive: Path, target: Path, name: str, *, is_uploaded: bool) -> Non
             _lift_single_folder(under_way)
         under_way.replace(target)
     except (zipfile.BadZipFile, tarfile.TarError) as error:
-        raise ValueError(f"{archive.name} is no such archive as its name says: {error}") from error
+        raise ValueError(f"{archive.name} is not a valid archive: {error}") from error
     finally:
         shutil.rmtree(under_way, ignore_errors=True)
 
 
 def _unzip(archive: Path, target: Path) -> None:
-    """Extract with permissions, which `zipfile` leaves out; it keeps names inside of `target`."""
+    """Extract with permissions, which `zipfile` omits; names cannot lead out of `target`."""
     with zipfile.ZipFile(archive) as zipped:
         for entry in zipped.infolist():
             made = Path(zipped.extract(entry, target))
@@ -135,7 +135,7 @@ def _unzip(archive: Path, target: Path) -> None:
 
 
 def _lift_single_folder(folder: Path) -> None:
-    """Move the contents of an archive's only folder up, as Ray does."""
+    """Move the content of an archive's only folder up, as Ray does."""
     inside = [each for each in folder.iterdir() if each.name != "__MACOSX"]
     if len(inside) != 1 or not inside[0].is_dir():
         return
@@ -147,7 +147,7 @@ def _lift_single_folder(folder: Path) -> None:
 
 
 def _spread_wheel(folder: Path) -> None:
-    """Put what a wheel keeps apart where it can be imported; scripts and headers stay."""
+    """Move the modules in a wheel's data folder where they can be imported; ignore the rest."""
     for data in folder.glob("*.data"):
         for kind in ("purelib", "platlib"):
             if (data / kind).is_dir():

@@ -1,4 +1,4 @@
-"""The node plugin: it makes a Dask worker a node as long as it is registered."""
+"""The node plugin: a Dask worker is a node as long as it is registered."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from raycompat._protocol.operations import ToScheduler
 if TYPE_CHECKING:
     from distributed import Worker
 
-#: The plugin that runs on a worker.
+#: The plugin of each worker.
 _plugins: weakref.WeakKeyDictionary[Worker, NodePlugin] = weakref.WeakKeyDictionary()
 
-#: What to do when a node's folders cannot be made.
+#: Advice for the error when a node's folders cannot be made.
 _ADVICE = (
     ". A node needs folders of its own in /dev/shm and in its worker's directory: make room there."
 )
 
 
 class NodePlugin(distributed.WorkerPlugin):
-    """See the module. One per worker, registered idempotently by every driver."""
+    """The Dask plugin of one worker. Every driver registers it; a second time has no effect."""
 
     name = entry.PLUGIN_NAME
     idempotent = True
-    #: Made where the worker is.
+    #: Created in the worker's process.
     node: Node
-    #: Whether it has been taken away from a worker that goes on.
+    #: Whether it was removed from a worker that still runs.
     _is_leaving = False
 
     async def setup(self, worker: Worker) -> None:
-        """Start the node, and report it to the scheduler's part.
+        """Start the node, and report it to the scheduler plugin.
 
-        A worker that joins while the first driver registers the plugin gets it twice: in the answer to
-        its registration, and by the broadcast. The one that runs already goes on then.
+        A worker that joins while the first driver registers the plugin gets it twice: with the answer
+        to its registration, and with the broadcast. Then the first one continues.
         """
         running = _plugins.get(worker)
         if running is not None:
             running._is_leaving = False
             worker.plugins[self.name] = running
             return
-        gc.freeze()  # what is there already need not be looked at by later collections
+        gc.freeze()  # later collections need not scan the objects so far
         try:
             self.node = node = Node(worker)
         except (OSError, ValueError) as error:
@@ -62,11 +62,11 @@ class NodePlugin(distributed.WorkerPlugin):
         _plugins[worker] = self
 
     async def teardown(self, worker: Worker) -> None:
-        """End the node, unless this plugin is about to come again."""
+        """End the node, unless the plugin is only replaced."""
         if dask.is_closing(worker):
             _end(worker)
             return
-        # Dask takes a plugin away before it adds one of the same name, without a pause in between.
+        # Dask removes a plugin before it adds one with the same name, without giving up the event loop.
         self._is_leaving = True
         asyncio.get_running_loop().call_soon(self._leave, worker)
 
@@ -77,5 +77,5 @@ class NodePlugin(distributed.WorkerPlugin):
 
 def _end(worker: Worker) -> None:
     plugin = _plugins.pop(worker, None)
-    if plugin is not None:  # it may have been no node
+    if plugin is not None:  # the worker may not have been a node
         plugin.node.close()

@@ -1,14 +1,14 @@
-"""The pulse of a node: a process that says that the node is there, and ends it when it is stopped.
+"""The pulse of a node: a process that reports that the node is alive, and ends a stopped node.
 
-The node's own threads would fall silent when a task of Dask's holds the interpreter lock, although
-nothing is wrong. So the forkserver forks a process for this. It runs no user code. Every few seconds
-it does two things:
+The node's own threads cannot report while a Dask task holds the interpreter lock, although nothing is
+wrong. So the forkserver forks a separate process. It runs no user code. Every few seconds it does two
+things:
 
-* It sends the scheduler a message. The scheduler takes a node that has been silent for too long for
-  dead: its machine is paused, or out of reach.
-* It looks at the node's processes. One that was stopped (SIGSTOP) for too long is killed: a stopped
-  node would keep its connections, and its calls would wait for ever. The kernel ends a node's
-  executors with it.
+* It sends a message to the scheduler. The scheduler treats a node that is silent for too long as dead:
+  its machine is paused, or cannot be reached.
+* It checks the node's processes. It kills one that was stopped (SIGSTOP) for too long. A stopped node
+  would keep its connections, and its calls would wait for ever. The kernel ends a node's executors with
+  it.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from raycompat import _dask_adapter as dask
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two messages, and between two looks.
+#: Seconds between two messages, and between two checks.
 PERIOD_S = 2.0
 
-#: What ``ps`` and ``top`` call the process; Linux keeps 15 characters.
+#: The name of the process in ``ps`` and ``top``; Linux keeps 15 characters.
 NAME = "raycompat-pulse"
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process was stopped by a signal. One that a debugger holds was not."""
+    """Return whether a signal has stopped a process. A process in a debugger does not count."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return False
     return text.rpartition(")")[2].split()[0] == "T"
 
 
 def children(pid: int) -> list[int]:
-    """Return the processes that a process with one thread has started."""
+    """Return the pids of the children of a process with one thread."""
     try:
         return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
@@ -52,9 +52,9 @@ def children(pid: int) -> list[int]:
 
 
 class Watch:
-    """Kills processes that have been stopped for `limit_s`; looks of its own are `gap_s` apart at most.
+    """Kills processes that were stopped for `limit_s`. Its checks must be at most `gap_s` apart.
 
-    After a longer gap this process was stopped too: then the others get their time again.
+    After a longer gap this process was stopped too, so all limits start again.
     """
 
     def __init__(self, limit_s: float, gap_s: float) -> None:
@@ -64,7 +64,7 @@ class Watch:
         self._looked = time.monotonic()
 
     def look(self, pids: Iterable[int]) -> None:
-        """Look at the processes once."""
+        """Check the processes once."""
         now = time.monotonic()
         if now - self._looked > self._gap_s:
             self._since.clear()
@@ -91,7 +91,7 @@ async def _beat(about: dict[str, Any]) -> None:
             await dask.send_pulses(
                 about["scheduler"], about["security"], about["address"], PERIOD_S
             )
-        except Exception as error:  # the scheduler may be gone: then the node ends by itself
+        except Exception as error:  # if the scheduler has ended, the node ends by itself
             logger.debug("no pulse could be sent: %r", error)
         await asyncio.sleep(PERIOD_S)
 
@@ -101,7 +101,7 @@ async def _run(about: dict[str, Any]) -> None:
 
 
 def run(about: dict[str, Any]) -> NoReturn:
-    """Be the pulse of a node for as long as its forkserver lives."""
+    """Run as the pulse of a node, as long as its forkserver lives."""
     Path("/proc/self/comm").write_text(NAME)
     asyncio.run(_run(about))
     os._exit(1)

@@ -1,8 +1,8 @@
-"""Passing frames on between actors' processes and callers that cannot reach them directly.
+"""Forwarding of frames between actors' processes and callers that cannot reach them directly.
 
-A caller on another host connects to the node, as Dask's workers and clients do (`Relays.serve`); one
-that cannot even do that sends its frames by the scheduler, which puts them on the node's stream
-(`Relays.open`, `write`, `close`). Nobody on the way looks into a frame.
+A caller on another host connects to the node, as Dask's workers and clients do (`Relays.serve`). If
+that is impossible, it sends its frames through the scheduler, which forwards them on the node's stream
+(`Relays.open`, `write`, `close`). The processes on the way do not decode frames.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _READ_BYTES = 1 << 17
 
 
 class Relays:
-    """See the module. `socket_of` returns the socket's name of an actor of this node, by its key."""
+    """The relays of a node. `socket_of` returns the name of an actor's socket by its key."""
 
     def __init__(self, worker: Worker, socket_of: Callable[[str], str]) -> None:
         self._worker = worker
         self._socket_of = socket_of
-        #: What callers have sent by the scheduler and was not passed on; None is the end.
+        #: Frames that arrived through the scheduler and wait to be forwarded; None is the end.
         self._incoming: dict[str, asyncio.Queue[bytes | None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -50,10 +50,10 @@ class Relays:
             return None
         return reader, writer
 
-    # --- callers that connect -------------------------------------------------------------------
+    # --- callers that connect to the node -------------------------------------------------------
 
     async def serve(self, comm: Any, actor: str) -> Any:
-        """Pass frames on between `comm` and the actor until one of them closes."""
+        """Forward frames between `comm` and the actor until one of them closes."""
         streams = await self._connect(actor)
         if streams is None:
             await comm.write(b"gone")
@@ -80,10 +80,10 @@ class Relays:
             await comm.write(data)
         await comm.write(b"end")
 
-    # --- callers that go by the scheduler -------------------------------------------------------
+    # --- callers through the scheduler ----------------------------------------------------------
 
     def open(self, relay: str, actor: str) -> None:
-        """Begin to pass on what arrives for `relay`."""
+        """Start forwarding the frames that arrive for `relay`."""
         incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._incoming[relay] = incoming
         task = asyncio.ensure_future(self._run(relay, actor, incoming))
@@ -91,12 +91,12 @@ class Relays:
         task.add_done_callback(self._tasks.discard)
 
     def write(self, relay: str, data: bytes) -> None:
-        """Pass frames of a caller on."""
+        """Forward frames of a caller."""
         if relay in self._incoming:
             self._incoming[relay].put_nowait(data)
 
     def close(self, relay: str) -> None:
-        """End a relay whose caller wants no more of it."""
+        """End a relay that its caller has closed."""
         if relay in self._incoming:
             self._incoming[relay].put_nowait(None)
 
@@ -125,7 +125,7 @@ class Relays:
         dask.tell_scheduler(self._worker, message)
 
     def close_all(self) -> None:
-        """End all relays: the node closes."""
+        """End all relays, because the node closes."""
         for task in list(self._tasks):
             task.cancel()
 
@@ -133,5 +133,5 @@ class Relays:
 async def _read(reader: asyncio.StreamReader) -> bytes:
     try:
         return await reader.read(_READ_BYTES)
-    except OSError:  # the process has died with something unread
+    except OSError:  # the process has died with unread data
         return b""

@@ -1,6 +1,7 @@
-"""Runtime environments on a node: set up once for all who ask for the same, removed with their jobs.
+"""Runtime environments on a node: set up once for all calls with the same one, removed with their jobs.
 
-What a call asks for comes as JSON; what an executor is started with goes out (`Prepared`).
+The input is a call's environment as JSON. The output is what an executor needs at its start
+(`Prepared`).
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from raycompat._node.virtual_env import CommandFailed, Installer
 from raycompat._protocol import runtime_env
 from raycompat._protocol.runtime_env import EMPTY
 
-#: Has a node install with pip what jobs ask for, when it is 1. `init` sets it for its own node.
+#: If this is 1, the node installs packages for jobs with pip. `init` sets it for its own node.
 ALLOW_PIP_VARIABLE = "RAYCOMPAT_ALLOW_PIP"
 
-#: Seconds for which a set-up that has failed is not tried again: calls come in hundreds.
+#: Seconds after a failed set-up during which it is not tried again, because many calls may need it.
 _FAILED_FOR_S = 10.0
 
-#: Beginnings of the names of variables that are read when a process starts, or numpy is imported.
+#: Prefixes of variables that are read when a process starts, or when numpy is imported.
 _READ_AT_START = (
     *("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "OMP_", "KMP_", "MKL_", "OPENBLAS_"),
     *("GOTO_", "BLIS_", "VECLIB_", "NUMEXPR_", "NPY_", "OPENSSL_", "SSL_"),
@@ -37,26 +38,26 @@ _READ_AT_START = (
 
 
 class RuntimeEnvFailed(Exception):
-    """An environment cannot be set up; the text says why."""
+    """An environment cannot be set up; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What an executor of an environment is started with."""
+    """The parts of an environment that an executor needs at its start."""
 
-    #: As the user gave them, with references to others.
+    #: As the user gave them, with references to other variables.
     variables: dict[str, str] = field(default_factory=dict)
-    #: What comes first on ``sys.path``.
+    #: The first entries of ``sys.path``.
     paths: tuple[str, ...] = ()
-    #: Where it runs; None for where its driver does.
+    #: Its working directory; None for the driver's.
     cwd: str | None = None
-    #: Its interpreter; None for one that is forked.
+    #: Its interpreter; None for a forked executor.
     interpreter: str | None = None
 
 
 @dataclass(slots=True)
 class _Setup:
-    """An environment that is being set up, or has been."""
+    """An environment whose set-up is running or has ended."""
 
     task: asyncio.Task[Prepared]
     began: float
@@ -64,25 +65,25 @@ class _Setup:
 
 
 class RuntimeEnvs:
-    """See the module."""
+    """The environments of a node, by their JSON."""
 
     def __init__(self, directory: Path, fetch: Fetch) -> None:
         self._directory = directory
         self._packages = Packages(directory / "packages", fetch)
         self._setups: dict[str, _Setup] = {}
-        #: Interpreters with what pip has installed, by the name of the list.
+        #: Interpreters with packages from pip, by the name of the list.
         self._interpreters: dict[str, asyncio.Task[Path]] = {}
         self._installer = Installer()
         #: The jobs that use a package or an interpreter.
         self._users: dict[str, set[str]] = {}
 
     async def prepare(self, job: str, text: str) -> Prepared:
-        """Set an environment up, or wait until it is.
+        """Set up an environment, or wait until it is set up.
 
         Raises
         ------
         RuntimeEnvFailed
-            When that is not possible.
+            When the set-up fails.
         """
         if text == EMPTY:
             return Prepared()
@@ -108,7 +109,7 @@ class RuntimeEnvs:
             return await asyncio.wait_for(self._build(fields), None if seconds == -1 else seconds)
         except TimeoutError as error:
             raise RuntimeEnvFailed(
-                f"It was not set up within {seconds} seconds. Give it more: "
+                f"It was not set up within {seconds} seconds. Allow more time: "
                 "runtime_env={'config': {'setup_timeout_seconds': 1800}, ...}."
             ) from error
         except (RuntimeEnvFailed, CommandFailed, OSError, ValueError) as error:
@@ -157,11 +158,11 @@ class RuntimeEnvs:
             return await asyncio.shield(building)
         except Exception:
             if self._interpreters.get(name) is building:
-                del self._interpreters[name]  # the next one who needs it tries again
+                del self._interpreters[name]  # the next call that needs it tries again
             raise
 
     def end_job(self, job: str) -> None:
-        """Forget what only this job needed, and remove its files. Its executors have ended."""
+        """Remove environments and files that only this job used. Its executors have ended."""
         for text in [text for text, setup in self._setups.items() if setup.jobs == {job}]:
             self._setups.pop(text).task.cancel()
         for setup in self._setups.values():
@@ -183,7 +184,7 @@ class RuntimeEnvs:
         building.cancel()
 
     def close(self) -> None:
-        """End all that runs, and remove everything."""
+        """Cancel all set-ups, and remove everything."""
         tasks = [*(setup.task for setup in self._setups.values()), *self._interpreters.values()]
         for task in tasks:
             task.cancel()
@@ -205,7 +206,7 @@ def _pip_name(pip: dict[str, Any]) -> str:
 
 
 def _parts(fields: dict[str, Any]) -> list[str]:
-    """Return the names of what lies on the node for an environment: packages, an interpreter."""
+    """Return the names of the parts of an environment on this node: packages, an interpreter."""
     parts = list(fields.get("py_modules", ()))
     if "working_dir" in fields:
         parts.append(fields["working_dir"])

@@ -1,7 +1,7 @@
-"""What one stream of an executor has printed: files of limited size on the node's disk.
+"""The output of one stream of an executor: files of limited size on the node's disk.
 
-The newest file has the name itself; older ones end with ``.1``, ``.2`` and so on. Positions count the
-bytes that were ever written, so that a reader keeps its place when files are renamed and removed.
+The newest file has the plain name; older ones end with ``.1``, ``.2`` and so on. Positions count all
+bytes ever written, so that a reader's position stays valid when files are renamed or removed.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ class _File:
 
 
 class Spool:
-    """See the module. One thread at a time appends; another may read meanwhile."""
+    """The files of one stream. One thread appends at a time; another may read meanwhile."""
 
     def __init__(self, path: Path, max_bytes: int, num_backups: int) -> None:
         self.path = path
-        #: Of one file.
+        #: Bytes of one file.
         self.max_bytes = max_bytes
-        #: Position behind the last byte.
+        #: Position after the last byte.
         self.end = 0
         self._num_backups = num_backups
         self._files: deque[_File] = deque()
-        #: Held while files are opened, closed or read; not while one is written.
+        #: Held while files are opened, closed or read, but not while one is written.
         self._lock = threading.Lock()
 
     def append(self, data: bytes) -> None:
-        """Write behind everything.
+        """Write after the last byte.
 
         Raises
         ------
         OSError
-            When the disk takes no more; `end` says how much was written.
+            When the disk is full; `end` shows how much was written.
         """
         view = memoryview(data)
         while view:
@@ -70,11 +70,11 @@ class Spool:
 
     @property
     def start(self) -> int:
-        """Position of the oldest byte that is still there."""
+        """Position of the oldest byte that was not removed."""
         return self._files[0].start if self._files else self.end
 
     def read(self, position: int, most: int) -> bytes:
-        """Return up to `most` bytes from `position` on; nothing if they are gone."""
+        """Return up to `most` bytes from `position`; none if they were removed."""
         found = b""
         with self._lock:
             for file in self._files:
@@ -85,11 +85,11 @@ class Spool:
 
     @property
     def num_kept(self) -> int:
-        """Bytes that are still there."""
+        """Number of bytes that were not removed."""
         return self.end - self.start
 
     def close(self) -> None:
-        """Close the files; they stay."""
+        """Close the files without removing them."""
         with self._lock:
             while self._files:
                 os.close(self._files.popleft().descriptor)

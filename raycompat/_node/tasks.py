@@ -1,4 +1,4 @@
-"""Tasks: calls of remote functions that Dask sees one by one, each run in an executor, and retried."""
+"""Tasks: calls of remote functions that Dask schedules one by one; executors run and retry them."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 
 class _Ended(Exception):
-    """Nobody wants the call any more."""
+    """No process needs the call any more."""
 
 
 class Tasks:
-    """See the module."""
+    """Runs the tasks of a node."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
     async def run(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
-        """Run a call in an executor and return what Dask is to store (see `entry.run_call`)."""
+        """Run a call in an executor and return the result for Dask to store (see `entry.run_call`)."""
         dask.secede(self._node.worker, key)
         running = self._node.calls.granted.get(key)
         if running is None:
-            return None  # taken back while Dask started it
+            return None  # revoked while Dask started it
         wires = [to_wire(value) for value in values]
         made = running.grant["made"]
         try:
-            if made is not None:  # by a lease of its owner, who knows
+            if made is not None:  # its owner ran it by a lease
                 return self._keep_made(key, made)
             outcome = await self._run_task(running, payload, wires)
         except _Ended:
@@ -52,7 +52,7 @@ class Tasks:
     async def _run_task(
         self, running: Running, payload: bytes, wires: list[Any]
     ) -> tuple[Any, ...]:
-        """Run a task until it succeeds, has no retries left, or nobody wants it any more."""
+        """Run a task until it succeeds, has no retries left, or is not needed any more."""
         grant = running.grant
         retries = grant["retries"]
         while True:
@@ -101,10 +101,10 @@ class Tasks:
         try:
             return self._keep(wires)
         except FileNotFoundError as error:
-            text = "what a leased call has returned is gone with the process that called it"
+            text = "the result of a leased call is lost, because its caller has ended"
             raise CallFailed(failures.owner_died(key), text) from error
 
     def _keep(self, wires: list[Any]) -> Any:
-        """Take what a call has returned into the node's keeping; return what Dask is to store."""
+        """Store the results of a call; return the value for Dask."""
         stored = [self._node.store.adopt(wire) for wire in wires]
         return stored[0] if len(stored) == 1 else SeveralValues(tuple(stored))

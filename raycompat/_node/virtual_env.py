@@ -1,6 +1,6 @@
-"""Interpreters with packages that pip has installed: one virtual environment for each list of them.
+"""Interpreters with packages from pip: one virtual environment for each list of packages.
 
-It sees what the node's own interpreter can import, behind its own packages.
+It can also import the packages of the node's interpreter, after its own.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
-#: Characters of the output of pip that an error shows: the last ones.
+#: Characters of pip's output that an error shows: the last ones.
 _SHOWN = 4000
 
 _DEFAULT_OPTIONS = ["--disable-pip-version-check", "--no-cache-dir"]
 
 
 class CommandFailed(Exception):
-    """A command that sets a runtime environment up has failed; the text has what it said."""
+    """A command of the set-up has failed; the text has the command's output."""
 
 
 class Installer:
-    """Makes virtual environments, and knows what runs for that."""
+    """Makes virtual environments, and keeps a list of the running commands."""
 
     def __init__(self) -> None:
-        #: Leaders of process groups.
+        #: Leaders of the process groups of running commands.
         self._running: set[int] = set()
 
     async def build(self, folder: Path, pip: dict[str, Any], variables: dict[str, str]) -> Path:
@@ -38,7 +38,7 @@ class Installer:
         Raises
         ------
         CommandFailed
-            When pip does not succeed.
+            When pip fails.
         """
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
@@ -53,7 +53,7 @@ class Installer:
         _see_own_packages(folder)
         command = [str(python), "-m", "pip"]
         try:
-            await self._run([*command, "--version"], variables)  # the node's own
+            await self._run([*command, "--version"], variables)  # with the node's interpreter
         except CommandFailed:
             await self._run([str(python), "-m", "ensurepip", "--default-pip"], variables)
         if "pip_version" in pip:
@@ -67,7 +67,7 @@ class Installer:
         return python
 
     async def _run(self, command: list[str], variables: dict[str, str]) -> None:
-        """Run a command to its end; when this is cancelled, end it and what it has started."""
+        """Run a command to its end; on cancellation, end it and its child processes."""
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
@@ -92,19 +92,19 @@ class Installer:
 
     def _kill(self, leader: int) -> None:
         if leader in self._running:
-            with contextlib.suppress(ProcessLookupError):  # it has just ended
+            with contextlib.suppress(ProcessLookupError):  # the process has just ended
                 os.killpg(leader, signal.SIGKILL)
 
     def close(self) -> None:
-        """End all that runs, at once."""
+        """End all running commands at once."""
         for leader in list(self._running):
             self._kill(leader)
 
 
 def _see_own_packages(folder: Path) -> None:
-    """Let the interpreter import from where this one does, after its own packages.
+    """Let the new interpreter import the packages of this one, after its own.
 
-    Not by ``--system-site-packages``: this one may be that of a virtual environment itself.
+    ``--system-site-packages`` is not enough: this interpreter may be in a virtual environment itself.
     """
     (own,) = folder.glob("lib/python*/site-packages")
     places = [

@@ -1,1 +1,1 @@
-"""What Ray keeps in ``ray._private`` and programs import from there."""
+"""The parts of ``ray._private`` that programs import."""

@@ -1,4 +1,4 @@
-"""What programs' own tests take from here in older Rays; today they are in `raycompat._common`."""
+"""Tools for programs' own tests, at their place in older Ray; today they are in `raycompat._common`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def wait_for_pid_to_exit(pid: int, timeout: float = 20) -> None:
-    """Wait until a process has ended, `timeout` seconds at most.
+    """Wait until a process has ended, for at most `timeout` seconds.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def kill_actor_and_wait_for_failure(
     Raises
     ------
     RuntimeError
-        When they do not in time, `timeout` in seconds.
+        When they do not fail within `timeout` seconds.
     """
     actors.kill(actor)
 
@@ -66,7 +66,7 @@ def kill_actor_and_wait_for_failure(
 
 
 def same_elements(elems_a: Any, elems_b: Any) -> bool:
-    """Return whether two collections have equal elements, in whatever order; they need no hash."""
+    """Return whether two collections have equal elements in any order; they need not be hashable."""
     rest = list(elems_b)
     for element in elems_a:
         if element not in rest:
@@ -83,7 +83,7 @@ def wait_until_succeeded_without_exception(
     retry_interval_ms: float = 100,
     raise_last_ex: bool = False,
 ) -> bool:
-    """Call something until it raises none of `exceptions`.
+    """Call a function until it raises none of `exceptions`.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""What travels between callers, the scheduler, nodes and executors. Pure: no Dask here."""
+"""The messages and data that callers, the scheduler, nodes and executors exchange. No Dask here."""

@@ -1,4 +1,4 @@
-"""What a handle knows of its actor's class: plain data that travels with it."""
+"""The description of an actor's class that travels with the actor's handles: plain data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 class Method:
-    """What handles know of one method: plain data, so that it travels with them."""
+    """The description of one method that travels with an actor's handles."""
 
     __slots__ = ("_least", "_most", "is_generator", "name", "options", "signature")
 
@@ -29,7 +29,7 @@ class Method:
         self._count_positional()
 
     def _count_positional(self) -> None:
-        """Note how many positional arguments alone are right; `check` need not look further then."""
+        """Count the positional arguments that fit by number alone; `check` accepts those at once."""
         self._least, self._most = 1, 0
         if self.signature is None:
             return
@@ -42,7 +42,7 @@ class Method:
             self._most = sys.maxsize if has_rest else len(plain)
 
     def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Refuse arguments that do not fit.
+        """Raise an error for arguments that do not fit the method's signature.
 
         Raises
         ------
@@ -54,7 +54,7 @@ class Method:
 
     def __getstate__(self) -> tuple[Any, ...]:
         signature = self.signature
-        if signature is not None:  # defaults and annotations may not be picklable, nor are needed
+        if signature is not None:  # not needed, and perhaps not picklable
             parameters = [
                 p.replace(annotation=p.empty, default=p.empty if p.default is p.empty else None)
                 for p in signature.parameters.values()
@@ -69,7 +69,7 @@ class Method:
 
 @dataclass(frozen=True)
 class About:
-    """What a handle knows of its actor's class and options; travels with it."""
+    """The description of an actor's class and options that travels with the actor's handles."""
 
     class_name: str
     methods: dict[str, Method]
@@ -80,7 +80,7 @@ class About:
 
 
 def signature_without_self(function: Any, is_bound: bool) -> inspect.Signature | None:
-    """Return the signature as callers of a handle see it; None where there is none to be had."""
+    """Return the signature as callers of a handle see it; None if Python cannot find it."""
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):
@@ -94,7 +94,7 @@ def signature_without_self(function: Any, is_bound: bool) -> inspect.Signature |
 
 
 def has_async_methods(cls: type) -> bool:
-    """Whether some method of a class is ``async def``: then its actors run an event loop."""
+    """Return whether a method of the class is ``async def``: then its actors run an event loop."""
     return any(
         inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
         for _, method in inspect.getmembers(cls, inspect.isfunction)
@@ -102,7 +102,7 @@ def has_async_methods(cls: type) -> bool:
 
 
 def methods_of(cls: type) -> dict[str, Method]:
-    """Return what handles know of the methods of a class, by name."""
+    """Return the descriptions of a class's methods by name."""
     found = {}
     for name, function in inspect.getmembers(cls, callable):
         static = inspect.getattr_static(cls, name)

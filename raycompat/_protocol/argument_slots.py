@@ -1,22 +1,22 @@
-"""What stands among the pickled arguments of a call for values that travel beside them."""
+"""Placeholders among the pickled arguments of a call, for values that travel beside them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: The block of no arguments: most calls of methods have none.
+#: The pickled arguments of a call without arguments, as most calls of methods are.
 NO_ARGUMENTS = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Stands among pickled arguments for the value of dependency number `index`."""
+    """Placeholder for the value of dependency number `index`."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Stands among pickled arguments for a small value that the caller already had."""
+    """Placeholder that holds a small value which the caller already had."""
 
     block: bytes

@@ -1,7 +1,7 @@
-"""What a caller tells the scheduler about a call, and what the scheduler grants a node for it.
+"""Descriptions of a call: the caller's for the scheduler, and the scheduler's for a node.
 
-Both are dictionaries of plain types: they travel in Dask's own messages. What only the executor
-needs (function, arguments) is the *payload*: bytes for everyone on the way.
+Both are dictionaries of plain types: they travel in Dask's own messages. The *payload* holds what only
+the executor needs (function, arguments); the other processes pass it on as bytes.
 """
 
 from __future__ import annotations
@@ -20,47 +20,47 @@ Kind = Literal["task", "actor", "lease"]
 
 
 class ActorSpec(TypedDict):
-    """What is special about the call that makes an actor."""
+    """The part of a specification that only the call that makes an actor has."""
 
     name: str | None
     namespace: str
     detached: bool
-    #: What a handle needs to know of the class: opaque on the way.
+    #: The pickled `actor_about.About`; only handles read it.
     about: bytes
     class_name: str
-    #: How often it may be started anew; -1 for ever.
+    #: How often it may be restarted; -1 is without limit.
     max_restarts: int
     #: Whether some method is ``async def``.
     is_async: bool
-    #: Calls that run at once; 0 when nothing was said.
+    #: Calls that run at the same time; 0 when the option is not given.
     max_concurrency: int
     #: The same for each concurrency group.
     groups: dict[str, int]
 
 
 class CallSpec(TypedDict):
-    """One call, as submitted. Those that are sent directly do not come: see `_caller.calls`."""
+    """One call, as submitted to the scheduler. Calls that are sent directly have none."""
 
     key: str
     kind: Kind
     name: str
     job: str
-    #: Keys whose values are arguments, in order.
+    #: Keys of the values that are arguments, in order.
     deps: list[str]
     payload: bytes
-    #: Resource units that it needs to start, and (actors) keeps after that.
+    #: Resource units: needed to start; for an actor, those that it keeps after its start.
     request: dict[str, int]
     keep: dict[str, int]
-    #: Where it may go: see `strategy.to_wire`.
+    #: The nodes that are allowed, as `strategy.to_wire` encodes them.
     strategy: Any
-    #: How often it may be tried again after its process died; -1 for ever.
+    #: How often it may be tried again after its process died; -1 is without limit.
     retries: int
-    #: How many calls its executor may run before it is replaced; 0 for ever.
+    #: How many calls its executor may run before it is replaced; 0 is without limit.
     max_calls: int
-    #: See `_protocol.runtime_env`.
+    #: The runtime environment, as `_protocol.runtime_env` encodes it.
     runtime_env: str
     actor: ActorSpec | None
-    #: Whether its owner runs it, by a lease, and will say how it ended.
+    #: Whether the call's owner runs it by a lease and will report how it ended.
     promised: bool
 
 
@@ -81,7 +81,7 @@ def new_spec(
     actor: ActorSpec | None = None,
     promised: bool = False,
 ) -> CallSpec:
-    """Fill in the specification of a call; what is not given is as most calls have it."""
+    """Return the specification of a call; the defaults are those of most calls."""
     return CallSpec(
         key=key,
         kind=kind,
@@ -101,7 +101,7 @@ def new_spec(
 
 
 class Grant(TypedDict):
-    """What a node needs to know to run a call, sent ahead of it on the same stream."""
+    """The message by which a node may run a call; it precedes the call's Dask task."""
 
     key: str
     kind: Kind
@@ -113,21 +113,21 @@ class Grant(TypedDict):
     runtime_env: str
     resources: dict[str, float]
     gpus: list[tuple[int, int]]
-    #: The placement group that it runs in, and whether it captures what it calls.
+    #: The placement group that it runs in, and whether the group captures its child tasks.
     group: tuple[str, bool] | None
     actor: ActorSpec | None
-    #: How often the actor has been started anew, on any node.
+    #: How often the actor has been restarted, on any node.
     num_restarts: int
-    #: What the call has returned, when it was made elsewhere: the node keeps it.
+    #: The results of a call that its owner has already run; the node stores them.
     made: list[Any] | None
 
 
 class GroupSpec(TypedDict):
-    """A placement group, as its creator asks for it."""
+    """A placement group as its creator requests it."""
 
     group: str
     job: str
-    #: Key of the actor that makes it, if one does.
+    #: Key of the actor that creates it; None for a driver or task.
     actor: str | None
     name: str
     namespace: str

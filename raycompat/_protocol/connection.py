@@ -1,12 +1,12 @@
 """One end of a channel between two processes: messages in order, written and read in batches.
 
-A frame is a length and a pickled list of messages (tuples of plain types). Whoever has nothing else to
-do writes: a message that is posted for `now` leaves at once, others when the poster flushes, when many
-have gathered, or when the `Pump` comes round. Reading is done by one thread at a time: by a thread that
-waits for an answer, else by the pump.
+A frame is a length and a pickled list of messages (tuples of plain types). A message that is posted
+with `now` is written at once. Others are written when the poster flushes, when many have gathered, or
+in the next round of the `Pump`. One thread at a time reads: a thread that waits for an answer, else the
+pump.
 
-Both directions are safe against a ``KeyboardInterrupt`` at any moment: what is read or written is
-recorded by the same C call that does it, and a change of state is a single assignment.
+Both directions are safe against a ``KeyboardInterrupt`` at any moment: the C call that reads or writes
+also records it, and a change of state is a single assignment.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _LENGTH = struct.Struct("<I")
 #: Bytes. One read of a socket: about what a Unix socket holds.
 _READ_BYTES = 1 << 17
 
-#: Messages that gather before whoever posts one more writes them all.
+#: Number of unwritten messages from which `post` writes them all.
 _MANY = 128
 
-#: Seconds between two looks for what is to be flushed, and how often it looks in vain before it sleeps.
+#: Seconds between two rounds of the pump, and the number of idle rounds after which it sleeps.
 _ROUND_S = 0.001
 _IDLE_ROUNDS = 20
 
@@ -49,7 +49,7 @@ Notes: TypeAlias = tuple[Callable[[], object], ...]
 
 
 def post_and_note(posted: list[Any], message: tuple[Any, ...], notes: Notes) -> None:
-    """Append a message and have that noted, in one C call: an interrupt comes before or after."""
+    """Append a message and call `notes`, in one C call: an interrupt comes before or after both."""
     if notes:
         steps: tuple[Any, ...] = (partial(posted.append, message), *notes)
         deque(map(operator.call, steps), 0)
@@ -78,7 +78,7 @@ def split_frames(data: bytes) -> tuple[list[tuple[Any, ...]], int]:
 
 
 def _bytes_needed(rest: bytes) -> int:
-    """Return how many bytes the frame has that begins with `rest`, as far as is known."""
+    """Return how many bytes the frame that begins with `rest` has, as far as is known."""
     if len(rest) < _LENGTH.size:
         return _LENGTH.size
     length: int = _LENGTH.unpack_from(rest)[0]
@@ -86,9 +86,10 @@ def _bytes_needed(rest: bytes) -> int:
 
 
 class Connection:
-    """See the module. `on_message` and `on_end` are called in whatever thread reads.
+    """A socket with its unread bytes and unwritten messages.
 
-    `on_message` may be called again with a message that it was interrupted in.
+    The thread that reads calls `on_message` and `on_end`. After an interrupt in `on_message`, it is
+    called again with the same message.
     """
 
     def __init__(
@@ -108,14 +109,14 @@ class Connection:
         self._pump = pump
         self._on_end = on_end
         self._write_lock = threading.RLock()
-        #: Messages that are not encoded yet, frames that are not written yet, and how much of the
-        #: first frame is: replaced as one.
+        #: Messages that are not encoded, frames that are not written, and the number of bytes written
+        #: of the first frame. One assignment replaces all three.
         self._outgoing: tuple[list[tuple[Any, ...]], tuple[bytes, ...], list[int]] = ([], (), [])
         self._flush_due = False
         self._chunks: deque[bytes] = deque()
         self._needed = 0
         self._has_ended = False
-        #: Whether a thread has taken something from the socket, and not handled all of it yet.
+        #: Whether a thread has read something from the socket and not yet handled all of it.
         self._is_handling = False
 
     # --- writing --------------------------------------------------------------------------------
@@ -125,7 +126,7 @@ class Connection:
     ) -> None:
         """Write `message` behind the earlier ones, at once or soon.
 
-        Without `wake` the caller promises to flush. `notes` are functions, in C, that note it.
+        Without `wake` the caller must flush. `notes` are C functions that record the post.
         """
         with self._write_lock:
             posted = self._outgoing[0]
@@ -138,7 +139,7 @@ class Connection:
             self._pump.flush_soon(self)
 
     def flush(self) -> None:
-        """Write all that has been posted, as far as the other end takes it now."""
+        """Write all posted messages, as far as the other end accepts them now."""
         with self._write_lock:
             self._flush_due = False
             posted, frames, written = self._outgoing
@@ -154,7 +155,7 @@ class Connection:
                 return  # the end of the stream is reported by reading
 
     def listen(self) -> None:
-        """Register with the pump, which reads what has arrived and what arrives from now on."""
+        """Register with the pump, which reads what has arrived and what will arrive."""
         if not self._pump.listen(self) and not self.closed:
             self.read_soon()
 
@@ -179,13 +180,13 @@ class Connection:
 
     @property
     def has_hung_up(self) -> bool:
-        """Whether the other end is gone. For whoever knows that this one is not closed."""
+        """Return whether the other end is closed. Call it only while this end is open."""
         poll = select.poll()
         poll.register(self.socket, 0)
         return bool(poll.poll(0))
 
     def drain(self, timeout_s: float) -> None:
-        """Write all that has been posted, waiting for the other end to take it, but not for ever."""
+        """Write all posted messages; wait up to `timeout_s` for the other end to accept them."""
         end = time.monotonic() + timeout_s
         poll = select.poll()
         poll.register(self.socket, select.POLLOUT)
@@ -197,7 +198,7 @@ class Connection:
     # --- reading --------------------------------------------------------------------------------
 
     def receive(self) -> bool:
-        """Handle what has arrived; False at the end of the stream. For the holder of `read_lock`."""
+        """Handle what has arrived; False at the end of the stream. The caller holds `read_lock`."""
         if self.closed:
             return False
         self._is_handling = True
@@ -225,7 +226,7 @@ class Connection:
     def _handle_frames(self, data: bytes) -> None:
         try:
             messages, position = split_frames(data)
-        except Exception:  # nothing that follows can be read either
+        except Exception:  # the rest of the stream is not readable either
             logger.exception("raycompat could not read a message, and closes the connection")
             self._chunks.clear()
             self._has_ended = True
@@ -241,36 +242,40 @@ class Connection:
 
     @property
     def is_silent(self) -> bool:
-        """Whether all that has arrived was handled. For whoever knows that this end is not closed."""
-        poll = select.poll()  # its own: the thread that reads may be in a poll of the other
-        poll.register(self.socket, select.POLLIN)
-        if poll.poll(0) or self._is_handling:  # in this order
+        """Return whether nothing is left to handle: all was handled, or this end is closed."""
+        poll = select.poll()  # not `_poll`: the reading thread may be using it
+        with self._write_lock:  # this lock also guards the closing of the socket
+            if self.socket.fileno() < 0:
+                return not self._is_handling
+            poll.register(self.socket, select.POLLIN)
+            has_arrived = bool(poll.poll(0))
+        if has_arrived or self._is_handling:  # the order matters: first the socket, then the flag
             return False
         chunks = self._chunks
         return not chunks or sum(map(len, chunks)) < self._needed
 
     def receive_in_background(self) -> None:
-        """Read unless another thread does, which then reads this too."""
+        """Read, unless another thread reads; that thread then handles this too."""
         with self._reading() as may_read:
             open_still = self.receive() if may_read else True
         if not open_still:
             self._end()
 
     def receive_rest(self) -> None:
-        """Read all that is there, of a connection that may be watched no more."""
+        """Read all that has arrived, also when the pump does not watch the connection any more."""
         with self._reading() as may_read:
             open_still = True
             while may_read and open_still and self._poll.poll(0):
                 open_still = self.receive()
             if may_read and open_still and self._chunks:
-                open_still = self.receive()  # an interrupt has left something to be handled
+                open_still = self.receive()  # an interrupt has left messages unhandled
         if not open_still:
             self._end()
 
     def receive_until(self, is_over: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Read in this thread until `is_over()`; False when something else must be waited for.
+        """Read in this thread until `is_over()` is true.
 
-        That is: time is up, another thread reads already, or the stream has ended.
+        Return False when the time is up, another thread is reading, or the stream has ended.
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
         open_still = True
@@ -293,7 +298,7 @@ class Connection:
         self._on_end()
 
     def close(self) -> None:
-        """Close this end. What was posted and not written is lost."""
+        """Close this end. Messages that are posted and not written are lost."""
         with self._write_lock:
             if self.closed:
                 return
@@ -302,19 +307,19 @@ class Connection:
             with contextlib.suppress(OSError):  # the other end may be gone
                 self.socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that reads
         with self._reading():
-            pass  # whoever reads closes the socket when it is done
+            pass  # the reading thread closes the socket when it is done
 
     def close_socket(self) -> None:
-        """Give the descriptor back. For the holder of `read_lock`, once this end is closed."""
+        """Close the socket. The caller holds `read_lock`, and this end is closed."""
         with self._write_lock:
             self.socket.close()
 
 
 class _Reading:
-    """Holds the `read_lock` of a connection, if nobody else does, whatever interrupts strike.
+    """A context that holds a connection's `read_lock`, if it is free, and survives interrupts.
 
-    With a pump, the pump leaves the connection alone meanwhile. An interrupt may strike at the very
-    beginning of ``__exit__``: then ``__del__`` does its work.
+    With a pump, the pump does not read the connection meanwhile. An interrupt may come at the very
+    beginning of ``__exit__``: then ``__del__`` releases the lock.
     """
 
     __slots__ = ("_connection", "_got", "_pump")
@@ -359,7 +364,7 @@ class _Reading:
 
 
 class Pump:
-    """The thread of a process that flushes and reads its connections while no other thread does."""
+    """The thread of a process that flushes and reads connections while no other thread does."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -367,9 +372,9 @@ class Pump:
         self._connections: dict[int, tuple[Connection, int]] = {}
         self._dirty: deque[Connection] = deque()
         self._unread: deque[Connection] = deque()
-        #: Whether the thread looks for what is dirty again and again, so that nobody need wake it.
+        #: Whether the thread is in its rounds, so that it need not be woken.
         self._attentive = False
-        #: Whether it takes no connections any more; and whether its thread is to end.
+        #: Whether it rejects new connections; and whether its thread is to end.
         self._is_closing = False
         self._closed = False
 
@@ -381,7 +386,7 @@ class Pump:
         self._thread.start()
 
     def add(self, connection: Connection, *, listen: bool) -> None:
-        """Care for a connection from now on; with `listen`, read it too.
+        """Flush a connection from now on; with `listen`, read it too.
 
         Raises
         ------
@@ -399,7 +404,7 @@ class Pump:
             self._epoll.register(descriptor, events)
 
     def remove(self, connection: Connection) -> None:
-        """Forget a connection that is about to be closed."""
+        """Stop watching a connection that is about to be closed."""
         with self._lock:
             descriptor = connection.socket.fileno()
             if self._connections.pop(descriptor, None) is not None:
@@ -418,19 +423,19 @@ class Pump:
             return True
 
     def listen(self, connection: Connection) -> bool:
-        """Read a connection again; False when it is not cared for any more."""
+        """Read a connection again; False when the pump does not watch it any more."""
         return self._change(connection, select.EPOLLIN, 0)
 
     def mute(self, connection: Connection) -> None:
-        """Leave the reading of a connection to another thread."""
+        """Stop reading a connection, because another thread reads it."""
         self._change(connection, 0, select.EPOLLIN)
 
     def watch_for_room(self, connection: Connection) -> None:
-        """Flush a connection when its other end takes more."""
+        """Flush a connection when its other end can accept more."""
         self._change(connection, select.EPOLLOUT, 0)
 
     def flush_soon(self, connection: Connection) -> None:
-        """Flush a connection as soon as this thread gets to it."""
+        """Flush a connection in the next round of this thread."""
         self._dirty.append(connection)
         if not self._attentive:
             self._attentive = True
@@ -454,12 +459,12 @@ class Pump:
                 self._guarded(self._handle, descriptor, events)
             idle_rounds = 0 if self._dirty else idle_rounds + 1
             if idle_rounds > _IDLE_ROUNDS:
-                self._attentive = False  # whoever comes later wakes us
+                self._attentive = False  # a later `flush_soon` wakes this thread
             while self._dirty:
                 self._guarded(self._dirty.popleft().flush)
             while self._unread:
                 self._guarded(self._unread.popleft().receive_rest)
-        with self._lock:  # whoever closes us has then written to what is closed here
+        with self._lock:  # `close` has then written to the descriptor that is closed here
             self._epoll.close()
             os.close(self._wake)
 
@@ -485,9 +490,9 @@ class Pump:
             self._stop_watching(connection)
 
     def _stop_watching(self, connection: Connection) -> None:
-        """Do not hear again and again of the end of what another thread reads just now.
+        """Stop watching a connection that has ended, while another thread reads it.
 
-        Or of what had its descriptor before, when we were told: so the connection is asked itself.
+        The event may be of an older connection with the same descriptor, so the connection is checked.
         """
         with self._lock:
             descriptor = connection.socket.fileno()

@@ -1,8 +1,8 @@
-"""The cluster that was started last on this machine by this user: what ``init("auto")`` connects to.
+"""The record of this user's newest cluster on this machine, to which ``init("auto")`` connects.
 
-A program that starts a cluster that others are to find records it in one file; an entry counts as long
-as its scheduler's process is there. The folder is the user's alone (`own_folder`): another user who
-could write there could have drivers send their code to a scheduler of theirs.
+A program that starts a cluster records it in one file; the entry is valid while the scheduler's process
+runs. Only the user can write to the folder (`own_folder`). Otherwise another user could make drivers
+send their code to another scheduler.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from raycompat._protocol import own_folder, segment
 
 logger = logging.getLogger(__name__)
 
-#: The cluster that was started last to be found; one that a program started for itself, by the pid of
-#: its scheduler; and the names of all of those.
+#: The entry of the newest public cluster; that of a program's private cluster, by its scheduler's pid;
+#: and the pattern of all private ones.
 _FILE, _OF_A_PROGRAM, _OF_PROGRAMS = "current.json", "program-{}.json", "program-*.json"
 
 
 def folder() -> Path:
-    """Return the user's folder for what is known of clusters on this machine, made at the first need.
+    """Return the user's folder for records of clusters on this machine; make it if needed.
 
     Raises
     ------
     OSError
-        When it cannot be made, or others could put another in its place.
+        When the folder cannot be made, or other users could replace it.
     """
     parent = _parent()
     parent.mkdir(parents=True, exist_ok=True)
@@ -41,26 +41,26 @@ def _parent() -> Path:
 
 
 def _file(name: str) -> Path | None:
-    """Return where an entry is, or would be; None if there is no folder for it yet."""
+    """Return the path of an entry; None if the folder does not exist yet."""
     folders = own_folder.all_in(_parent())
     return folders[0] / name if folders else None
 
 
 def record(address: str, pid: int) -> None:
-    """Make the cluster whose scheduler is process `pid` the one that is found.
+    """Record the cluster whose scheduler is process `pid` as the newest public one.
 
     Raises
     ------
     OSError
-        When there can be no folder for it.
+        When the folder cannot be made.
     """
     _record(_FILE, address, pid)
 
 
 def record_of_a_program(address: str, pid: int) -> None:
-    """Have ``"auto"`` find a cluster that a program started for itself, where there is no other.
+    """Record a program's private cluster, which ``"auto"`` finds when no public one runs.
 
-    When that cannot be written, the cluster works all the same.
+    A failure to write the record is logged; the cluster itself works.
     """
     try:
         for path in _entries_of_programs():
@@ -81,12 +81,12 @@ def _record(name: str, address: str, pid: int) -> None:
 
 
 def find() -> str | None:
-    """Return the address of the scheduler that was recorded last, if its process is there."""
+    """Return the scheduler's address of the newest public cluster, if its process runs."""
     return _running(_FILE)
 
 
 def find_of_a_program() -> str | None:
-    """Return the address of the scheduler that a program started last for itself, if it is there."""
+    """Return the scheduler's address of the newest private cluster whose process runs."""
     for path in sorted(_entries_of_programs(), key=_time_of, reverse=True):
         address = _running(path.name)
         if address is not None:
@@ -116,7 +116,7 @@ def _running(name: str) -> str | None:
 
 
 def forget(pid: int) -> None:
-    """Remove the entry of the cluster whose scheduler is, or was, process `pid`."""
+    """Remove the entries of the cluster whose scheduler is, or was, process `pid`."""
     for name in (_FILE, _OF_A_PROGRAM.format(pid)):
         entry = _entry(name)
         if entry is not None and entry["pid"] == pid and (path := _file(name)) is not None:

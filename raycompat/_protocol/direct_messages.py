@@ -1,7 +1,7 @@
-"""What a caller and a process that runs its calls say to each other, down a `connection.Connection`.
+"""The messages between a caller and a process that runs its calls, over a `connection.Connection`.
 
-The process is an actor, or an executor that the caller leases. A message is a tuple: its kind, then
-its fields. Here are the kinds, with their fields; `CallMessage` names the many fields of a call.
+The process is an actor, or an executor that the caller leases. A message is a tuple: its kind, then its
+fields. Each kind below lists its fields; `CallMessage` names the many fields of a call.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ from raycompat._protocol.values import Wire
 
 #: The first message: the caller's host, and the id of its Dask client.
 HELLO = "hello"
-#: Run a call: see `CallMessage`. The answer is `DONE` or `FAILED`, with `ITEM` before it.
+#: Run a call, with the fields of `CallMessage`. The answer is `DONE` or `FAILED`, after any `ITEM`.
 CALL = "call"
 #: Key of a generator's call, number of items received, whether more are wanted.
 CREDIT = "credit"
-#: Key of a result, or of an item: the references inside it are held by the caller now.
+#: Key of a result or an item: the caller now holds the references inside it.
 HELD = "held"
-#: The caller needs the lease no more.
+#: The caller does not need the lease any more.
 RETURN = "return"
 
 # --- from the process
 
-#: Key of a call, the values that it returned; last, from a lease, the seconds that it took, from an
-#: actor its attempt.
+#: Key of a call and its results. The last field is, for a lease, the seconds that the call took, and
+#: for an actor the call's attempt.
 DONE = "done"
-#: Key of a call, its error, whether the call's options allow another try; then as `DONE`.
+#: Key of a call, its error, whether the call's options allow another try; the last field as in `DONE`.
 FAILED = "failed"
 #: Key of a generator's call, number of the item, its value.
 ITEM = "item"
-#: Keys and attempts of calls that were not begun: another lease is to run them. No more are taken.
+#: Keys and attempts of calls that have not started: the caller sends them to another lease. The
+#: process accepts no more calls.
 RETURNED = "returned"
-#: Calls are taken again.
+#: The process accepts calls again.
 OPEN = "open"
 #: The units of CPU that the lease still has.
 TRIMMED = "trimmed"
@@ -43,7 +44,7 @@ BYE = "bye"
 
 
 class CallMessage(NamedTuple):
-    """A call, as the process sees it. `_caller.calls.Call.message` makes the tuple, in this order."""
+    """The fields of a `CALL`. `_caller.calls.Call.message` makes the tuple in this order."""
 
     kind: str
     key: str
@@ -59,5 +60,5 @@ class CallMessage(NamedTuple):
     attempt: int
     may_repeat: bool
     environment: tuple[str, int] | None
-    #: Units of CPU that it asks for; 0 for a method.
+    #: Units of CPU that it requests; 0 for a method.
     units: int

@@ -1,6 +1,6 @@
-"""The bodies of raycompat's Dask tasks: thin stubs that look the node up where they run.
+"""The bodies of raycompat's Dask tasks: short functions that pass the work to the node they run on.
 
-The scheduler unpickles them by name, so it has the package too, in the same version.
+The scheduler unpickles them by name, so it needs the same version of this package.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 if TYPE_CHECKING:
     from raycompat._protocol.values import SeveralValues
 
-#: The name under which Dask knows the plugins of raycompat.
+#: The name of raycompat's plugins in Dask.
 PLUGIN_NAME = "raycompat"
 
 
 class Node(Protocol):
-    """What the bodies ask of the node they run on."""
+    """The interface of the node plugin that these functions call."""
 
     async def run_call(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
-        """Run one call in an executor and return what Dask is to store."""
+        """Run one call in an executor and return the value that Dask stores."""
 
     async def run_actor(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
-        """Build an actor in a process of its own and return when it has ended."""
+        """Build an actor in a separate process and return when it has ended."""
 
     async def run_lease(self, key: str) -> Any:
-        """Let a caller have an executor and return when it wants it no more."""
+        """Lease an executor to a caller and return when the lease has ended."""
 
     def adopt(self, key: str, wire: tuple[Any, ...]) -> Any:
-        """Take a value that a process of this host has written into the node's keeping."""
+        """Store a value that a process of this host has written, and own it from then on."""
 
     def load(self, stored: Any) -> Any:
-        """Return the value that is stored."""
+        """Return the value behind its stored form."""
 
     def store_value(self, value: Any) -> Any:
-        """Return what Dask is to store for a value."""
+        """Return the stored form of a value, for Dask."""
 
 
 def _node() -> Node:
@@ -48,7 +48,7 @@ async def run_call(key: str, payload: bytes, *values: Any) -> Any:
 
 
 async def run_actor(key: str, payload: bytes, *values: Any) -> Any:
-    """Body of an actor's hold: it runs as long as the actor lives."""
+    """Body of an actor's task: it runs as long as the actor lives."""
     return await _node().run_actor(key, payload, values)
 
 
@@ -58,20 +58,20 @@ async def run_lease(key: str, payload: bytes) -> Any:
 
 
 async def adopt(key: str, wire: tuple[Any, ...]) -> Any:
-    """Body of a put: the node keeps what the caller has written."""
+    """Body of a put: the node stores the value that the caller has written."""
     return _node().adopt(key, wire)
 
 
 def load(key: str, stored: Any) -> Any:
-    """Body of what turns a stored value into itself, for Dask's own tasks: it runs in a Dask thread."""
+    """Body of a task that loads a stored value for Dask's own tasks; runs in a Dask thread."""
     return _node().load(stored)
 
 
 def store(key: str, value: Any) -> Any:
-    """Body of what stores the value of a Dask task, for calls: it runs in a Dask thread."""
+    """Body of a task that stores the value of a Dask task for calls; runs in a Dask thread."""
     return _node().store_value(value)
 
 
 async def pick(key: str, index: int, results: SeveralValues) -> Any:
-    """Body of one of several results: element `index` of what the call returned."""
+    """Body of the task for one of several results: element `index` of what the call returned."""
     return results.values[index]

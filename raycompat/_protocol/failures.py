@@ -1,4 +1,4 @@
-"""Failures as bytes: what the scheduler and nodes send to whoever waits for a call."""
+"""Failures as bytes, which the scheduler and nodes send to the callers that wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from raycompat import exceptions
 from raycompat._protocol import ids
 from raycompat._protocol.spans import Failure
 
-#: What Ray's state API calls the errors of each class, by the class; others are those of user code.
+#: The type that Ray's state API shows for each error class; all others are errors of user code.
 _ERROR_TYPES = {
     "ActorDiedError": "ACTOR_DIED",
     "ActorUnavailableError": "ACTOR_UNAVAILABLE",
@@ -25,40 +25,40 @@ _ERROR_TYPES = {
     "WorkerCrashedError": "WORKER_DIED",
 }
 
-#: Characters of what is said of a failure.
+#: Characters of a failure's text that the state API shows.
 _MANY_CHARACTERS = 300
 
 
 def actor_died(text: str, actor: str | None = None, **about: Any) -> bytes:
-    """Say that an actor is dead, and why; `about` is as in `ActorDiedErrorContext`."""
+    """Return the error of an actor that is dead; `about` is as in `ActorDiedErrorContext`."""
     actor_id = ids.object_hex(actor)[: 2 * ids.ACTOR_ID_BYTES] if actor else None
     context = exceptions.ActorDiedErrorContext(error_message=text, actor_id=actor_id, **about)
     return exceptions.dumps_error(exceptions.ActorDiedError(context))
 
 
 def actor_killed(actor: str) -> bytes:
-    """Say that an actor is dead because somebody killed it."""
+    """Return the error of an actor that `ray.kill` has ended."""
     return actor_died("The actor is dead because it was killed by `ray.kill`.", actor)
 
 
 def actor_unavailable(text: str, actor: str) -> bytes:
-    """Say that an actor cannot be reached just now, or lost a call that may or may not have run."""
+    """Return the error of a call that was lost, or of an actor that cannot be reached now."""
     actor_id = ids.object_hex(actor)[: 2 * ids.ACTOR_ID_BYTES]
     return exceptions.dumps_error(exceptions.ActorUnavailableError(text, actor_id))
 
 
 def worker_crashed(text: str) -> bytes:
-    """Say that the process that ran a task has ended."""
+    """Return the error of a task whose process has ended."""
     return exceptions.dumps_error(exceptions.WorkerCrashedError(text))
 
 
 def out_of_memory(text: str) -> bytes:
-    """Say that a task was ended to save its node."""
+    """Return the error of a task that was ended because its node lacked memory."""
     return exceptions.dumps_error(exceptions.OutOfMemoryError(text))
 
 
 def crash_text(name: str, how: str) -> str:
-    """Say in words that the process that ran `name` has ended; `how` is as "ended by signal 9"."""
+    """Describe how the process that ran `name` ended; `how` is like "ended by signal 9"."""
     return (
         f"The worker process died unexpectedly while executing {name}: it {how}. Look at what the "
         "task printed; a process may be killed for using too much memory, or its code may call "
@@ -67,77 +67,77 @@ def crash_text(name: str, how: str) -> str:
 
 
 def crashed(name: str, how: str) -> bytes:
-    """Say that the process that ran `name` has ended, and how."""
+    """Return the error of a task whose process has ended, and how."""
     return worker_crashed(crash_text(name, how))
 
 
 def runtime_env_failed(text: str) -> bytes:
-    """Say that the environment of a call could not be set up."""
+    """Return the error of a call whose runtime environment could not be set up."""
     return exceptions.dumps_error(exceptions.RuntimeEnvSetupError(text))
 
 
 def node_died(text: str) -> bytes:
-    """Say that the node that ran a task is gone."""
+    """Return the error of a task whose node has left the cluster."""
     return exceptions.dumps_error(exceptions.NodeDiedError(text))
 
 
 def cancelled(key: str) -> bytes:
-    """Say that a task was cancelled."""
+    """Return the error of a cancelled task."""
     return exceptions.dumps_error(exceptions.TaskCancelledError(ids.task_hex(key)))
 
 
 def object_lost(key: str) -> bytes:
-    """Say that an object is gone and cannot be made again."""
+    """Return the error of an object that is lost and cannot be computed again."""
     return exceptions.dumps_error(exceptions.ObjectLostError(ids.object_hex(key), None, ""))
 
 
 def owner_died(key: str) -> bytes:
-    """Say that an object is gone with the process that had put it."""
+    """Return the error of an object that is lost because the process that put it has ended."""
     return exceptions.dumps_error(exceptions.OwnerDiedError(ids.object_hex(key), None, ""))
 
 
 def fetch_timed_out(key: str) -> bytes:
-    """Say that no node that has an object could be reached."""
+    """Return the error of an object whose nodes could not be reached."""
     error = exceptions.ObjectFetchTimedOutError(ids.object_hex(key), None, "")
     return exceptions.dumps_error(error)
 
 
 def group_removed(*, is_actor: bool = False) -> bytes:
-    """Say that the placement group of a task, or of an actor that never lived, is gone."""
+    """Return the error of a task, or of an actor that never ran, whose placement group was removed."""
     if is_actor:
         return exceptions.dumps_error(exceptions.ActorPlacementGroupRemoved())
     return exceptions.dumps_error(exceptions.TaskPlacementGroupRemoved())
 
 
 def unschedulable(text: str, *, is_actor: bool) -> bytes:
-    """Say that a task, or an actor, can never be placed, and why."""
+    """Return the error of a task or an actor that can never be placed, and why."""
     if is_actor:
         return exceptions.dumps_error(exceptions.ActorUnschedulableError(text))
     return exceptions.dumps_error(exceptions.TaskUnschedulableError(text))
 
 
 def internal(text: str) -> bytes:
-    """Say that raycompat or Dask itself failed."""
+    """Return the error of a failure inside raycompat or Dask."""
     return exceptions.dumps_error(exceptions.RaySystemError(text))
 
 
 def actor_not_built(error: bytes, actor: str) -> bytes:
-    """Say that an actor is dead because an argument of its constructor failed.
+    """Return the error of an actor with a constructor argument that failed.
 
-    Only the error's text is read, so that this may run in the scheduler.
+    This may run in the scheduler, so it reads only the error's text and makes no exception of it.
     """
     reason = "At least one of the arguments of its constructor could not be computed"
     return actor_died(f"{reason}:\n{text_of(error)}", actor)
 
 
 def text_of(error: bytes) -> str:
-    """Return what an error says, without making it."""
+    """Return an error's text without unpickling the error."""
     _, text = pickle.loads(error)
     return str(text)
 
 
 def failure_of(error: bytes) -> Failure:
-    """Return Ray's name for the type of an error, and what it says; only its text is read."""
+    """Return Ray's name for an error's type, and the error's text."""
     text = text_of(error).strip()
     found = re.match(r"raycompat\.exceptions\.(\w+)", text)
     name = _ERROR_TYPES.get(found[1] if found else "", "TASK_EXECUTION_EXCEPTION")

@@ -13,13 +13,13 @@ from typing import Any
 
 _LENGTH = struct.Struct("<Q")
 
-#: Begins a line of an executor's output that is not the user's: the name of the call that prints now.
+#: Marks a line of an executor's output that is not the user's; the name of the running call follows.
 NAME_MARK = b"\x1eraycompat runs "
 
-#: With this a line of output begins that is the state of a progress bar, as JSON.
+#: Beginning of an output line that holds the state of a progress bar, as JSON.
 BAR_MARK = '{"__magic_token__": "__ray_tqdm_magic_token__"'
 
-#: Longer names are cut, so that a name is written to a pipe in one go.
+#: Longer names are cut, so that one write to a pipe takes a whole name.
 MAX_NAME_BYTES = 1000
 
 
@@ -41,14 +41,14 @@ async def read_async(reader: asyncio.StreamReader) -> tuple[Any, ...] | None:
 
 
 class BlockingChannel:
-    """The executor's end: blocking reads from one thread, writes from any (each a whole frame)."""
+    """The executor's end: one thread reads and blocks; any thread writes whole frames."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._file = connection.makefile("rb", buffering=1 << 16)
 
     def send(self, message: tuple[Any, ...]) -> None:
-        """Write one message; the caller serializes concurrent senders."""
+        """Write one message. Only one thread may send at a time: the caller holds a lock."""
         self._socket.sendall(encode(message))
 
     def receive(self) -> tuple[Any, ...] | None:

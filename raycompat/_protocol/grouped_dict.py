@@ -1,4 +1,4 @@
-"""A dictionary whose values belong to groups, so that those of one group are found without a search."""
+"""A dictionary whose values belong to groups; the members of a group are found without a search."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ V = TypeVar("V")
 
 
 class GroupedDict(dict[K, V], Generic[K, V]):
-    """A dictionary with an index of the keys by what `group_of` returns of the value.
+    """A dictionary with an index of the keys by `group_of(value)`.
 
-    None is no group. A value stays in its group. Entries come by assignment, and go by ``del`` and
-    `pop`, each in constant time; any thread may do so, and do it again when it was interrupted.
+    A value with the group None is not indexed. A value's group must not change. Assignment, ``del`` and
+    `pop` take constant time. They are safe in any thread, and safe to repeat after an interrupt.
     """
 
     def __init__(self, group_of: Callable[[V], Hashable | None]) -> None:
@@ -24,7 +24,7 @@ class GroupedDict(dict[K, V], Generic[K, V]):
         self._lock = threading.RLock()
 
     def __setitem__(self, key: K, value: V) -> None:
-        """Enter a value, in place of another maybe."""
+        """Enter a value; replace an earlier one."""
         group = self._group_of(value)
         if group is None and key not in self:
             super().__setitem__(key, value)

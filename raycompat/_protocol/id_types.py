@@ -1,4 +1,4 @@
-"""Ids as programs see them: some bytes, of a length for each kind, shown in hexadecimal digits."""
+"""Ids as programs see them: a fixed number of bytes for each kind, shown as hexadecimal digits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Id:
     Parameters
     ----------
     id : bytes
-        As many as `size` says.
+        `size` of them.
 
     Raises
     ------
@@ -39,12 +39,12 @@ class Id:
 
     @classmethod
     def from_binary(cls, id: bytes) -> Self:
-        """Return the id of these bytes."""
+        """Return the id with these bytes."""
         return cls(id)
 
     @classmethod
     def from_hex(cls, digits: str) -> Self:
-        """Return the id of these hexadecimal digits."""
+        """Return the id with these hexadecimal digits."""
         try:
             return cls(bytes.fromhex(digits))
         except ValueError as error:
@@ -55,11 +55,11 @@ class Id:
 
     @classmethod
     def nil(cls) -> Self:
-        """Return the id of nothing."""
+        """Return the id that stands for no object: all bits are 1."""
         return cls(b"\xff" * cls._num_bytes)
 
     def is_nil(self) -> bool:
-        """Return whether this is the id of nothing."""
+        """Return whether this is the id that `nil` returns."""
         return self._digits == "ff" * self._num_bytes
 
     def hex(self) -> str:
@@ -84,7 +84,7 @@ class Id:
 
 
 class _RandomId(Id):
-    """An id that programs may make themselves."""
+    """An id that programs may create at random."""
 
     __slots__ = ()
 
@@ -109,11 +109,11 @@ class JobID(Id):
 
     @classmethod
     def from_int(cls, number: int) -> JobID:
-        """Return the id that Ray gives to the job of this number."""
+        """Return the id that Ray gives to the job with this number."""
         return cls(number.to_bytes(cls._num_bytes, "little"))
 
     def int(self) -> int:
-        """Return the number of which `from_int` makes this id."""
+        """Return the number from which `from_int` makes this id."""
         return int.from_bytes(self.binary(), "little")
 
 
@@ -132,7 +132,7 @@ class PlacementGroupID(_RandomId):
 
 
 class UniqueID(_RandomId):
-    """An id of anything, 28 bytes."""
+    """A unique id of any kind, 28 bytes."""
 
     __slots__ = ()
     _num_bytes = ids.NODE_ID_BYTES

@@ -17,7 +17,7 @@ JOB_ID_BYTES = 4
 NODE_ID_BYTES = 28
 PLACEMENT_GROUP_ID_BYTES = 18
 
-#: Hexadecimal digits of the index of a result, which end the keys of several.
+#: Hexadecimal digits of a result's index, at the end of the key of one of several results.
 _INDEX_DIGITS = 2 * (OBJECT_ID_BYTES - TASK_ID_BYTES)
 
 _counter = itertools.count(1)
@@ -25,7 +25,7 @@ _prefix = os.urandom(16).hex()
 
 
 def _reset_after_fork() -> None:
-    """Give a forked process a prefix of its own, so that its ids differ from its parent's."""
+    """Give a forked process a new prefix, so that its ids differ from its parent's."""
     global _prefix, _counter
     _prefix = os.urandom(16).hex()
     _counter = itertools.count(1)
@@ -35,27 +35,27 @@ os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def new_task_id() -> str:
-    """Return a fresh task id as 48 hexadecimal digits: a random prefix of this process, a count."""
+    """Return a new task id as 48 hexadecimal digits: this process's random prefix and a count."""
     return f"{_prefix}{next(_counter):016x}"
 
 
 def new_actor_id() -> str:
-    """Return a fresh actor id as 32 hexadecimal digits."""
+    """Return a new actor id as 32 hexadecimal digits."""
     return os.urandom(ACTOR_ID_BYTES).hex()
 
 
 def new_job_id() -> str:
-    """Return a fresh job id as 8 hexadecimal digits."""
+    """Return a new job id as 8 hexadecimal digits."""
     return os.urandom(JOB_ID_BYTES).hex()
 
 
 def new_node_id() -> str:
-    """Return a fresh node id as 56 hexadecimal digits."""
+    """Return a new node id as 56 hexadecimal digits."""
     return os.urandom(NODE_ID_BYTES).hex()
 
 
 def new_placement_group_id() -> str:
-    """Return a fresh id of a placement group as 36 hexadecimal digits."""
+    """Return a new placement group id as 36 hexadecimal digits."""
     return os.urandom(PLACEMENT_GROUP_ID_BYTES).hex()
 
 
@@ -75,7 +75,7 @@ def return_key(key: str, index: int) -> str:
 
 
 def call_of(key: str) -> str:
-    """Return the Dask key of the call that has the result `key`: what `return_key` was given."""
+    """Return the Dask key of the call that has the result `key`: the inverse of `return_key`."""
     digits = key.rpartition("-")[2]
     return key[:-_INDEX_DIGITS] if len(digits) == 2 * OBJECT_ID_BYTES else key
 

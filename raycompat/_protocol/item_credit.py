@@ -1,10 +1,10 @@
-"""Credit for the items of a generator: how many bytes may be on their way to its consumer.
+"""Flow control of generators: how many bytes of items may be on their way to the consumer.
 
-The executor sends items until `WINDOW_BYTES` of them have not been received. The consumer's process
-says now and then which item it has received last. A process that is stopped says nothing, so nothing
-gathers on the way to it.
+The executor sends items until `WINDOW_BYTES` of them are not acknowledged. The consumer's process
+acknowledges the last item that it received, after every `REPORT_BYTES`. A stopped process acknowledges
+nothing, so only one window of items can gather in front of it.
 
-A generator that is tried again counts its items from 0 again, and so does its credit.
+A generator that is retried counts its items from 0 again, and so does its credit.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from raycompat._protocol.values import Wire
 #: of 50 ms.
 WINDOW_BYTES = 2 << 20
 
-#: Bytes of received items after which the consumer's process says so. Less than the window, or the
+#: Bytes of received items between two acknowledgements. It must be less than the window, or the
 #: executor would wait for ever.
 REPORT_BYTES = WINDOW_BYTES // 4
 
-#: What an item counts for besides its bytes, and what one in shared memory counts for.
+#: The fixed cost of an item beside its bytes, and the cost of an item in shared memory.
 _ITEM_BYTES, _SEGMENT_BYTES = 200, 1 << 14
 
 

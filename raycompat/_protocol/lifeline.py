@@ -1,4 +1,4 @@
-"""How a process that somebody has started says that it is up, and learns that it is to end."""
+"""How a started process reports to its starter that it is ready, and learns when it must end."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 def read_words() -> dict[str, Any]:
-    """Return what whoever started this process tells it: one line of JSON.
+    """Return the settings that the starter writes to standard input: one line of JSON.
 
-    What is secret is told here: others can read a command line.
+    Secrets are passed here, because other users can read a command line.
     """
     words: dict[str, Any] = json.loads(sys.stdin.readline())
     return words
 
 
 def say(words: dict[str, Any]) -> None:
-    """Say that this process is up; whatever it prints from now on goes to its log."""
+    """Report that this process is ready; everything it prints later goes to its log."""
     print(json.dumps(words), flush=True)
     os.dup2(_STDERR, _STDOUT)
 
 
 async def told_to_end() -> None:
-    """Wait for SIGTERM, SIGINT, or the end of standard input: it closes when its starter ends.
+    """Wait for SIGTERM, SIGINT, or the end of standard input, which closes when the starter ends.
 
-    A process that has been told one more word there goes on by itself: only signals end it then.
+    After one more line on standard input the process is independent: only signals end it then.
     """
     loop = asyncio.get_running_loop()
     told = asyncio.Event()

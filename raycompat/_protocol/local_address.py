@@ -1,8 +1,8 @@
-"""Addresses of servers to which only processes of their user on their host can connect.
+"""Addresses of servers that only processes of the same user on the same host can reach.
 
 ``raycompat://127.0.0.1:40123`` is the Unix socket with the abstract name ``raycompat-dask-40123``. The
-number is that of a TCP port which the server has taken, and on which it does not listen: so the address
-can be read like one of TCP, and never means two servers.
+number is a TCP port that the server has bound and does not listen on. So the address reads like a TCP
+address, and two servers never share one.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from raycompat._protocol import peer
 
 SCHEME = "raycompat"
 
-#: Ray's variable: with "token" the clusters that programs start are open to their user alone; with
+#: Ray's variable. With "token", only their user can connect to the clusters that programs start. With
 #: "disabled" they listen on TCP, where every user of the host can connect.
 AUTH_VARIABLE, _DEFAULT_MODE = "RAY_AUTH_MODE", "token"
 
 _LOOPBACK = ("127.0.0.1", "localhost")
 
-#: Seconds that a server has to take a connection.
+#: Seconds for a server to accept a connection.
 _TAKE_S = 5.0
 
 
 def is_wanted() -> bool:
-    """Whether the clusters that programs start, without a password, are to have such addresses.
+    """Return whether clusters that programs start without a password use such addresses.
 
     Raises
     ------
     ValueError
-        When `AUTH_VARIABLE` has another value than Ray knows.
+        When `AUTH_VARIABLE` has a value that Ray does not have.
     """
     given = os.environ.get(AUTH_VARIABLE) or _DEFAULT_MODE
     mode = given.lower()  # as Ray reads it
@@ -43,12 +43,12 @@ def is_wanted() -> bool:
 
 
 def socket_name(port: int) -> str:
-    """Return the abstract name of the Unix socket of a server."""
+    """Return the abstract name of a server's Unix socket."""
     return f"\0raycompat-dask-{port}"
 
 
 def is_served(host: str, port: int) -> bool:
-    """Whether a process of this user serves such an address."""
+    """Return whether a process of this user serves the address."""
     if host not in _LOOPBACK:
         return False
     with socket.socket(socket.AF_UNIX) as connection:

@@ -1,9 +1,8 @@
-"""Files mapped into memory, read-only, without a descriptor for each.
+"""Files mapped into memory, read-only, without one descriptor for each.
 
-Python's ``mmap`` keeps a descriptor as long as the mapping (before 3.13), and a process has few
-of those: a thousand values that are alive would use them up. The kernel needs none: a mapping alone
-keeps its file open, and the locks on it. So from some number of descriptors on, files are mapped by the
-C library.
+Before Python 3.13, ``mmap`` keeps a descriptor as long as the mapping, and a process can have few of
+them: a thousand live values would use them all. The kernel needs none: a mapping alone keeps its file
+open, with its locks. So when half of the descriptors are in use, the C library maps the files.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import sys
 import weakref
 from typing import Any, Final, TypeAlias
 
-#: Something with a buffer, which can be referred to weakly: a ``mmap``, or an array of NumPy's.
+#: An object with a buffer and weak references: an ``mmap`` or a NumPy array.
 Mapping: TypeAlias = Any
 
 _MAP_FAILED: Final = ctypes.c_void_p(-1).value
@@ -36,12 +35,12 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 def of(descriptor: int) -> Mapping:
-    """Map a file, which is not empty. The descriptor may be closed then.
+    """Map a file that is not empty. The descriptor may be closed afterwards.
 
     Raises
     ------
     OSError
-        When there is no memory.
+        When there is not enough memory.
     """
     if sys.version_info >= (3, 13):
         return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ, trackfd=False)
@@ -51,7 +50,7 @@ def of(descriptor: int) -> Mapping:
 
 
 def _are_short(descriptor: int) -> bool:
-    """Whether half of the descriptors are in use: the kernel gives the lowest number that is free."""
+    """Return whether half of the descriptors are in use: the kernel gives the lowest free number."""
     lowest = os.dup(descriptor)
     os.close(lowest)
     return lowest >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
@@ -63,12 +62,12 @@ def _without_descriptor(descriptor: int, size: int) -> Mapping:
     address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
     if address == _MAP_FAILED:
         code = ctypes.get_errno()
-        if code == errno.ENOMEM:  # a process may have so many mappings, whatever their size
+        if code == errno.ENOMEM:  # the number of mappings of a process is limited too
             return _copy(descriptor, size)
         raise OSError(code, os.strerror(code))
     memory: Any = (ctypes.c_ubyte * size).from_address(address)
     weakref.finalize(memory, _libc.munmap, address, size).atexit = False
-    return np.frombuffer(memory, dtype=np.uint8)  # whose memoryviews keep `memory`
+    return np.frombuffer(memory, dtype=np.uint8)  # its memoryviews keep `memory` alive
 
 
 def _copy(descriptor: int, size: int) -> Mapping:

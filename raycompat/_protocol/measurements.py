@@ -1,4 +1,4 @@
-"""What the program measures by `ray.util.metrics`: gathered in each process, and sent once a second."""
+"""Values that a program records with `ray.util.metrics`: each process sends them once a second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PERIOD_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A metric: what it is, and the names of its tags."""
+    """The description of a metric, and the names of its tags."""
 
     kind: Kind
     name: str
@@ -28,14 +28,14 @@ class About:
 
 @dataclass(slots=True)
 class _Sample:
-    """What was measured since the last message: the sum or last value, and the count of each bucket."""
+    """The values since the last message: the sum or last value, and the count of each bucket."""
 
     value: float = 0.0
     buckets: list[int] = field(default_factory=list)
 
 
 class Measurements:
-    """See the module. `send` takes what was measured; `later` calls a function after some seconds."""
+    """The values of one process; `send` sends them, `later(seconds, function)` is a timer."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Measurements:
         self._is_due = False
 
     def record(self, about: About, tags: tuple[str, ...], value: float) -> None:
-        """Enter a value."""
+        """Record a value."""
         with self._lock:
             sample = self._samples.get((about, tags))
             if sample is None:
@@ -66,7 +66,7 @@ class Measurements:
             self._later(PERIOD_S, self.flush)
 
     def flush(self) -> None:
-        """Send what was measured since the last time."""
+        """Send the values that were recorded since the last call."""
         with self._lock:
             samples, self._samples, self._is_due = self._samples, {}, False
         if samples:
@@ -83,6 +83,6 @@ def _describe(about: About) -> list[Any]:
 
 
 def about_from_wire(wire: Sequence[Any]) -> About:
-    """Return what a message says of a metric."""
+    """Return the metric that a message describes."""
     kind, name, description, tag_keys, boundaries = wire
     return About(kind, name, description, tuple(tag_keys), tuple(boundaries))

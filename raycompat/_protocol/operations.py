@@ -1,66 +1,66 @@
-"""The messages of the streams between callers, the scheduler and nodes: their names and fields.
+"""The messages and requests between callers, the scheduler and nodes: names and fields.
 
-They travel as dictionaries: ``op``, which is one of these, and the fields. A caller's message gets the
-field ``client`` on its way, a node's the field ``worker``. Handlers take the fields as parameters.
+Messages of the streams have no answer. They travel as dictionaries with the key ``op``, which is one of
+these names, and the fields. Dask adds the field ``client`` to a caller's message, and ``worker`` to a
+node's. Requests have an answer. Handlers take the fields as parameters.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 
 class ToScheduler(StrEnum):
-    """What the scheduler is told."""
+    """Messages to the scheduler."""
 
-    # --- by callers
+    # --- from callers
 
-    #: A driver begins: its job, namespace and set-up. Fields: job, namespace, setup.
+    #: A driver has connected. Fields: job, namespace, setup.
     JOB = "raycompat-job"
-    #: A function or class that the calls of a job name by its id. Fields: job, function, code.
+    #: The code of a function or class, which a job's calls name by its id. Fields: job, function, code.
     EXPORT = "raycompat-export"
-    #: The code of a job names TensorFlow: its executors import it early. Fields: job.
+    #: The job's code uses TensorFlow, so its executors import it early. Fields: job.
     NAMES_TENSORFLOW = "raycompat-names-tensorflow"
-    #: Run calls: a list of `call_spec.CallSpec`. The answer to each is `ToCaller.DONE`. Fields:
-    #: calls.
+    #: Run calls: a list of `call_spec.CallSpec`. The answer to each is `ToCaller.DONE`. Fields: calls.
     SUBMIT = "raycompat-submit"
-    #: How a call ended that its owner ran by a lease, after it was announced. Fields: key, wires,
-    #: error.
+    #: How an announced call ended that its owner ran by a lease. Fields: key, wires, error.
     MADE = "raycompat-made"
-    #: Run a call that its owner announced and does not run itself any more. Fields: key, retries.
+    #: Run an announced call; its owner does not run it any more. Fields: key, retries.
     SCHEDULE = "raycompat-schedule"
     #: End a call, an actor or a lease. Fields: key, force, recursive.
     CANCEL = "raycompat-cancel"
-    #: End a call that was sent straight to an actor or a lease, `party`. Fields: party, message.
+    #: End a call that was sent directly to `party`, an actor or a lease. Fields: party, message.
     CANCEL_DIRECT = "raycompat-cancel-direct"
-    #: This process ends in order: its driver owns its actors from now on.
+    #: This process exits normally: its driver owns its actors from now on.
     DISOWN = "raycompat-disown"
     #: How many items of a generator have been received, and whether more are wanted. Fields: key,
     #: credit.
     CREDIT = "raycompat-credit"
-    #: Keep a value for this process, too. Fields: key.
+    #: This process, too, needs the value from now on. Fields: key.
     BORROW = "raycompat-borrow"
-    #: Keep a value that this process has made, at a node. Fields: key, wire.
+    #: Store a value of this process on a node. Fields: key, wire.
     ADOPT = "raycompat-adopt"
-    #: One of several results of a call is to be a value with its own key. Fields: key, call, index.
+    #: Make one of several results of a call a value with its own key. Fields: key, call, index.
     PICK = "raycompat-pick"
     #: Make a Dask task whose value is that of an object. Fields: key, source.
     LOAD = "raycompat-load"
-    #: This process will tell how an object turns out: `FULFIL`. Fields: key, owner.
+    #: This process will report an object's value with `FULFIL`. Fields: key, owner.
     PROMISE = "raycompat-promise"
-    #: What a promised object is: a value, or an error. Fields: key, wire, error.
+    #: The value or the error of a promised object. Fields: key, wire, error.
     FULFIL = "raycompat-fulfil"
     #: Keep `keys` as long as `carrier`, whose value refers to them. Fields: carrier, keys.
     PIN = "raycompat-pin"
-    #: The answer, `ToCaller.SYNCED`, says that all earlier messages were heard. Fields: token.
+    #: The answer, `ToCaller.SYNCED`, says that all earlier messages were handled. Fields: token.
     SYNC = "raycompat-sync"
     #: End an actor, or only its process. Fields: key, no_restart.
     KILL_ACTOR = "raycompat-kill-actor"
-    #: The actor does not come whose name was reserved. Fields: key.
+    #: The actor whose name was reserved will not be created. Fields: key.
     FREE_NAME = "raycompat-free-name"
     #: Report where an actor is, by `ToCaller.ACTOR_STATE`, now and whenever that changes. Fields:
     #: key.
     WATCH_ACTOR = "raycompat-watch-actor"
-    #: Report that no more. Fields: key.
+    #: Stop the reports of `WATCH_ACTOR`. Fields: key.
     UNWATCH_ACTOR = "raycompat-unwatch-actor"
     #: Make a placement group: a `call_spec.GroupSpec`. Fields: spec.
     CREATE_GROUP = "raycompat-create-group"
@@ -68,48 +68,50 @@ class ToScheduler(StrEnum):
     REMOVE_GROUP = "raycompat-remove-group"
     #: Report by `ToCaller.GROUP_READY` when all bundles of a group are reserved. Fields: group.
     AWAIT_GROUP = "raycompat-await-group"
-    #: Connect this process with an actor that it cannot reach. Fields: relay, actor.
+    #: Connect this process to an actor that it cannot reach itself. Fields: relay, actor.
     RELAY_OPEN = "raycompat-relay-open"
     #: Bytes for the other end of a relay. Fields: relay, data.
     RELAY_DATA = "raycompat-relay-data"
     #: Close a relay. Fields: relay.
     RELAY_CLOSE = "raycompat-relay-close"
-    #: This driver has printed so much of a node's output: more can come. Fields: job, cost.
+    #: The amount of output that this driver has printed; nodes may send more. Fields: job, cost.
     LOG_PRINTED = "raycompat-log-printed"
-    #: Report by `ToCaller.LOGS_FLUSHED` when all that a job printed was sent. Fields: job.
+    #: Report with `ToCaller.LOGS_FLUSHED` when all output of a job was sent. Fields: job.
     FLUSH_LOGS = "raycompat-flush-logs"
-    #: What a driver measured with `ray.util.metrics`. Fields: process, measured.
+    #: Values that a driver recorded with `ray.util.metrics`. Fields: process, measured.
     MEASURED_BY_CALLER = "raycompat-measured-by-caller"
+    #: What a driver reports of its experiments (`_protocol.tracked`). Fields: process, records.
+    TRACKED_BY_CALLER = "raycompat-tracked-by-caller"
     #: The answer to `ToCaller.LOOK`. Fields: token, found.
     CALLER_LOOKED = "raycompat-caller-looked"
 
-    # --- by nodes
+    # --- from nodes
 
-    #: A worker is a node now, and what it has. Fields: info.
+    #: A worker is a raycompat node now, with these resources. Fields: info.
     NODE = "raycompat-node"
-    #: A worker cannot be a node, and why. Fields: reason.
+    #: A worker cannot be a raycompat node, and why. Fields: reason.
     UNFIT = "raycompat-unfit"
-    #: How a call ended that a node has run. Fields: key, owner, pid, outcome.
+    #: How a call ended on a node. Fields: key, owner, pid, outcome.
     RESULT = "raycompat-result"
     #: An item of a generator. Fields: key, owner, item, index, wire.
     ITEM = "raycompat-item"
     #: A node runs a call again; the retries that are left. Fields: key, retries.
     TRIED = "raycompat-tried"
-    #: A process that had memory on GPUs has ended: others can have them. Fields: key.
+    #: A process that used GPU memory has ended: the GPUs are free. Fields: key.
     FREED = "raycompat-freed"
-    #: A call waits in `get`: others can have its CPU. Fields: key.
+    #: A call waits in `get`: others can use its CPU. Fields: key.
     BLOCKED = "raycompat-blocked"
     #: It does not wait any more. Fields: key.
     UNBLOCKED = "raycompat-unblocked"
     #: The node cannot adopt a value, and why. Fields: key, error.
     NOT_ADOPTED = "raycompat-not-adopted"
-    #: The process of an actor takes calls. Fields: key, pid, socket, incarnation.
+    #: The process of an actor accepts calls. Fields: key, pid, socket, incarnation.
     ACTOR_ALIVE = "raycompat-actor-alive"
-    #: The process of an actor has ended, and another one will start. Fields: key, error.
+    #: The process of an actor has ended, and another one starts. Fields: key, error.
     ACTOR_RESTARTING = "raycompat-actor-restarting"
     #: An actor has ended for good. Fields: key, error.
     ACTOR_ENDED = "raycompat-actor-ended"
-    #: An executor takes the calls of a lease. Fields: key, owner, socket.
+    #: An executor accepts the calls of a lease. Fields: key, owner, socket.
     LEASE_ALIVE = "raycompat-lease-alive"
     #: A lease gives CPUs back. Fields: key, units.
     LEASE_TRIMMED = "raycompat-lease-trimmed"
@@ -119,25 +121,27 @@ class ToScheduler(StrEnum):
     SPANS = "raycompat-spans"
     #: Output of a job. Fields: job, message.
     LOG = "raycompat-log"
-    #: All output was sent that a job had printed. Fields: token.
+    #: All output that a job had printed was sent. Fields: token.
     LOGS_FLUSHED = "raycompat-logs-flushed"
-    #: What a process of a node measured. Fields: process, measured.
+    #: Values that a process of a node recorded. Fields: process, measured.
     MEASURED = "raycompat-measured"
+    #: What a process of a node reports of its experiments. Fields: process, records.
+    TRACKED = "raycompat-tracked"
     #: The answer to `ToNode.LOOK`. Fields: token, found.
     LOOKED = "raycompat-looked"
 
 
 class ToCaller(StrEnum):
-    """What the scheduler tells drivers, and executors that call."""
+    """Messages to drivers, and to executors whose code makes calls."""
 
     #: How a call ended. `unknown`: Dask does not know the call. Fields: key, values, error,
     #: dependency, unknown.
     DONE = "raycompat-done"
-    #: An actor of this process takes calls. Fields: key.
+    #: An actor of this process accepts calls. Fields: key.
     ACTOR_ALIVE = "raycompat-actor-alive"
     #: Where an actor is: the answer to `ToScheduler.WATCH_ACTOR`. Fields: key, report.
     ACTOR_STATE = "raycompat-actor-state"
-    #: An executor takes calls of a lease that was asked for, and where it is. Fields: key, place.
+    #: An executor accepts calls of a requested lease, and its place. Fields: key, place.
     LEASE_ALIVE = "raycompat-lease-alive"
     #: A lease has ended, and how. Fields: key, error, how, unknown.
     LEASE_ENDED = "raycompat-lease-ended"
@@ -145,9 +149,9 @@ class ToCaller(StrEnum):
     PRESSURE = "raycompat-pressure"
     #: The node that keeps this process's values; None while there is none. Fields: node.
     HOME = "raycompat-home"
-    #: Give a value to a node again: its node has left before it kept it. Fields: key.
+    #: Send a value again: the node left before it stored the value. Fields: key.
     GIVE_AGAIN = "raycompat-give-again"
-    #: The bundles of a placement group are reserved, or it is gone. Fields: group, error.
+    #: The bundles of a placement group are reserved, or it was removed. Fields: group, error.
     GROUP_READY = "raycompat-group-ready"
     #: Bytes from the other end of a relay; None at its end. Fields: relay, data.
     RELAY_DATA = "raycompat-relay-data"
@@ -155,50 +159,138 @@ class ToCaller(StrEnum):
     CANCEL_PROMISED = "raycompat-cancel-promised"
     #: An item of a generator. Fields: key, index, wire, stored.
     ITEM = "raycompat-item"
-    #: All was heard that was said before `ToScheduler.SYNC`.
+    #: All messages before `ToScheduler.SYNC` were handled.
     SYNCED = "raycompat-synced"
     #: Output of the job.
     LOG = "raycompat-log"
-    #: All output was sent that was asked for by `ToScheduler.FLUSH_LOGS`.
+    #: The answer to `ToScheduler.FLUSH_LOGS`: all output was sent.
     LOGS_FLUSHED = "raycompat-logs-flushed"
-    #: Describe the calls and objects of this process: `ToScheduler.CALLER_LOOKED`.
+    #: Describe the calls and objects of this process, with `ToScheduler.CALLER_LOOKED`.
+    #: Fields: token, most.
     LOOK = "raycompat-look"
 
 
 class ToNode(StrEnum):
-    """What the scheduler tells nodes."""
+    """Messages to nodes."""
 
-    #: A driver begins, and what its executors need to know.
+    #: A driver has connected; the settings of its executors.
     JOB = "raycompat-job"
     #: A driver has ended.
     JOB_ENDED = "raycompat-job-ended"
-    #: The code of a job names TensorFlow.
+    #: The job's code uses TensorFlow.
     NAMES_TENSORFLOW = "raycompat-names-tensorflow"
     #: Run a call: a `call_spec.Grant`, ahead of its Dask task.
     GRANT = "raycompat-grant"
     #: End a call.
     CANCEL = "raycompat-cancel"
-    #: End a call that was sent straight to an actor or a lease.
+    #: End a call that was sent directly to an actor or a lease.
     CANCEL_DIRECT = "raycompat-cancel-direct"
     #: How many items of a generator have been received.
     CREDIT = "raycompat-credit"
-    #: End whatever has this key: nobody needs it.
+    #: End the call, actor or lease with this key: no process needs it.
     END = "raycompat-end"
     #: End a lease after its call.
     REVOKE = "raycompat-revoke"
     #: Start the process of an actor again.
     RESTART_ACTOR = "raycompat-restart-actor"
-    #: Remove the item of a generator that no process needs.
+    #: Remove an item of a generator, because no process needs it.
     DISCARD = "raycompat-discard"
-    #: A driver has printed so much of this node's output.
+    #: The amount of this node's output that a driver has printed.
     LOG_PRINTED = "raycompat-log-printed"
-    #: Send all that a job has printed.
+    #: Send all output of a job.
     FLUSH_LOGS = "raycompat-flush-logs"
-    #: Describe what runs: `ToScheduler.LOOKED`.
+    #: Describe what runs, and what executors call and refer to, with `ToScheduler.LOOKED`.
+    #: Fields: token, most.
     LOOK = "raycompat-look"
-    #: Connect a client with an actor of this node.
+    #: Connect a client to an actor of this node.
     RELAY_OPEN = "raycompat-relay-open"
     #: Bytes for an actor.
     RELAY_DATA = "raycompat-relay-data"
     #: A client has closed its relay.
     RELAY_CLOSE = "raycompat-relay-close"
+
+
+class Request(StrEnum):
+    """Requests over Dask's RPC; the handler's result is the answer."""
+
+    # --- to the scheduler, from drivers
+
+    #: The nodes, once all connected workers have reported. Fields: at_least, timeout_s.
+    READY = "raycompat_ready"
+    #: Whether the cluster has `count` nodes before the timeout. Fields: count, timeout_s.
+    NODES_ARE = "raycompat_nodes_are"
+    #: The nodes, with their total and free resources.
+    STATE = "raycompat_state"
+    #: The keys of everything in the scheduler, with which tests find leaks.
+    INVENTORY = "raycompat_inventory"
+    #: Whether the scheduler has a package already. Fields: client, uri.
+    PACKAGE_BEGIN = "raycompat_package_begin"
+    #: The next piece of a package. Fields: client, uri, data.
+    PACKAGE_WRITE = "raycompat_package_write"
+    #: All pieces of a package were sent. Fields: client, uri.
+    PACKAGE_END = "raycompat_package_end"
+    #: The times of the last calls.
+    TIMELINE = "raycompat_timeline"
+    #: Rows of the state of the cluster. Fields: resource, filters, limit, detail.
+    LIST = "raycompat_list"
+    #: Counts of the rows. Fields: resource.
+    SUMMARIZE = "raycompat_summarize"
+    #: The data for ``raycompat top``.
+    OVERVIEW = "raycompat_overview"
+
+    # --- to the scheduler, from all callers
+
+    #: Values of a node that the caller cannot reach. Fields: node, keys, host.
+    FETCH = "raycompat_fetch"
+    #: The nodes of values, once these are made, or their errors. Fields: keys, besides.
+    LOCATE = "raycompat_locate"
+    #: Make an object of the value of a Dask task. Fields: client, key, source.
+    STORE = "raycompat_store"
+    #: Reserve the name of an actor that will be submitted. Fields: client, key, job, actor.
+    RESERVE_ACTOR = "raycompat_reserve_actor"
+    #: The actor with a name. Fields: name, namespace.
+    FIND_ACTOR = "raycompat_find_actor"
+    #: The names of actors. Fields: namespace.
+    NAMED_ACTORS = "raycompat_named_actors"
+    #: Make a placement group with a name; false if the name is taken. Fields: client, spec.
+    CREATE_GROUP = "raycompat_create_group"
+    #: The placement group with a name. Fields: name, namespace.
+    FIND_GROUP = "raycompat_find_group"
+    #: All placement groups, or one. Fields: group.
+    GROUPS = "raycompat_groups"
+
+    #: A small value that programs share. Fields: namespace, key.
+    KV_GET = "raycompat_kv_get"
+    #: Store such a value. Fields: namespace, key, value, overwrite.
+    KV_PUT = "raycompat_kv_put"
+    #: Delete such values. Fields: namespace, key, is_prefix.
+    KV_DELETE = "raycompat_kv_delete"
+    #: The keys of such values. Fields: namespace, prefix.
+    KV_KEYS = "raycompat_kv_keys"
+
+    # --- to the scheduler, from nodes
+
+    #: A node is alive. Fields: worker.
+    PULSE = "raycompat_pulse"
+    #: The code of a function or class. Fields: function.
+    FUNCTION = "raycompat_function"
+    #: A piece of a package. Fields: uri, offset.
+    PACKAGE_READ = "raycompat_package_read"
+    #: The values from executors that a node will be asked to adopt. Fields: handed_over.
+    EXPECTED = "raycompat_expected"
+    #: Nodes do not have values that Dask expects there. Fields: lost_by.
+    MISSING = "raycompat_missing"
+
+    # --- to nodes; also to the scheduler, which then asks the node
+
+    #: The names of log files. Fields: pattern; for the scheduler also node.
+    LOG_NAMES = "raycompat_log_names"
+    #: A part of a log file. Fields: name, position, tail; for the scheduler also node.
+    LOG_READ = "raycompat_log_read"
+    #: Make this connection a caller's channel to an actor. Fields: actor.
+    CHANNEL = "raycompat_channel"
+
+
+async def ask(peer: Any, request: Request, /, **fields: Any) -> Any:
+    """Send a request over an ``rpc`` object of Dask, and return the answer."""
+    return await getattr(peer, request)(**fields)

@@ -1,7 +1,7 @@
-"""The rules of options: which there are, what they may be, and which values are honoured.
+"""The rules of options: their names, their valid values, and the values that raycompat supports.
 
-An option goes through two tables here: `TASK`, `ACTOR` or `METHOD` say which there are and what
-they may be, as in Ray 2.60; `_LIMITS` says which of those values raycompat does not honour.
+An option is checked by two tables: `TASK`, `ACTOR` or `METHOD` list the names and valid values, as in
+Ray 2.60; `_LIMITS` lists the values that raycompat does not support.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Final
 
+from raycompat._protocol import label_selector
 from raycompat._protocol.resource_set import ResourceSet, to_units
 from raycompat._protocol.runtime_env import checked_for_call
 from raycompat._protocol.strategy import GroupHandle, SchedulingStrategy
@@ -23,14 +24,14 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 #: How often a call is tried again after its process or node has died; Ray's default.
 DEFAULT_MAX_RETRIES: Final = 3
 
-# --- checks: each returns the value as it is kept, or raises --------------------------------------
+# --- checks: each returns the stored value, or raises ---------------------------------------------
 
 _Check = Callable[[str, Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What one option may be: one of the types, or anything when there are none; then `check`."""
+    """The valid values of an option: of one of the types (empty: any), and accepted by `check`."""
 
     types: tuple[type, ...] = ()
     check: _Check = lambda _, value: value
@@ -241,8 +242,8 @@ _QUANTITY = _Rule((float, int, NoneType), _quantity)
 _WHOLE = (int, NoneType)
 
 _COMMON: dict[str, _Rule] = {
-    "label_selector": _MAPPING,
-    "fallback_strategy": _Rule((list, NoneType)),
+    "label_selector": _Rule((dict, NoneType), label_selector.checked),
+    "fallback_strategy": _Rule((list, NoneType), label_selector.checked_fallbacks),
     "accelerator_type": _TEXT,
     "memory": _QUANTITY,
     "name": _TEXT,
@@ -269,7 +270,7 @@ _RETURNS: dict[str, _Rule] = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What has options: its name in messages, its options, and those that `.options()` lacks."""
+    """A kind of thing with options: its name in messages, its options, those not in `.options()`."""
 
     title: str
     rules: Mapping[str, _Rule]
@@ -322,12 +323,12 @@ METHOD = Kind(
 )
 
 
-# --- what raycompat does not honour ---------------------------------------------------------------
+# --- values that raycompat does not support -------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """The values of an option that are honoured, why not the others, and what to do instead."""
+    """The supported values of an option, the reason for the limit, and the alternative."""
 
     honoured: Callable[[Any], bool]
     reason: str
@@ -346,16 +347,13 @@ _USE_A_RESOURCE = (
     "Start the nodes that are meant with a resource of their own, and ask for it: "
     "resources={'large_memory': 1}"
 )
-_USE_LABELS = "Use scheduling_strategy=NodeLabelSchedulingStrategy({'zone': In('a')})"
 _NO_LIMIT = "The number of objects that wait is not limited"
 
-#: The only place that says what is refused. All other values of these options are as in Ray.
+#: All option values that raycompat refuses. Every other value works as in Ray.
 _LIMITS: dict[str, _Limit] = {
     "accelerator_type": _Limit(
         _only(None), "Nodes do not say of what type their accelerators are", _USE_A_RESOURCE
     ),
-    "label_selector": _Limit(_empty, "Labels are looked at by one strategy only", _USE_LABELS),
-    "fallback_strategy": _Limit(_empty, "Labels are looked at by one strategy only", _USE_LABELS),
     "_labels": _Limit(_empty, "Calls have no labels", "Leave it out"),
     "enable_tensor_transport": _Limit(
         _empty, "Tensors travel through the object store", "Leave it out"
@@ -376,11 +374,11 @@ def _refuse_what_is_not_honoured(values: Mapping[str, Any]) -> None:
             raise UnsupportedRayFeatureError(f"{name}={value!r}", limit.reason, limit.alternative)
 
 
-# --- the way of what the user wrote ---------------------------------------------------------------
+# --- checking what the user wrote -----------------------------------------------------------------
 
 
 def checked(kind: Kind, given: Mapping[str, Any], in_options: bool) -> dict[str, Any]:
-    """Return the options as they are kept, or raise; `in_options` is for `.options()`."""
+    """Return the options as they are stored, or raise; `in_options` is True for `.options()`."""
     given = _with_new_names(given)
     _refuse_unknown_names(kind, given, in_options)
     if in_options and kind.decorator_only in given:
@@ -427,7 +425,7 @@ def _refuse_unknown_names(kind: Kind, given: Mapping[str, Any], in_options: bool
             f".options() of a method got an unexpected keyword argument '{first}'. Valid ones are "
             f"{valid}. Not valid: {listed}."
         )
-    raise AssertionError(  # Ray's class for it, though a TypeError it is
+    raise AssertionError(  # the class that Ray raises here
         f"Unexpected keyword argument to @ray.method: '{first}'. The supported keyword arguments "
         f"are {valid}. Not supported: {listed}."
     )
@@ -442,7 +440,7 @@ def _with_advice(name: str, valid: list[str]) -> str:
 
 
 def _warn(message: str) -> None:
-    """Warn of something old, at the line of the user that led here."""
+    """Warn of a deprecated option, at the line of user code that called raycompat."""
     package = __name__.partition(".")[0]
     frame, level = sys._getframe(), 1
     while frame.f_globals.get("__name__", "").partition(".")[0] == package and frame.f_back:

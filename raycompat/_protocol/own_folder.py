@@ -1,8 +1,8 @@
-"""A folder of this user's alone, in a place where every user may write, as ``/dev/shm`` and ``/tmp``.
+"""A folder of this user, in a directory where every user can write, such as ``/dev/shm`` or ``/tmp``.
 
-A name that others can predict is one that they can make first. So the folder's name ends with random
-digits, and it is found again by its form and its owner; what others have put there is passed over. The
-parent must be sticky, so that nobody else can move it away. It stays when it is empty, for the next
+Another user could create a predictable name first. So the folder's name ends with random digits. Later
+processes find it by the form of its name and by its owner, and ignore other users' folders. The parent
+needs the sticky bit, so that no other user can move the folder. An empty folder stays, for the next
 process.
 """
 
@@ -19,29 +19,29 @@ _RANDOM_BYTES = 8
 
 
 def make(parent: str | os.PathLike[str]) -> Path:
-    """Return the folder in `parent`, made if there is none.
+    """Return the folder in `parent`; make it if it does not exist.
 
     Raises
     ------
     PermissionError
-        When others could enter it or move it away, or `parent` cannot be written.
+        When other users could enter or move the folder, or `parent` is not writable.
     """
     folders = all_in(parent)
     if not folders:
         _check_parent(parent)
         name = f"{_prefix()}{secrets.token_hex(_RANDOM_BYTES)}"
         Path(parent, name).mkdir(mode=0o700)
-        folders = all_in(parent)  # two processes may have made one each: all take the same
+        folders = all_in(parent)  # two processes may have made one each: both take the first
     return folders[0]
 
 
 def all_in(parent: str | os.PathLike[str]) -> list[Path]:
-    """Return the folders of this user in `parent`, the one to use first; usually there is one.
+    """Return this user's folders in `parent`, with the one to use first; usually there is one.
 
     Raises
     ------
     PermissionError
-        When other users may enter one.
+        When other users can enter one.
     """
     pattern = re.compile(rf"{_prefix()}[0-9a-f]{{{2 * _RANDOM_BYTES}}}")
     try:
@@ -60,7 +60,7 @@ def _is_own(folder: Path) -> bool:
         return False
     if found.st_mode & 0o077:
         raise PermissionError(
-            f"{folder} must be a folder that nobody else may enter. Its mode is "
+            f"{folder} must be a folder that no other user can enter. Its mode is "
             f"{stat.S_IMODE(found.st_mode):o}, expected 700: chmod 700 {folder}"
         )
     return True

@@ -1,8 +1,8 @@
-"""Which user is at the other end of a Unix socket. The kernel knows, and both ends ask.
+"""The user at the other end of a Unix socket, as the kernel reports it; both ends check it.
 
-A name of the abstract namespace belongs to the process that takes it first: another user can take one
-that they have seen, when the process that had it has ended. So a process that connects asks before it
-sends anything, and one that listens asks before it reads.
+The first process that binds an abstract name owns it. When that process has ended, another user can
+bind the name. So a process that connects checks the user before it sends, and one that listens before
+it reads.
 """
 
 from __future__ import annotations
@@ -21,6 +21,6 @@ class _Connected(Protocol):
 
 
 def is_of_this_user(connection: _Connected) -> bool:
-    """Whether a process of this user listened, or connected, at the other end of a Unix socket."""
+    """Return whether the process at the other end of a Unix socket belongs to this user."""
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return bool(_CREDENTIALS.unpack(found)[1] == os.geteuid())

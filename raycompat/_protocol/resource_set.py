@@ -1,4 +1,4 @@
-"""Amounts of resources, exact: whole numbers of 1/10000, so that ten times 0.1 is 1."""
+"""Exact amounts of resources: whole numbers of 1/10000, so that ten times 0.1 is 1."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from raycompat._protocol.text import checked_text
 #: Units in an amount of 1: Ray's own precision, 0.0001.
 UNITS_PER_ONE: Final = 10_000
 
-#: What the first node of a cluster has 1 of, as in Ray.
+#: The first node of a cluster has 1 of this resource, as in Ray.
 HEAD_RESOURCE: Final = "node:__internal_head__"
 
-#: No amount reaches this, so that its units fit the 64 bits that a message has for a number.
+#: Amounts are less than this, so that their units fit into the 64 bits of a number in a message.
 LARGEST_AMOUNT: Final = 9 * 10**14
 
-#: Resources whose amounts are bytes, and are shown as such.
+#: Resources whose amounts are bytes and are shown with a unit.
 _IN_BYTES = frozenset({"memory", "object_store_memory"})
 
 _KIB = 1024
@@ -30,7 +30,7 @@ _BINARY_PREFIXES = ("KiB", "MiB", "GiB", "TiB", "PiB")
 class ResourceSet:
     """Resources by name, each a whole number of units of 1/10000. Immutable and hashable.
 
-    Amounts of 0 are dropped, so that two sets that mean the same are equal.
+    Amounts of 0 are dropped, so that equal resources are equal sets.
     """
 
     __slots__ = ("_hash", "_units")
@@ -44,7 +44,7 @@ class ResourceSet:
 
     @classmethod
     def from_amounts(cls, amounts: Mapping[str, float], *, whole_gpus: bool = True) -> ResourceSet:
-        """Make a set of what a user wrote; decimals after the fourth are cut off, as in Ray.
+        """Return the set of a user's amounts; digits after the fourth decimal are cut off, as in Ray.
 
         Parameters
         ----------
@@ -56,9 +56,9 @@ class ResourceSet:
         Raises
         ------
         TypeError
-            When a name is no string, or an amount no number.
+            When a name is not a string, or an amount is not a number.
         ValueError
-            When an amount is negative, not finite, too small, or a broken number of GPUs.
+            When an amount is negative, not finite, too small, or a fraction of several GPUs.
         """
         units = {_checked_name(name): to_units(name, each) for name, each in amounts.items()}
         gpus = units.get("GPU", 0)
@@ -72,7 +72,7 @@ class ResourceSet:
 
     @classmethod
     def from_units(cls, units: Mapping[str, int]) -> ResourceSet:
-        """Make a set of `units`, as they came from another process."""
+        """Return the set with these units, which come from another process."""
         return cls(units)
 
     def units(self) -> dict[str, int]:
@@ -88,12 +88,12 @@ class ResourceSet:
         return {name: count / UNITS_PER_ONE for name, count in self._units.items()}
 
     def get(self, name: str) -> int:
-        """Return the units of one resource, 0 when there is none."""
+        """Return the units of one resource; 0 if the set does not have it."""
         return self._units.get(name, 0)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is in the set; its truth value is the opposite."""
+        """Whether the set is empty; its truth value is the opposite."""
         return not self._units
 
     def fits_in(self, other: ResourceSet) -> bool:
@@ -109,8 +109,8 @@ class ResourceSet:
     def __sub__(self, other: ResourceSet) -> ResourceSet:
         if not other.fits_in(self):
             raise ValueError(
-                f"{other} cannot be taken from {self}, which has less: a set holds no negative "
-                "amounts. Ask fits_in() first."
+                f"{other} cannot be taken from {self}, which has less: a set cannot hold negative "
+                "amounts. Check with fits_in() first."
             )
         units = self._units.copy()
         for name, count in other.items():
@@ -144,19 +144,19 @@ class ResourceSet:
 def _checked_name(name: object) -> str:
     if not isinstance(name, str) or not name:
         raise TypeError(
-            f"{name!r} is no name of a resource: expected a string that is not empty, as in "
+            f"{name!r} is not the name of a resource: expected a non-empty string, as in "
             "{'disk': 1}."
         )
     return sys.intern(checked_text("The name of a resource", name))
 
 
 def to_units(name: str, amount: object) -> int:
-    """Return the units of one amount; `name` is for the message.
+    """Return the units of one amount; `name` is for the error message.
 
     Raises
     ------
     TypeError
-        When the amount is no number; a bool is none.
+        When the amount is not a number, or is a bool.
     ValueError
         When it is negative, not finite, too large or too small.
     """
@@ -167,8 +167,8 @@ def to_units(name: str, amount: object) -> int:
             f"The quantity of resource {name} is {amount!r}, of type {type(amount).__name__}: "
             "expected an int or a float, 0 or more."
         )
-    number: Any = amount  # type checkers know no comparison of Real
-    if not -LARGEST_AMOUNT < number < LARGEST_AMOUNT:  # so written, NaN fails too
+    number: Any = amount  # for type checkers, Real has no comparison
+    if not -LARGEST_AMOUNT < number < LARGEST_AMOUNT:  # written this way, the check rejects NaN too
         raise ValueError(
             f"The quantity of resource {name} is {amount!r}: expected a finite number, 0 or more "
             f"and less than {LARGEST_AMOUNT:.0e}."
@@ -176,15 +176,15 @@ def to_units(name: str, amount: object) -> int:
     if number < 0:
         raise ValueError(
             f"The quantity of resource {name} cannot be negative: it is {amount!r}. Leave it out "
-            "to ask for none."
+            "to request none."
         )
-    # By its decimals, not by its binary fraction: 0.0003 * 10000 is less than 3. And what sums and
-    # differences leave behind is no part of an amount: 1 - 0.9 is 0.09999999999999998.
+    # Decimal digits are exact, binary fractions are not: 0.0003 * 10000 is less than 3. Rounding
+    # removes the errors of sums and differences: 1 - 0.9 is 0.09999999999999998.
     units = int(round(Decimal(repr(float(number))) * UNITS_PER_ONE, 4))
     if number and not units:
         raise ValueError(
             f"The fractional quantity of resource {name} cannot go beyond 4 "
-            f"decimals: {amount!r}. Ask for 0.0001 or more, or for 0."
+            f"decimals: {amount!r}. Request 0.0001 or more, or 0."
         )
     return units
 

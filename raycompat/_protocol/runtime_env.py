@@ -1,7 +1,7 @@
-"""Runtime environments: which fields there are, what they may be, and what children inherit.
+"""Runtime environments: their fields, the valid values, and what child tasks inherit.
 
-An environment is a dictionary while it is checked and merged, and JSON with sorted keys on its way: two
-calls may share a process when theirs are equal. ``{}`` is that of a job that asked for nothing.
+An environment is a dictionary while it is checked and merged, and JSON with sorted keys in messages.
+Two calls can share a process when their environments are equal. ``{}`` is the empty environment.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Any, Final
 
 from raycompat.exceptions import RuntimeEnvSetupError, UnsupportedRayFeatureError
 
-#: The environment of a job that asked for nothing.
+#: The environment of a job that requests none.
 EMPTY: Final = "{}"
 
-#: Schemes of what nodes can take a package from: what a driver has uploaded, a file that every node
-#: has, a folder that every node has.
+#: Schemes from which nodes can take a package: one that a driver uploaded, a file that every node has,
+#: a folder that every node has.
 SCHEMES: Final = ("gcs", "file", "local")
 
-#: Those of Ray from which nothing is fetched here.
+#: Ray's schemes from which nodes do not download here.
 _REFUSED_SCHEMES = ("http", "https", "s3", "gs", "azure", "abfss")
 
-#: Endings of archives that may stand for a folder.
+#: Endings of archives that can replace a folder.
 ARCHIVES: Final = (".zip", ".tar.gz", ".tgz", ".tar.xz")
 
-#: Seconds that an environment may take to be set up; Ray's.
+#: Seconds for the set-up of an environment; Ray's value.
 SETUP_TIMEOUT_S: Final = 600
 
-#: Fields of Ray's that are not honoured, and what to do instead.
+#: Ray's fields that raycompat does not support, and the alternative.
 _REFUSED = {
     "conda": "Use pip, or start the nodes in that environment",
     "uv": "Use pip, or start the nodes in that environment",
@@ -51,7 +51,7 @@ _REFUSED = {
 
 
 def scheme_of(uri: str) -> str:
-    """Return what stands before ``://``; empty for a path."""
+    """Return the scheme of a URI: the text before ``://``; empty for a path."""
     scheme, mark, _ = uri.partition("://")
     return scheme if mark else ""
 
@@ -74,7 +74,7 @@ def _check_uri(field: str, uri: str) -> None:
     if scheme in _REFUSED_SCHEMES:
         raise UnsupportedRayFeatureError(
             f"runtime_env[{field!r}] from {scheme}://",
-            "Nodes fetch nothing from elsewhere",
+            "Nodes do not download packages",
             "Give init a local path, or put the package where every node has it and use file://",
         )
     if scheme not in SCHEMES:
@@ -191,7 +191,7 @@ def _config(value: Any) -> dict[str, Any]:
         raise TypeError(f"eager_install must be a boolean, got {type(eager)}.")
     if value.get("log_files"):
         raise UnsupportedRayFeatureError(
-            "runtime_env['config']['log_files']", "Only a failed set-up is told", "Leave it out"
+            "runtime_env['config']['log_files']", "Only a failed set-up is reported", "Leave it out"
         )
     return {"setup_timeout_seconds": seconds, "eager_install": eager, "log_files": []}
 
@@ -212,28 +212,28 @@ def _refuse_unknown(given: Iterable[str], valid: Collection[str], where: str = "
         close = difflib.get_close_matches(str(unknown[0]), valid, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise RuntimeEnvSetupError(
-            f"runtime_env{where} has unknown fields: {', '.join(map(repr, unknown))}. There are "
+            f"runtime_env{where} has unknown fields: {', '.join(map(repr, unknown))}. The fields are "
             f"{', '.join(valid)}.{hint}"
         )
 
 
 def checked_field(name: str, value: Any) -> Any:
-    """Return a field as it is kept; None if nothing is asked for.
+    """Return the value of a field as it is stored; None if it requests nothing.
 
     Raises
     ------
     TypeError, ValueError
-        When the value is impossible: as in Ray.
+        When the value is not valid in Ray.
     RuntimeEnvSetupError
-        When there is no such field.
+        When Ray has no such field.
     UnsupportedRayFeatureError
-        When Ray honours it, and raycompat does not.
+        When Ray supports the value, and raycompat does not.
     """
     if name in _REFUSED:
         if value is None:
             return None
         raise UnsupportedRayFeatureError(
-            f"runtime_env[{name!r}]", "It is not set up by nodes", _REFUSED[name]
+            f"runtime_env[{name!r}]", "Nodes do not set it up", _REFUSED[name]
         )
     _refuse_unknown([name], _FIELDS)
     if value is None:
@@ -244,9 +244,9 @@ def checked_field(name: str, value: Any) -> Any:
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an environment as they are kept; see `checked_field`.
+    """Return the fields of an environment as they are stored, each checked by `checked_field`.
 
-    What is local (folders, modules) stays so: see `checked_for_call`, and `_caller.packages`.
+    Local folders and modules stay as they are: `_caller.packages` uploads those of a job.
     """
     if not isinstance(given, Mapping):
         raise TypeError(f"runtime_env must be a dict or a RuntimeEnv, got {type(given)}.")
@@ -262,7 +262,7 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked_for_call(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment of a task or an actor as it is kept: it may name no local folders."""
+    """Return the stored environment of a task or an actor, which cannot have local folders."""
     fields = checked(given)
     if "working_dir" in fields:
         if not isinstance(given["working_dir"], str):
@@ -275,31 +275,32 @@ def checked_for_call(given: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-# --- on the way -----------------------------------------------------------------------------------
+# --- in messages ----------------------------------------------------------------------------------
 
 
 def dumps(fields: Mapping[str, Any]) -> str:
-    """Return an environment as it travels."""
+    """Return the environment as JSON, for messages."""
     return json.dumps(fields, sort_keys=True)
 
 
 def loads(text: str) -> dict[str, Any]:
-    """Return an environment that has travelled."""
+    """Return the environment from its JSON."""
     fields: dict[str, Any] = json.loads(text)
     return fields
 
 
 def is_eager(text: str) -> bool:
-    """Whether nodes are to begin with an environment when its job begins."""
+    """Return whether nodes set the environment up as soon as its job connects."""
     fields = loads(text)
     eager: bool = fields.get("config", {}).get("eager_install", True)
     return bool(fields) and eager
 
 
 def inherited(parent: str, fields: Mapping[str, Any] | None) -> str:
-    """Return the environment of a call, as it travels, that asks for `fields`.
+    """Return the environment of a call that requests `fields`, as JSON.
 
-    It has all that its caller's has. Variables are added one by one; any other field replaces.
+    The call inherits its caller's environment. Each variable in env_vars is added; any other field is
+    replaced.
     """
     if not fields:
         return parent

@@ -1,20 +1,20 @@
 """Shared-memory segments: files that every process of a host maps read-only.
 
-A segment is written once, by whoever makes the value, then belongs to that process or to a node, which
-removes it when nobody needs the value any more. Its name says whose it is, so that a crash leaves
-nothing for good::
+The process that makes a value writes its segment once. Then the segment belongs to that process or to a
+node, which removes it when no process needs the value. The name shows the owner, so that the segments
+of a crashed process can be found::
 
     raycompat-<node pid>.<node start>-<writer pid>-<time>.<count>
 
-It lies in a folder of ``/dev/shm`` that only this user may enter (`own_folder`). What is opened must
-still be a regular file of this user that nobody else may use: who could plant a file would have their
-pickles loaded.
+Segments are in a folder of ``/dev/shm`` that only this user can enter (`own_folder`). Before use, a
+file is checked to be a regular file of this user with mode 0600. Otherwise another user could place a
+file there and have its pickle loaded.
 
-Filling memory that was used before is twice as fast as filling fresh pages. So a large segment is not
-removed but renamed into its store's folder of *free* segments, from where the next writer takes it.
-Every reader's mapping holds a shared lock on its file (``flock``, which the kernel drops with the
-mapping): only a file that can be locked exclusively is written anew. What a reader has opened and
-locked is the segment that it asked for if the file still has the name.
+Used memory is filled twice as fast as new pages. So a large segment is not removed but renamed into its
+store's folder of *free* segments, where the next writer takes it. Every reader's mapping holds a shared
+lock on its file (``flock``, which the kernel releases with the mapping). Only a file that can be locked
+exclusively is written again. After a reader has opened and locked a file, it checks that the file still
+has the name of the segment that it requested.
 """
 
 from __future__ import annotations
@@ -38,39 +38,39 @@ from raycompat._protocol.serialization import Block
 PREFIX = "raycompat-"
 SHARED_MEMORY = Path("/dev/shm")
 
-#: What a segment may be called, or a store's folder of free segments. Other names are left alone.
+#: Names of segments, and of a store's folder of free segments. Files with other names are not touched.
 _NAME = re.compile(
     rf"{PREFIX}(?P<pid>[0-9]{{1,9}})\.(?P<start>[0-9]{{1,20}})-"
     r"(?:free|(?P<writer>[0-9]{1,9})-[0-9a-z.]+)"
 )
 
-#: Bytes from which on a segment is worth keeping for the next writer.
+#: A segment of at least this many bytes is kept for the next writer.
 RECYCLED_BYTES = 1 << 20
 
-#: Ends the name of a store's folder of free segments; precedes the number of what is being shared.
+#: End of the name of a store's folder of free segments; prefix of the number of a shared segment.
 _FREE, _SHARED = "-free", "-for."
 
-#: Free segments of a store: whoever adds one, or takes one, looks at the names of all.
+#: The most free segments of a store: adding or taking one lists all names.
 _MANY_FREE = 500
 
-#: Free segments that a writer looks at: what somebody still maps may be many.
+#: The most free segments that a writer tries: many can still be mapped.
 _LOOKED_AT = 8
 
-#: As many mappings as Linux allows a process by default.
+#: The number of mappings that Linux allows a process by default.
 _MANY_FILES = 65536
 
-#: Seconds between two looks at how full a store is that was found full.
+#: Seconds between two measurements of a store that was full.
 _LOOK_AGAIN_S = 0.05
 
-#: Why a file is refused.
-_NOT_OURS = "Expected a regular file of this user that nobody else may use (mode 0600)"
+#: The reason why a file is rejected.
+_NOT_OURS = "Expected a regular file of this user that no other user can use (mode 0600)"
 
 _counter = itertools.count()
 _began = f"{time.time_ns():x}"
 
 
 def _begin_anew() -> None:
-    """Give a forked process names of its own: pids come back."""
+    """Give a forked process new names, because the kernel uses pids again."""
     global _began
     _began = f"{time.time_ns():x}"
 
@@ -83,25 +83,25 @@ def _number() -> str:
 
 
 def shared_folder() -> str:
-    """Return the folder for segments in shared memory: it is this user's alone.
+    """Return the folder for segments in shared memory, which only this user can enter.
 
     Raises
     ------
     OSError
-        When it cannot be made.
+        When the folder cannot be made.
     """
     return str(own_folder.make(SHARED_MEMORY))
 
 
 def host_id() -> str:
-    """Identify the processes that can map each other's segments: those of one user of one host."""
+    """Return an id of the processes that can map each other's segments: one user on one host."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     place = os.stat(SHARED_MEMORY)
     return f"{boot}:{place.st_dev}:{place.st_ino}:{os.geteuid()}"
 
 
 def process_start(pid: int) -> int | None:
-    """Return when process `pid` began, in clock ticks since boot; None if there is none."""
+    """Return the start of process `pid`, in clock ticks since boot; None if it does not run."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -111,7 +111,7 @@ def process_start(pid: int) -> int | None:
 
 
 def store_name() -> str:
-    """Name the store of this process, a node: its pid and when it began (pids come back)."""
+    """Return the name of this node's store: its pid and start time, because pids are used again."""
     return f"{PREFIX}{os.getpid()}.{process_start(os.getpid())}"
 
 
@@ -121,12 +121,12 @@ def store_name() -> str:
 def write(directories: Iterable[str], store: str, block: Block) -> str:
     """Write `block` as a new segment of `store` and return its path.
 
-    The first of `directories` with room for it is taken, if need be without its free segments.
+    The first of `directories` with enough room is used; its free segments are removed if necessary.
 
     Raises
     ------
     OSError
-        With ``errno.ENOSPC``, when no directory has room.
+        With ``errno.ENOSPC``, when no directory has enough room.
     """
     full: OSError | None = None
     left = list(directories)
@@ -142,7 +142,7 @@ def write(directories: Iterable[str], store: str, block: Block) -> str:
                 raise
             full = error
             if made_room != directory and drop_free(directory, store):
-                made_room = directory  # and once more
+                made_room = directory  # try this directory again
             else:
                 del left[0]
         else:
@@ -165,12 +165,12 @@ def _write_file(path: str, block: Block, free: str) -> None:
                 view = view[os.write(descriptor, view) :]
     finally:
         if is_warm:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a mapping may have a duplicate of it
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a mapping may hold a duplicate
         os.close(descriptor)
 
 
 def _reuse(path: str, size: int, free: str) -> int | None:
-    """Open a free segment as the file at `path`, locked and not longer than `size`, if there is one."""
+    """Open a free segment, locked, as the file at `path`, cut to `size`; None if there is none."""
     for name in _by_fitness(free, size)[:_LOOKED_AT]:
         source = os.path.join(free, name)
         try:
@@ -187,19 +187,19 @@ def _reuse(path: str, size: int, free: str) -> int | None:
         except BaseException as error:
             os.close(descriptor)
             if not isinstance(error, BlockingIOError | FileNotFoundError):
-                raise  # else it is mapped or shared; or was taken just now
+                raise  # otherwise it is mapped, shared, or was just taken
         else:
             return descriptor
     return None
 
 
 def _open(path: str, flags: int) -> tuple[int, os.stat_result]:
-    """Open a segment and return it with what it is.
+    """Open a segment and return its descriptor and status.
 
     Raises
     ------
     PermissionError
-        When it is not a regular file of this user that nobody else may use.
+        When it is not a regular file of this user that no other user can use.
     """
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -215,7 +215,7 @@ def _open(path: str, flags: int) -> tuple[int, os.stat_result]:
 
 
 def _is_segment(status: os.stat_result) -> bool:
-    """Whether this is a regular file of this user that nobody else may use."""
+    """Return whether this is a regular file of this user that no other user can use."""
     mode = status.st_mode
     return stat.S_ISREG(mode) and not mode & 0o077 and status.st_uid == os.geteuid()
 
@@ -236,7 +236,7 @@ def _by_fitness(free: str, size: int) -> list[str]:
 
 
 def allow_many() -> None:
-    """Raise this process's limit of open files as far as possible: each mapping needs one."""
+    """Raise this process's limit of open files as far as possible: each mapping needs a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = _MANY_FILES if hard == resource.RLIM_INFINITY else min(hard, _MANY_FILES)
     if soft != resource.RLIM_INFINITY and soft < limit:
@@ -247,19 +247,19 @@ def allow_many() -> None:
 
 
 def read(path: str) -> mapping.Mapping:
-    """Map the segment at `path`, read-only; its memory stays as it is as long as the mapping.
+    """Map the segment at `path`, read-only; its memory does not change while the mapping exists.
 
     Raises
     ------
     FileNotFoundError
-        When it is gone.
+        When it was removed.
     PermissionError
         When it is not a segment of this user.
     """
     descriptor, status = _open(path, os.O_RDONLY)
     try:
         is_locked = False
-        while not is_locked:  # whoever has it alone renames it at once, or lets go
+        while not is_locked:  # the holder of the exclusive lock renames it at once, or releases it
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 is_locked = True
@@ -271,14 +271,14 @@ def read(path: str) -> mapping.Mapping:
 
 
 def share(path: str) -> str:
-    """Give a segment one more name, for another process of this host to take; return it.
+    """Give a segment one more name, which another process of this host takes; return that name.
 
-    The memory goes with the last name, so neither process need know when the other is done.
+    The memory is freed with the last name, so the two processes need not coordinate its removal.
 
     Raises
     ------
     FileNotFoundError
-        When it is gone.
+        When it was removed.
     PermissionError
         When it is not a segment of this user.
     """
@@ -291,14 +291,14 @@ def share(path: str) -> str:
 
 
 def take(path: str, store: str) -> str:
-    """Make a segment that another process wrote, or shared, this one's own; return its new path.
+    """Make this process the owner of a segment that another wrote or shared; return its new path.
 
-    Taking it again changes nothing.
+    A second call with the same segment changes nothing.
 
     Raises
     ------
     OSError
-        When it is gone, cannot be taken, or is not a segment of this user.
+        When it was removed, cannot be taken, or is not a segment of this user.
     """
     directory, name = os.path.split(path)
     writer, _, number = name.removeprefix(PREFIX).partition("-")[2].partition("-")
@@ -311,10 +311,10 @@ def take(path: str, store: str) -> str:
 
 
 def remove(path: str, free_bytes: int = 0) -> None:
-    """Remove the segment at `path`, if it is there. Views of it stay good.
+    """Remove the segment at `path`, if it exists. Existing views of it stay valid.
 
-    It is kept for the next writer if it is large, and the free segments of its store then have no more
-    than `free_bytes`.
+    A large segment is kept for the next writer instead, if the free segments of its store stay within
+    `free_bytes`.
     """
     try:
         if not free_bytes or not _recycle(path, free_bytes):
@@ -336,7 +336,7 @@ def _recycle(path: str, free_bytes: int) -> bool:
         return False
     try:
         os.rename(path, os.path.join(free, f"{size}-{os.getpid()}-{_number()}"))
-    except FileNotFoundError:  # the store keeps no free ones
+    except FileNotFoundError:  # the store does not keep free segments
         return False
     return True
 
@@ -349,7 +349,7 @@ def _free_sizes(free: str) -> list[int]:
 
 
 def _size_of(name: str) -> int:
-    """Return how many bytes a free segment has: its name begins with them."""
+    """Return the size in bytes of a free segment: its name begins with it."""
     return int(name.partition("-")[0])
 
 
@@ -357,25 +357,26 @@ def _size_of(name: str) -> int:
 
 
 def keep_free_segments(directory: str, store: str) -> None:
-    """Recycle the segments of `store` in `directory` from now on.
+    """Keep the large removed segments of `store` in `directory` for later writers, from now on.
 
     Raises
     ------
     OSError
-        When the folder of its free segments cannot be made, or is there already.
+        When the folder of its free segments cannot be made, or exists.
     """
     os.mkdir(os.path.join(directory, store + _FREE), mode=0o700)
 
 
 def drop_free(directory: str, store: str, older_than_s: float = 0.0) -> bool:
-    """Remove the free segments that nobody has taken for that long; return whether there were any."""
+    """Remove free segments that have not been used for `older_than_s`; return whether any existed."""
     return _drop_old(Path(directory).glob(f"{store}{_FREE}/*"), older_than_s)
 
 
 def thin_free(directory: str, store: str, size: int, most: int) -> int:
-    """Remove free segments until those that a writer of `size` bytes leaves have no more than `most`.
+    """Remove free segments until at most `most` bytes remain beside the one that a writer takes.
 
-    Those go first that would suit it least. Return the bytes of all that stay.
+    The writer needs `size` bytes; the segments that fit it worst are removed first. Return the bytes of
+    all remaining ones.
     """
     free = os.path.join(directory, store + _FREE)
     names = _by_fitness(free, size)
@@ -390,21 +391,21 @@ def thin_free(directory: str, store: str, size: int, most: int) -> int:
 
 
 def drop_shared(directory: str, store: str, older_than_s: float) -> None:
-    """Remove what this process has shared and nobody has taken for that long."""
+    """Remove segments that this process shared and that were not taken for `older_than_s`."""
     _drop_old(Path(directory).glob(f"{store}-{os.getpid()}{_SHARED}*"), older_than_s)
 
 
 def _drop_old(paths: Iterable[Path], older_than_s: float) -> bool:
     before, is_any = time.time() - older_than_s, False
     for path in paths:
-        with contextlib.suppress(FileNotFoundError):  # it was taken just now
+        with contextlib.suppress(FileNotFoundError):  # another process just took it
             if path.stat().st_ctime <= before:
                 is_any |= _drop(path)
     return is_any
 
 
 def _drop(path: Path) -> bool:
-    """Remove a segment; False if it was taken just now."""
+    """Remove a segment; False if another process just took it."""
     try:
         warm_memory.forget(str(path))
         path.unlink()
@@ -422,7 +423,7 @@ def remove_all(
 ) -> None:
     """Remove the segments of `store`, or only those that `writer_pid` wrote.
 
-    With `but_of_others` those stay that living processes wrote, except this one.
+    With `but_of_others`, segments of other living writers stay.
     """
     start = f"{store}-" if writer_pid is None else f"{store}-{writer_pid}-"
     for directory in directories:
@@ -432,16 +433,16 @@ def remove_all(
 
 
 def sweep(directories: Iterable[str], *, and_mine: bool = False) -> None:
-    """Remove what nodes that are no more have left in `directories`, but not a living writer's.
+    """Remove the segments of ended nodes from `directories`, except those of living writers.
 
-    What belongs to other users stays: it is theirs to remove. With `and_mine` what this process wrote
-    goes too: its session has ended.
+    Segments of other users stay. With `and_mine`, this process's own segments are removed too: its
+    session has ended.
     """
     for directory in directories:
         for path in Path(directory).glob(f"{PREFIX}*"):
             name = _NAME.fullmatch(path.name)
             if name is None:
-                continue  # it is not a segment
+                continue  # another kind of file
             is_orphan = str(process_start(int(name["pid"]))) != name["start"] and _is_ours(path)
             if is_orphan and _writer(path) in ((None, os.getpid()) if and_mine else (None,)):
                 _remove_path(path)
@@ -453,7 +454,7 @@ def own_folders() -> list[str]:
 
 
 def _writer(path: Path) -> int | None:
-    """Return the pid of the process that wrote a segment, if it lives."""
+    """Return the pid of the process that wrote a segment, if that process runs."""
     name = _NAME.fullmatch(path.name)
     if name is None or name["writer"] is None:
         return None
@@ -476,25 +477,25 @@ def _remove_path(path: Path) -> None:
 
 
 class Gauge:
-    """How much of a directory the segments of a store take, as this process last saw it.
+    """How much of a directory a store's segments use, when this process last measured it.
 
-    Looking costs a microsecond a segment, so it looks again only when a share of the limit has been
-    written since, or when what it knows speaks against writing.
+    Measuring costs a microsecond per segment. So it measures again only when a share of the limit was
+    written since, or when the last measurement leaves no room.
     """
 
     def __init__(self, directory: str, store: str, limit_bytes: int) -> None:
         self._directory = directory
         self._store = store
         self._limit = limit_bytes
-        #: Bytes in use and in free segments when it looked, and written since.
+        #: Bytes in use and in free segments at the last measurement, and bytes written since.
         self._used = self._free = 0
         self._written = limit_bytes
         self._looked = 0.0
 
     def has_room(self, size: int) -> bool:
-        """Whether a segment of `size` bytes may be written; if so, it is counted.
+        """Return whether a segment of `size` bytes may be written; if so, count it.
 
-        Free segments that would then be too many are removed.
+        Free segments that would then exceed the limit are removed.
         """
         self._written += size
         if self._written > self._limit // 16 or self._used + self._written > self._limit:
@@ -513,7 +514,7 @@ class Gauge:
         with os.scandir(self._directory) as items:
             for item in items:
                 if item.name.startswith(f"{self._store}-") and not item.name.endswith(_FREE):
-                    with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                    with contextlib.suppress(FileNotFoundError):  # removed in the meantime
                         status = item.stat()
                         used += status.st_size // max(1, status.st_nlink)
         self._free = sum(_free_sizes(os.path.join(self._directory, self._store + _FREE)))

@@ -1,18 +1,20 @@
-"""Values as bytes, and the references found inside them.
+"""Values as bytes, and the references inside them.
 
-A value is pickled with protocol 5. Its pickle and its out-of-band buffers are laid out in one
-*block*, the same whether it travels inside a message or lies in a shared-memory segment, so that a
-reader maps either and unpickles without a copy::
+A value is pickled with protocol 5. Its pickle and its out-of-band buffers form one *block*. The block
+is the same inside a message and in a shared-memory segment, so a reader unpickles either without a
+copy::
 
     "RC01" | number of buffers u32 | pickle length u64 | (offset u64, length u64) per buffer
     | pickle | padding | buffer | padding | buffer ...
 
-Buffers are aligned to 64 bytes, what vector instructions like. A reader gets read-only views.
+Buffers are aligned to 64 bytes, for vector instructions and for TensorFlow, which then need not copy
+them. A reader gets read-only views: of the segment, or of a copy of a block that came in a message.
 """
 
 from __future__ import annotations
 
 import copyreg
+import ctypes
 import io
 import pickle
 import struct
@@ -35,12 +37,12 @@ _HEAD = struct.Struct("<4sIQ")
 _SPAN = struct.Struct("<QQ")
 _ALIGNMENT_BYTES = 64
 
-#: Types whose pickle never refers to ``__main__`` nor holds a reference: the plain pickler does.
+#: Types whose pickle never refers to ``__main__`` or holds a reference: the plain pickler is enough.
 _PLAIN_TYPES = frozenset({type(None), bool, int, float, str, bytes, bytearray})
 
 
 class Block:
-    """A value laid out for writing: `parts` follow one another, `size` bytes in all."""
+    """A serialized value in the form of `parts` to write in order, `size` bytes in all."""
 
     __slots__ = ("parts", "refs", "size")
 
@@ -51,7 +53,7 @@ class Block:
 
     @property
     def is_small(self) -> bool:
-        """Whether the block may travel inside a message."""
+        """Whether the block can travel inside a message."""
         return self.size <= INLINE_LIMIT_BYTES
 
     def to_bytes(self) -> bytes:
@@ -60,15 +62,15 @@ class Block:
 
 
 class _Found(dict[str, Any]):
-    """The references that a pickling has met, by key."""
+    """The references that a pickler has found, by key."""
 
     __slots__ = ("__weakref__",)
 
 
 class _Innermost(threading.local):
-    """The innermost pickling of ours that is under way in this thread.
+    """The innermost pickling by this module that is in progress in this thread.
 
-    A weak reference: after an interrupt at any place no pickling is taken for one that still goes on.
+    The reference is weak: after an interrupt, an abandoned pickling does not count as in progress.
     """
 
     found: Callable[[], _Found | None] = staticmethod(lambda: None)
@@ -78,7 +80,7 @@ _innermost = _Innermost()
 
 
 def collecting_refs(pickled: Callable[[], bytes]) -> tuple[bytes, dict[str, Any]]:
-    """Call `pickled`; return its result and, by key, what objects report to `report_ref` meanwhile."""
+    """Call `pickled`; return its result and the references reported to `report_ref` by key."""
     outer, found = _innermost.found, _Found()
     try:
         _innermost.found = weakref.ref(found)
@@ -88,9 +90,9 @@ def collecting_refs(pickled: Callable[[], bytes]) -> tuple[bytes, dict[str, Any]
 
 
 def report_ref(key: str, holder: Any) -> bool:
-    """Tell the pickling under way that it met `key`; `holder` keeps it alive.
+    """Report to the pickling in progress that it contains `key`; `holder` keeps the object alive.
 
-    Returns False where no pickling of ours is under way: somebody else pickles a reference.
+    Return False when this module is not pickling: another pickler pickles the reference.
     """
     found = _innermost.found()
     if found is None:
@@ -100,10 +102,10 @@ def report_ref(key: str, holder: Any) -> bool:
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
-    """Pickles what cloudpickle can, and exceptions by their own rules.
+    """Pickles what cloudpickle can pickle, and exceptions by their own ``__reduce__``.
 
-    Importing distributed makes tblib reduce every exception class of the process: with traceback and
-    context, but without the fields of some built-in ones.
+    Importing distributed makes tblib reduce every exception class of the process. That keeps traceback
+    and context, but loses the fields of some built-in exceptions.
     """
 
     def reducer_override(self, obj: Any) -> Any:
@@ -140,14 +142,15 @@ def _lay_out(data: bytes, buffers: Sequence[pickle.PickleBuffer]) -> tuple[list[
 
 
 def serialize(value: Any) -> tuple[Block, dict[str, Any]]:
-    """Lay `value` out as a block, and say what holds the references inside it.
+    """Serialize `value` as a block, and collect the references inside it.
 
-    Returns the block, and the holder of each reference by its key: keep it as long as the block.
+    Return the block, and the holder of each reference by its key. Keep the holders as long as the
+    block.
 
     Raises
     ------
     TypeError, pickle.PicklingError, ...
-        Whatever the value's own pickling raises.
+        Any exception of the value's own pickling.
     """
     buffers: list[pickle.PickleBuffer] = []
     data, found = collecting_refs(partial(_pickle, value, buffers))
@@ -156,29 +159,38 @@ def serialize(value: Any) -> tuple[Block, dict[str, Any]]:
 
 
 def deserialize(block: bytes | memoryview | Mapping) -> Any:
-    """Make the value of a block anew. Its buffers are read-only views of `block`, not copies."""
+    """Unpickle the value of a block. Its buffers are read-only views of it, or of one aligned copy."""
     magic, count, length = _HEAD.unpack_from(block)
     if magic != _MAGIC:
         raise ValueError(f"not a raycompat block: it begins with {magic!r}, expected {_MAGIC!r}")
-    view = memoryview(block).toreadonly()
     start = _HEAD.size + _SPAN.size * count
-    data = view[start : start + length]
     if not count:
-        return pickle.loads(data)
+        return pickle.loads(memoryview(block)[start : start + length])
+    view = memoryview(_aligned(block) if isinstance(block, bytes) else block).toreadonly()
+    data = view[start : start + length]
     spans = (_SPAN.unpack_from(view, _HEAD.size + _SPAN.size * i) for i in range(count))
     return pickle.loads(data, buffers=[view[at : at + size] for at, size in spans])
 
 
+def _aligned(block: bytes) -> memoryview:
+    """Return a copy that begins at a multiple of 64 bytes; a bytes object does not."""
+    room = bytearray(len(block) + _ALIGNMENT_BYTES - 1)
+    start = -ctypes.addressof(ctypes.c_char.from_buffer(room)) % _ALIGNMENT_BYTES
+    copy = memoryview(room)[start : start + len(block)]
+    copy[:] = block
+    return copy
+
+
 def unpicklable(what: str, error: BaseException) -> TypeError:
-    """Return the error for a value that cannot be pickled; `what` it is, in words."""
+    """Return the error for a value that cannot be pickled; `what` describes the value."""
     return TypeError(
-        f"Could not serialize {what}: {error!r}. Everything that goes to another process must be "
-        "picklable: pass data rather than open files, locks, sockets or sessions, or make such things "
-        "inside of the task or actor."
+        f"Could not serialize {what}: {error!r}. A value that goes to another process must be "
+        "picklable. Pass data instead of open files, locks, sockets or sessions, or create them "
+        "inside the task or actor."
     )
 
 
 def shortened(value: Any) -> str:
-    """Return how a value looks, in an error about it."""
+    """Return the repr of a value for an error message, cut to 200 characters."""
     text = repr(value)
     return text if len(text) <= 200 else text[:200] + "..."

@@ -1,12 +1,12 @@
 """A secret that the processes of a cluster share, and the certificates that are made from it.
 
-Whoever knows the secret makes the same certification authority from it, and has it sign a certificate
-of their own. Both ends of every connection then ask for a certificate of that authority, so whoever
-does not know the secret is turned away before a byte of theirs is read. The secret itself is sent
-nowhere; processes that are started are given a certificate, not the secret and not the authority.
+Every process that knows the secret derives the same certification authority from it, and signs its own
+certificate with it. Both ends of every connection require a certificate of that authority. So a process
+without the secret is rejected before it can send data. The secret itself is never sent. A started child
+process gets a certificate, not the secret and not the authority.
 
-Each cluster has a random salt, so that nobody can try secrets before they have seen the cluster, nor on
-two clusters at once. It is no secret: it stands in the names of the certificates, which a server shows.
+Each cluster has a random salt. So an attacker cannot try secrets before seeing the cluster, or for two
+clusters at once. The salt is public: it is part of the name in the certificates that a server shows.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.x509 import Certificate
 
-#: Where a program finds the secret that was not given to it: the secret itself, or a file that has it.
+#: Environment variables for the secret: the secret itself, or the path of a file that holds it.
 VARIABLE, FILE_VARIABLE = "RAYCOMPAT_PASSWORD", "RAYCOMPAT_PASSWORD_FILE"
 
-#: What scrypt costs: 128 MB and some 0.4 s. Whoever has seen a certificate may try secrets at home.
+#: The cost of scrypt: 128 MB and about 0.4 s. It slows down guessing by those who saw a certificate.
 _COST, _BLOCK, _LANES = 1 << 17, 8, 1
-#: Sets these keys apart from others that may be made of the same secret.
+#: Makes these keys different from other keys derived from the same secret.
 _PURPOSE = b"raycompat: certificates of a cluster, 2"
-#: Bytes of a cluster's salt, and the name of its authority, which ends with them.
+#: Bytes of a cluster's salt; prefix of the authority's name, which ends with the salt.
 _SALT_BYTES, _NAME = 16, "raycompat cluster "
-#: A secret of fewer characters can be found by trying.
+#: A secret with fewer characters can be guessed.
 _SHORT = 12
-#: Seconds that a server has to show its certificate.
+#: Seconds for a server to show its certificate.
 _SHOW_S = 5.0
-#: Bytes of the authority's key, more than the curve needs so that none is likelier; and of the token.
+#: Bytes of the authority's key (more than the curve needs, to avoid bias), and of the token.
 _KEY_BYTES, _TOKEN_BYTES = 48, 32
-#: The order of the curve P-256. (Not Ed25519: browsers do not take it, and they open dashboards.)
+#: The order of the curve P-256. Browsers, which open the dashboard, do not support Ed25519.
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
-#: A certificate is good as long as its secret is: clocks that are wrong must not keep anybody out.
+#: Certificates never expire, so that a wrong clock cannot lock a process out.
 _SINCE = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
 _UNTIL = datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.UTC)
 
 
-#: What brings the token to a dashboard, in its address.
+#: The parameter of a dashboard's URL that holds the token.
 TOKEN_PARAMETER = "token"
 
 
 class Token(TypedDict):
-    """What opens the dashboard."""
+    """The token that gives access to the dashboard."""
 
     token: str
 
 
 class Credentials(TypedDict):
-    """What a process shows to the others, in PEM, and the token that opens the dashboard."""
+    """A process's certificate and key, in PEM, and the token that gives access to the dashboard."""
 
     authority: str
     certificate: str
@@ -70,7 +70,7 @@ class Credentials(TypedDict):
 
 
 def has_password(credentials: Token | Credentials) -> TypeGuard[Credentials]:
-    """Whether these are the credentials of a cluster that has a password."""
+    """Return whether these are the credentials of a cluster that has a password."""
     return "certificate" in credentials
 
 
@@ -80,14 +80,14 @@ def random_token() -> Token:
 
 
 def find(given: Any = None) -> str | None:
-    """Return the secret that was given, or the environment's; None if there is none.
+    """Return the given secret, or the one in the environment; None if there is none.
 
     Raises
     ------
     TypeError
-        When it is no string.
+        When the secret is not a string.
     ValueError
-        When it is empty, or the environment names a file that cannot be used (see `read`).
+        When the secret is empty, or the file that the environment names is not usable (see `read`).
     """
     if given is None and VARIABLE in os.environ:
         given = os.environ[VARIABLE]
@@ -106,12 +106,12 @@ def find(given: Any = None) -> str | None:
 
 
 def read(path: str | os.PathLike[str]) -> str:
-    """Return the secret in a file that nobody else may read.
+    """Return the secret in a file that no other user can read.
 
     Raises
     ------
     ValueError
-        When it is not there, empty, no text, or others may read it.
+        When the file is missing, empty, not text, or readable by other users.
     """
     advice = f"Make one: (umask 077; openssl rand -hex 32 > {path})"
     try:
@@ -122,7 +122,7 @@ def read(path: str | os.PathLike[str]) -> str:
         raise ValueError(f"The password file {path} cannot be read: {error}. {advice}") from error
     if others:
         raise ValueError(
-            f"Others than its owner may use the password file {path}. Expected mode 0600: "
+            f"Users other than the owner can use the password file {path}. Expected mode 0600: "
             f"chmod 600 {path}"
         )
     if not secret:
@@ -131,17 +131,17 @@ def read(path: str | os.PathLike[str]) -> str:
 
 
 def environment_without() -> dict[str, str]:
-    """Return this process's environment for a child, which is told what it needs in another way."""
+    """Return this process's environment without the secret, for a child process."""
     return {
         name: value for name, value in os.environ.items() if name not in (VARIABLE, FILE_VARIABLE)
     }
 
 
 def salt_at(host: str, port: int) -> bytes | None:
-    """Return the salt of the cluster of which a server is one; None if none with a password answers.
+    """Return the salt of a server's cluster; None if no server with a password answers.
 
-    Another cluster's salt does no harm: who does not know the secret has no certificate made from both,
-    and this process shows its own to nobody else.
+    The salt of a false cluster does no harm: without the secret it cannot make a valid certificate, and
+    this process shows its own only to servers with a valid one.
     """
     from cryptography import x509
     from cryptography.x509.oid import NameOID
@@ -156,7 +156,7 @@ def salt_at(host: str, port: int) -> bytes | None:
         ):
             shown = x509.load_der_x509_certificate(secured.getpeercert(binary_form=True) or b"")
         names = shown.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
-    except (OSError, ValueError):  # there is none, or it is not one of ours
+    except (OSError, ValueError):  # no server, or not a raycompat server
         return None
     text = "".join(str(each.value) for each in names)
     found = re.fullmatch(rf"{_NAME}([0-9a-f]{{{2 * _SALT_BYTES}}})", text)
@@ -164,9 +164,9 @@ def salt_at(host: str, port: int) -> bytes | None:
 
 
 class Authority:
-    """The certification authority of a cluster, which everybody makes who knows `secret`.
+    """The certification authority of a cluster, derived from `secret` and a salt.
 
-    It is that of a new cluster, unless it is given the salt of one that is there.
+    Without a salt it is the authority of a new cluster.
     """
 
     def __init__(self, secret: str, salt: bytes | None = None) -> None:
@@ -175,16 +175,16 @@ class Authority:
 
     @property
     def why_weak(self) -> str | None:
-        """Why others could find the secret by trying; None if it is long enough."""
+        """Return why the secret can be guessed; None if it is long enough."""
         if len(self._secret) >= _SHORT:
             return None
         return (
-            f"the password of the cluster has {len(self._secret)} characters. Who reaches its ports "
-            f"can try short ones at home: take {_SHORT} or more, best at random (openssl rand -hex 32)."
+            f"the password of the cluster has {len(self._secret)} characters. Anyone who reaches its "
+            f"ports can guess a short one: use {_SHORT} or more, random ones (openssl rand -hex 32)."
         )
 
     def join(self, host: str, port: int) -> None:
-        """Become the authority of the cluster of the server at `host` and `port`, if that has one."""
+        """Use the salt of the server at `host` and `port`, if it has one, to join its cluster."""
         salt = salt_at(host, port)
         if salt is not None and salt != self._salt:
             self._salt = salt
@@ -202,7 +202,7 @@ class Authority:
         return key, certificate, base64.urlsafe_b64encode(token).decode().rstrip("=")
 
     def credentials(self) -> Credentials:
-        """Return new credentials, for one process."""
+        """Return new credentials for one process."""
         from cryptography import x509
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec
@@ -230,7 +230,7 @@ def _pem(certificate: Certificate) -> str:
 
 
 def _derive(secret: str, salt: bytes) -> tuple[bytes, bytes]:
-    """Return what the authority's key is made of, and the token; neither tells of the other."""
+    """Return the bytes for the authority's key, and the token; neither reveals the other."""
     derived = hashlib.scrypt(
         secret.encode(),
         salt=_PURPOSE + salt,
@@ -249,7 +249,7 @@ def _certificate(
     serial: int,
     cluster: str,
 ) -> Certificate:
-    """Return the certificate of `key`: the authority's own, if that is its key."""
+    """Return a certificate of `key`; self-signed if `key` is the authority's."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID

@@ -1,62 +1,63 @@
-"""Calls of an actor or a lease that have ended, as its process reports them: several in one span.
+"""Reports of an actor or a lease about its ended calls: several calls in one span.
 
-Each span names its calls: their ids, and when each began and ended, in columns of bytes that nobody
-reads before somebody asks. So a call costs 40 bytes on its way, and no object.
+A span holds the calls' ids, starts and ends in columns of bytes, which are unpacked only on request. So
+a call costs 40 bytes in a message, and no Python object.
 """
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from raycompat._protocol.ids import TASK_ID_BYTES
 
-#: Hexadecimal digits of a task id, with which the keys of calls end.
+#: Hexadecimal digits of a task id, the end of a call's key.
 _DIGITS = 2 * TASK_ID_BYTES
 
-#: Bytes of one call: its id, and two numbers.
+#: Bytes of one call: its id and two numbers.
 CALL_BYTES = TASK_ID_BYTES + 2 * 8
 
-#: A call: its task id, and when it began and ended, in seconds since 1970.
+#: A call: its task id, its start and its end, in seconds since 1970.
 Ended = tuple[str, float, float]
 
 
 class Failure(NamedTuple):
-    """Why calls failed: the name of Ray's error type, and what is said of it, which is cut."""
+    """Why calls failed: Ray's name of the error type, and the error's text, which is cut."""
 
     type: str
     text: str
 
 
 class Span(NamedTuple):
-    """Calls of one function or method that ran one after the other, and all ended in the same way."""
+    """Calls of one function or method that ran one after the other and ended in the same way."""
 
     name: str
-    #: Key of the first of them, how many they are, and from when to when they ran.
+    #: Key of the first call, number of calls, start of the first and end of the last.
     key: str
     num_calls: int
     start: float
     stop: float
     failure: Failure | None
-    #: The calls: see `pack`.
+    #: The calls, as `pack` encodes them.
     calls: bytes
 
     def to_wire(self) -> tuple[Any, ...]:
-        """Return it as plain values, for Dask's messages."""
+        """Return the span as plain values, for Dask's messages."""
         failure = tuple(self.failure) if self.failure is not None else None
         return (self.name, self.key, self.num_calls, self.start, self.stop, failure, self.calls)
 
     @classmethod
     def from_wire(cls, wire: Sequence[Any]) -> Span:
-        """Return the span of which `to_wire` has made plain values."""
+        """Return the span from the values of `to_wire`. Spans of one name share its text."""
         name, key, num_calls, start, stop, failure, calls = wire
         known = Failure(*failure) if failure is not None else None
-        return cls(name, key, num_calls, start, stop, known, calls)
+        return cls(sys.intern(name), key, num_calls, start, stop, known, calls)
 
 
 def pack(calls: Sequence[Ended]) -> bytes:
-    """Return calls, given by their keys, in columns: all ids, all begins, all ends."""
+    """Return calls, given by their keys, in columns: all ids, all starts, all ends."""
     digits = bytes.fromhex("".join([key[-_DIGITS:] for key, _, _ in calls]))
     starts = array("d", [start for _, start, _ in calls])
     stops = array("d", [stop for _, _, stop in calls])
@@ -64,7 +65,7 @@ def pack(calls: Sequence[Ended]) -> bytes:
 
 
 def unpack(packed: bytes) -> Iterator[Ended]:
-    """Iterate over the calls in a span, by their task ids."""
+    """Iterate over the calls in a span, with their task ids."""
     count = len(packed) // CALL_BYTES
     digits, times = packed[: count * TASK_ID_BYTES].hex(), times_of(packed)
     for number in range(count):
@@ -79,7 +80,7 @@ def tasks_of(packed: bytes) -> Iterator[bytes]:
 
 
 def times_of(packed: bytes) -> array[float]:
-    """Return when the calls in a span began, and after that when they ended."""
+    """Return the starts of the calls in a span, followed by their ends."""
     times = array("d")
     times.frombytes(packed[len(packed) // CALL_BYTES * TASK_ID_BYTES :])
     return times

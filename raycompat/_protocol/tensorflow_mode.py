@@ -1,9 +1,8 @@
-"""TensorFlow's mode, which executors share with whoever exports code to them.
+"""TensorFlow's mode, which an executor takes over from the process that exports code to it.
 
-``tf.disable_v2_behavior()`` at the top of a program says nothing to other processes. So what is
-exported from a process in TensorFlow 1's mode brings it along: an executor takes it on before the code
-is unpickled, or, while TensorFlow is not imported there, as soon as it is. Nothing here imports
-TensorFlow.
+``tf.disable_v2_behavior()`` at the top of a program has no effect in other processes. So code that is
+exported from a process in TensorFlow 1's mode carries the mode. An executor enters the mode before it
+unpickles the code, or when it imports TensorFlow later. This module does not import TensorFlow.
 """
 
 from __future__ import annotations
@@ -14,33 +13,32 @@ import pickletools
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-#: The functions of ``tensorflow.compat.v1`` that bring a process into the two modes of TensorFlow 1:
-#: all of its behaviour, or graphs alone.
+#: The functions of ``tensorflow.compat.v1`` for the two modes of TensorFlow 1: all of its behaviour, or
+#: graphs only.
 _ALL, _GRAPHS = "disable_v2_behavior", "disable_eager_execution"
 
 
 def is_named_in(code: bytes) -> bool:
-    """Whether a pickled function or class refers to TensorFlow, or imports it when it runs."""
+    """Return whether a pickled function or class refers to TensorFlow, or imports it when it runs."""
     if b"tensorflow" not in code:
         return False
-    # Not every mention counts: a folder on the path of the program's file is no module.
+    # A mention can also be a folder on the path of the program's file, which is not a module.
     names = (value for _, value, _ in pickletools.genops(code) if isinstance(value, str))
     return any(name.partition(".")[0] == "tensorflow" for name in names)
 
 
 def in_mode(code: bytes) -> bytes:
-    """Return a pickle that puts the process into this one's mode before it loads `code`, a pickle."""
+    """Return a pickle that sets this process's mode where it is loaded, and then loads `code`."""
     mode = _mode()
     return pickle.dumps(_InMode(mode, code), protocol=5) if mode is not None else code
 
 
 class _InMode:
-    """Unpickles as what `code` is the pickle of."""
+    """An object whose pickle loads as the object in the pickle `code`."""
 
     def __init__(self, mode: str, code: bytes) -> None:
         self._mode = mode
@@ -56,7 +54,7 @@ def _load(mode: str, code: bytes) -> Any:
 
 
 def _mode() -> str | None:
-    """Return the mode of this process, or what it will be; None for TensorFlow 2's, or without it."""
+    """Return this process's mode, or the one that it will enter; None for TensorFlow 2's mode."""
     tf = sys.modules.get("tensorflow")
     if tf is None:
         return _on_import.mode if _on_import in sys.meta_path else None
@@ -66,7 +64,7 @@ def _mode() -> str | None:
 
 
 def _executes_eagerly(tf: Any) -> bool:
-    """Whether a thread that begins now executes eagerly: this one may be in the midst of a graph."""
+    """Return whether a new thread executes eagerly: this thread may be building a graph."""
     answers: list[bool] = []
     thread = threading.Thread(target=lambda: answers.append(tf.executing_eagerly()))
     thread.start()
@@ -85,7 +83,7 @@ def follow(mode: str) -> None:
 
 
 def _enter(mode: str) -> None:
-    logger = logging.getLogger("tensorflow")  # the program that chose the mode was warned of it
+    logger = logging.getLogger("tensorflow")  # the program was warned already
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
@@ -94,15 +92,15 @@ def _enter(mode: str) -> None:
         logger.setLevel(level)
 
 
-class _OnImport(MetaPathFinder):
-    """Finds TensorFlow as others do, and has it enter a mode once it is imported."""
+class _OnImport:
+    """Import hook that lets other finders find TensorFlow, and sets the mode after the import."""
 
     mode = ""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return how the finders behind this one would load TensorFlow, and what follows."""
+        """Return the spec of the finders behind this one, with a loader that then sets the mode."""
         if fullname != "tensorflow":
             return None
         others = (finder for finder in sys.meta_path if finder is not self)

@@ -1,7 +1,7 @@
-"""Texts and numbers that can travel: Dask's messages take UTF-8 and integers of 64 bits.
+"""Checks of text and numbers for messages: Dask encodes UTF-8 and integers of 64 bits.
 
-A message that cannot be encoded ends the connection that it was for. So names are refused where the
-user gives them (`checked_text`), and what is sent is looked at once more (`encodable`).
+A message that cannot be encoded closes its connection. So names are refused where the user gives them
+(`checked_text`), and each message is checked before it is sent (`encodable`).
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ import msgpack
 
 logger = logging.getLogger(__name__)
 
-#: The integers that a message takes.
+#: The largest integer that a message can hold.
 LARGEST_INTEGER = 2**63 - 1
 
 
 def checked_text(what: str, text: str) -> str:
-    """Return `text`, as a plain string, if it can be sent to other processes.
+    """Return `text` as a plain string if messages can hold it.
 
     Raises
     ------
     ValueError
-        When it is not valid Unicode; `what` it is.
+        When it is not valid Unicode; `what` describes the text in the error.
     """
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
             f"{what}: {text!r} cannot be encoded as UTF-8, because of {text[error.start]!r} at "
-            f"position {error.start}. Remove that character. Names of files have such characters "
-            "when they are not UTF-8: os.fsencode() gives their bytes."
+            f"position {error.start}. Remove that character. File names that are not UTF-8 have such "
+            "characters: os.fsencode() returns their bytes."
         ) from None
-    return str.__str__(text)  # others may not know the class of a subclass
+    return str.__str__(text)  # other processes may not have the class of a subclass
 
 
 def encodable(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message that can be encoded: `message` itself, or a repaired copy.
+    """Return a message that can be encoded: `message` itself, or a corrected copy.
 
-    What cannot be encoded is shown as an escape sequence in a text; integers are cut to 64 bits.
+    Characters that cannot be encoded become escape sequences; integers are cut to 64 bits.
     """
     try:
         msgpack.packb(message, default=_nothing)
@@ -51,7 +51,7 @@ def encodable(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _nothing(value: object) -> None:
-    """Leave to Dask what only Dask can encode; it can do nothing for large integers either."""
+    """Leave other types to Dask's encoder; it cannot encode large integers either."""
     if isinstance(value, int):
         raise OverflowError(f"{value} has more than 64 bits")
 

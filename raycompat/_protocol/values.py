@@ -1,6 +1,6 @@
-"""What Dask stores for a Ray object: a small value itself, or a link to its segment.
+"""The values that Dask stores for Ray objects: a small value itself, or a link to its segment.
 
-User types never exist in a node or the scheduler: a value is bytes there.
+In a node and the scheduler a value is bytes: the user's types need not exist there.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from raycompat._protocol.serialization import Block
 
 @dataclass(frozen=True, slots=True)
 class InlineValue:
-    """A small value: its block, and the keys of the references inside it."""
+    """A small value: its block and the keys of the references inside it."""
 
     block: bytes
     refs: tuple[str, ...] = ()
 
     def __sizeof__(self) -> int:
-        """Tell Dask the real size."""
+        """Return the real size, which Dask uses."""
         return len(self.block) + 64
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentLink:
-    """Where a large value lies: mappable by the processes of one host."""
+    """The location of a large value, which the processes of one host can map."""
 
     path: str
     size: int
@@ -36,23 +36,23 @@ class SegmentLink:
     refs: tuple[str, ...] = ()
 
     def __sizeof__(self) -> int:
-        """Tell Dask the size of what it links to."""
+        """Return the size of the linked value, which Dask uses."""
         return self.size
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorValue:
-    """Why one of several results is missing: a pickled error."""
+    """The pickled error of one of several results that could not be made."""
 
     error: bytes
 
     def __sizeof__(self) -> int:
-        """Tell Dask the real size."""
+        """Return the real size, which Dask uses."""
         return len(self.error) + 64
 
 
 class SegmentValue:
-    """A large value in the keeping of a node: the segment goes when this object does."""
+    """A large value that a node owns: the segment is removed together with this object."""
 
     __slots__ = ("__weakref__", "link")
 
@@ -62,30 +62,30 @@ class SegmentValue:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "A SegmentValue is its segment's owner: it crosses by way of _transfer alone."
+            "A SegmentValue owns its segment, so only _transfer can send it to another process."
         )
 
     def __sizeof__(self) -> int:
-        """Tell Dask the size of what it keeps, so that it schedules by it."""
+        """Return the size of the owned segment, by which Dask schedules."""
         return self.link.size
 
 
 @dataclass(frozen=True, slots=True)
 class SeveralValues:
-    """The results of a call that has several."""
+    """The results of a call with several results."""
 
     values: tuple[InlineValue | SegmentValue | ErrorValue, ...]
 
     def __sizeof__(self) -> int:
-        """Tell Dask the real size."""
+        """Return the real size, which Dask uses."""
         return sum(value.__sizeof__() for value in self.values)
 
 
 class CallFailed(Exception):
-    """The one exception that leaves a call's body in a node: a pickled error, and its text.
+    """The only exception that a call's body in a node raises: a pickled error and its text.
 
-    Dask pickles and unpickles exceptions in workers and in the scheduler's clients; the user's own
-    exception stays bytes until a caller asks for it.
+    Dask pickles and unpickles exceptions in workers and in clients. The user's exception stays bytes
+    until a caller reads it.
     """
 
     def __init__(self, error: bytes, text: str) -> None:
@@ -94,19 +94,19 @@ class CallFailed(Exception):
         self.text = text
 
     def __str__(self) -> str:
-        """Show the text alone: it is what Dask logs and its dashboard shows."""
+        """Return the text, which Dask logs and shows in its dashboard."""
         return self.text
 
     __repr__ = __str__
 
 
-#: A value as messages carry it, by kind; the keys of the references inside it come last:
+#: A value in messages, by kind; the keys of the references inside it come last:
 #: ("inline", block, refs), ("segment", path, size, host, refs) or ("error", error, ()).
 Wire: TypeAlias = tuple[Any, ...]
 
 
 def to_wire(value: InlineValue | SegmentLink | SegmentValue | ErrorValue) -> Wire:
-    """Turn a value into a tuple of plain types."""
+    """Return a value as a tuple of plain types."""
     if isinstance(value, InlineValue):
         return ("inline", value.block, value.refs)
     if isinstance(value, ErrorValue):
@@ -116,7 +116,7 @@ def to_wire(value: InlineValue | SegmentLink | SegmentValue | ErrorValue) -> Wir
 
 
 def from_wire(wire: Wire) -> InlineValue | SegmentLink | ErrorValue:
-    """Turn what `to_wire` made (or a list of it, after msgpack) back into a value."""
+    """Return the value from a result of `to_wire`, or from a list of its items, as msgpack makes."""
     if wire[0] == "inline":
         return InlineValue(wire[1], tuple(wire[2]))
     if wire[0] == "error":
@@ -126,10 +126,10 @@ def from_wire(wire: Wire) -> InlineValue | SegmentLink | ErrorValue:
 
 @dataclass(slots=True)
 class StorePlace:
-    """Where the segments of one node go.
+    """The place where one node's segments are written.
 
-    Its name, the directories in order (shared memory first, then its disk), the host, and how many
-    bytes of shared memory it may have. Writers see to it that what waits to be used again leaves room.
+    It has a name, directories in order of preference (shared memory, then disk), a host, and a limit of
+    shared memory in bytes. Writers remove free segments to stay within the limit.
     """
 
     store: str
@@ -143,16 +143,16 @@ class StorePlace:
         self._gauge = segment.Gauge(self.directories[0], self.store, self.limit_bytes)
 
     def describe(self) -> tuple[Any, ...]:
-        """Return what another process makes this place of."""
+        """Return the arguments from which another process makes an equal place."""
         return (self.store, self.directories, self.host, self.limit_bytes)
 
     def save(self, block: Block) -> InlineValue | SegmentLink:
-        """Keep `block`: a small one inline, a large one as a new segment.
+        """Store `block`: a small one inline, a large one as a new segment.
 
         Raises
         ------
         OSError
-            With ``errno.ENOSPC``, when the host has no room for it.
+            With ``errno.ENOSPC``, when no directory of the host has room for it.
         """
         if block.is_small:
             return InlineValue(block.to_bytes(), block.refs)

@@ -1,3 +1,3 @@
-"""The version of raycompat, which drivers, the scheduler and all nodes must have in common."""
+"""The version of raycompat, which must be equal in drivers, the scheduler and all nodes."""
 
 VERSION = "0.1.0"

@@ -1,11 +1,11 @@
-"""Writing into segments that this process has written before, through mappings that it keeps a while.
+"""Writing into segments that this process has written before, through mappings that are kept a while.
 
-Copying into memory that is mapped already is two to four times as fast as ``write``, which finds every
-page anew; making a mapping costs as much as it saves. So a segment that is written for the second time
-is mapped, and its mapping is kept for a third: the last few, no longer than `_KEPT_S` after their last
-use, for a mapping keeps its memory even when the file is gone.
+Copying into mapped memory is two to four times as fast as ``write``, which finds every page again.
+Making a mapping costs as much as it saves once. So a segment is mapped when it is written for the
+second time, and the mapping is kept for a third time. Only the last few are kept, for `_KEPT_S` after
+their last use, because a mapping keeps its memory even when the file is removed.
 
-Only whoever has a segment's exclusive lock writes into it: see `segment`.
+Only the holder of a segment's exclusive lock writes into it (see `segment`).
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from raycompat._protocol.serialization import Block
 
-#: Seconds for which a mapping is kept after its last use; how many, and how much memory together: an
-#: eighth of the machine's.
+#: The limits of kept mappings: seconds after their last use, their number, and their bytes (an eighth
+#: of the machine's memory).
 _KEPT_S, _KEPT = 1.0, 4
 _KEPT_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8
 
-#: Whether pages are made ready with the mapping. Before Python 3.12 that would stop all threads.
+#: Prepare all pages with the mapping. Before Python 3.12 this would stop all threads.
 _POPULATE = mmap.MAP_POPULATE if sys.version_info >= (3, 12) else 0
 
-#: Bytes from which on several threads copy, and how many.
+#: Bytes from which several threads copy, and the number of threads.
 _SPLIT_BYTES, _THREADS = 16 << 20, min(4, len(os.sched_getaffinity(0)))
 
-#: The mappings, by device and number of their file, and when each was used; the last one comes last.
+#: The mappings by device and inode of their file, with the time of their last use; the newest is last.
 _kept: OrderedDict[tuple[int, int], tuple[mmap.mmap, float]] = OrderedDict()
 _lock = threading.Lock()
 _timer: threading.Timer | None = None
 
 
 def _begin_anew() -> None:
-    """Forget in a forked process what its parent has: no thread would ever drop it here."""
+    """Drop the parent's mappings in a forked process, where no thread would drop them."""
     global _lock, _timer
     _kept.clear()
     _lock, _timer = threading.Lock(), None
@@ -50,17 +50,17 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 
 def write(descriptor: int, block: Block) -> bool:
-    """Write `block` into a file that is locked, and as long as it; False when it has not the memory."""
+    """Write `block` into a locked file of the same size; False when the file lacks allocated pages."""
     status = os.fstat(descriptor)
     if status.st_size != block.size or status.st_blocks * 512 < block.size:
-        return False  # what is missing may not be there: writing would be fatal, not an error
+        return False  # a missing page may have no memory: writing to it would kill the process
     file = (status.st_dev, status.st_ino)
     with _lock:
         mapping, _ = _kept.pop(file, (None, 0.0))
     if mapping is None or len(mapping) < block.size:
         try:
             mapping = mmap.mmap(descriptor, block.size, flags=mmap.MAP_SHARED | _POPULATE)
-        except OSError:  # too many files are open, or mapped
+        except OSError:  # too many open files or mappings
             return False
     _copy(block, mapping)
     _keep(file, mapping)
@@ -79,7 +79,7 @@ def _copy(block: Block, mapping: mmap.mmap) -> None:
 
 
 def _copy_array(source: Any, target: Any) -> None:
-    """Copy bytes, without the interpreter's lock."""
+    """Copy bytes without holding the interpreter's lock."""
     import numpy as np
 
     number = _THREADS if len(source) >= _SPLIT_BYTES else 1
@@ -90,7 +90,7 @@ def _copy_array(source: Any, target: Any) -> None:
         thread = threading.Thread(target=np.copyto, args=pairs[-1])
         try:
             thread.start()
-        except RuntimeError:  # the system has no more, or the interpreter is about to end
+        except RuntimeError:  # no more threads are possible, or the interpreter is ending
             break
         threads.append(thread)
         pairs.pop()
@@ -113,14 +113,14 @@ def _kept_bytes() -> int:
 
 
 def _look_again() -> None:
-    """Drop what is not used any more. The caller holds the lock."""
+    """Drop mappings that were not used lately. The caller holds the lock."""
     global _timer
     if _timer is None and _kept:
         timer = threading.Timer(_KEPT_S, _drop_old)
         timer.daemon = True
         try:
             timer.start()
-        except RuntimeError:  # as above: nobody would drop them
+        except RuntimeError:  # as above: no thread would drop the mappings later
             _kept.clear()
         else:
             _timer = timer
@@ -137,9 +137,9 @@ def _drop_old() -> None:
 
 
 def forget(path: str) -> None:
-    """Let go of the mapping of a file that is about to be removed, so that its memory goes with it.
+    """Drop the mapping of a file that is about to be removed, so that its memory is freed.
 
-    Finalizers call it, so it may be that this very thread has the lock: then the timer does it.
+    Finalizers call this, so this thread may already hold the lock: then the timer drops the mapping.
     """
     if _kept:
         status = os.stat(path)

@@ -1,1 +1,1 @@
-"""What runs in Dask's scheduler process: who may run where, actors' names, what keeps what alive."""
+"""The code in Dask's scheduler process: resources, actors' names, and the lifetimes of objects."""

@@ -1,6 +1,6 @@
-"""Which actors there are, where they live, what they are called, and who wants to know.
+"""The directory of actors: their places, names, states, and watching clients.
 
-Pure bookkeeping: the scheduler plugin asks and acts.
+It only stores data: the scheduler plugin reads it and acts.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ class ActorRow:
     name: str | None = None
     namespace: str = ""
     detached: bool = False
-    #: What a handle needs to know of the class, for `get_actor`: opaque here.
+    #: The pickled description of the class, for `get_actor`; the scheduler does not read it.
     about: bytes = b""
     class_name: str = ""
     state: Literal["RESERVED", "PENDING", "ALIVE", "RESTARTING", "DEAD"] = "PENDING"
-    #: Its node, that node's host, and the socket on which its process takes calls.
+    #: Its node, that node's host, and the socket on which its process accepts calls.
     address: str | None = None
     host: str = ""
     socket: str = ""
     pid: int | None = None
-    #: How often its process has been started anew.
+    #: How often its process has been restarted.
     incarnation: int = 0
-    #: Why it died: a pickled RayActorError, for everyone who calls it from now on.
+    #: The pickled RayActorError for all calls after its death.
     error: bytes | None = None
-    #: Units of resources that it keeps, its placement group, and its runtime environment.
+    #: Units of resources that it holds, its placement group, and its runtime environment.
     keep: dict[str, int] = field(default_factory=dict)
     group: str | None = None
     runtime_env: str = ""
-    #: The client that has announced it and not submitted it yet.
+    #: The client that has reserved the name and not submitted the actor yet.
     reserved_by: str | None = None
-    #: Clients that are told of changes.
+    #: Clients that are notified of changes.
     watchers: set[str] = field(default_factory=set)
 
     def report(self) -> dict[str, Any]:
-        """Return what its callers need to know."""
+        """Return the report for its callers."""
         return {
             "state": self.state,
             "address": self.address,
@@ -60,7 +60,7 @@ class ActorDirectory:
         self._names: dict[tuple[str, str], str] = {}
 
     def reserve(self, row: ActorRow) -> ActorRow | None:
-        """Enter `row`; when its name is taken, return the row that has it and enter nothing."""
+        """Add `row`; if its name is taken, return the row with that name instead."""
         if row.name is not None:
             taken = self.find(row.name, row.namespace)
             if taken is not None:
@@ -70,19 +70,19 @@ class ActorDirectory:
         return None
 
     def find(self, name: str, namespace: str) -> ActorRow | None:
-        """Return the actor of that name: expected, living, or dead and still referred to."""
+        """Return the actor with that name: reserved, living, or dead with references left."""
         key = self._names.get((namespace, name))
         return self.rows[key] if key is not None else None
 
     def bury(self, key: str, error: bytes, *, frees_name: bool) -> None:
-        """Mark an actor dead; its name is free now, or only when it is forgotten."""
+        """Mark an actor as dead; free its name now, or when the row is removed."""
         row = self.rows[key]
         row.state, row.error = "DEAD", error
         if frees_name:
             self._free_name(row)
 
     def forget(self, key: str) -> None:
-        """Drop the row of an actor that nobody can call any more."""
+        """Remove the row of an actor that has no references any more."""
         row = self.rows.pop(key, None)
         if row is not None:
             self._free_name(row)

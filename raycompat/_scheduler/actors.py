@@ -1,4 +1,4 @@
-"""What becomes of actors, from their announcement to their end, and who is told of it."""
+"""The states of actors, from the reservation of a name to the end, and the reports to their callers."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from raycompat._scheduler.actor_directory import ActorDirectory, ActorRow
 from raycompat._scheduler.endings import group_of
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.core import Core
+    from raycompat._scheduler.parts import Parts
 
-#: Said of an actor whose creator is gone.
+#: The error text of an actor whose creator has ended.
 OWNER_DIED = "The actor is dead because its owner has died: the driver or actor that made it."
 
-#: The client of the scheduler that wants detached actors, so that they outlive their drivers.
+#: The scheduler client that holds the keys of detached actors, so that they outlive their drivers.
 DETACHED = "raycompat-detached"
 
 
 class Actors:
-    """See the module. Part of the plugin, whose calls the actors' holds are."""
+    """The actors of the cluster. Each has a call in `Calls`, which holds its resources."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._scheduler = core.scheduler
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._scheduler = parts.scheduler
         self._directory = ActorDirectory()
 
     @property
     def rows(self) -> dict[str, ActorRow]:
-        """All actors that are known, by key."""
+        """All actors in the directory, by key."""
         return self._directory.rows
 
     def client_left(self, client: str) -> None:
-        """End the actors of a client that is gone, and forget what it announced and wanted to know.
+        """End the actors of a client that has left, and remove its reservations and watches.
 
-        Called in the middle of its removal.
+        Called while Dask removes the client.
         """
-        for key, call in self._core.calls.of_owner(client).items():
+        for key, call in self._parts.calls.of_owner(client).items():
             actor = call.spec["actor"]
             if actor is not None and not actor["detached"]:
                 error = failures.actor_died(OWNER_DIED, key)
@@ -52,17 +52,17 @@ class Actors:
                 self.free_name(row.key)
 
     def has_detached(self, job: str) -> bool:
-        """Whether living actors of a job outlive its driver."""
+        """Return whether living actors of a job are detached from its driver."""
         rows = [row for row in self.rows.values() if row.job == job]
         return any(row.detached and row.state != "DEAD" for row in rows)
 
     def job_ended(self, job: str) -> None:
-        """Bury the actors of a job whose code is about to be forgotten."""
+        """Mark the actors of a job as dead, because its code is about to be removed."""
         for row in [row for row in self.rows.values() if row.job == job]:
             self.bury(row.key, failures.actor_died(OWNER_DIED, row.key))
 
     def expect(self, client: str, spec: CallSpec) -> None:
-        """Enter an actor that a client has submitted."""
+        """Add an actor that a client has submitted."""
         actor = spec["actor"]
         assert actor is not None
         row = self._directory.rows.get(spec["key"])
@@ -70,16 +70,16 @@ class Actors:
             row = _new_row(spec["key"], spec["job"], actor)
             self._directory.reserve(row)
         row.state, row.keep, row.runtime_env = "PENDING", spec["keep"], spec["runtime_env"]
-        row.group = group_of(self._core.calls.by_key.get(spec["key"]))
-        self._core.notify_change()
+        row.group = group_of(self._parts.calls.by_key.get(spec["key"]))
+        self._parts.notify_change()
 
     async def reserve(self, client: str, key: str, job: str, actor: ActorSpec) -> dict[str, Any]:
-        """Take a name for an actor that `client` is about to submit, or say who has it.
+        """Reserve a name for an actor that `client` will submit, or return the actor that has it.
 
         Raises
         ------
         ValueError
-            When the client is gone.
+            When the client has left.
         """
         if client not in self._scheduler.clients:
             raise ValueError(f"{client} has left the cluster")
@@ -91,11 +91,11 @@ class Actors:
         return {"taken": True, "key": taken.key, "about": taken.about}
 
     async def find(self, name: str, namespace: str) -> dict[str, Any] | None:
-        """Return key and description of the actor of that name; None when there is none."""
+        """Return the key and description of the actor with that name; None if there is none."""
         while (row := self._directory.find(name, namespace)) is not None:
             if row.state != "RESERVED":
                 return {"key": row.key, "about": row.about}
-            await self._core.changed.wait()
+            await self._parts.changed.wait()
         return None
 
     def named(self, namespace: str | None) -> list[dict[str, Any]]:
@@ -103,18 +103,18 @@ class Actors:
         return self._directory.named(namespace)
 
     def free_name(self, key: str) -> None:
-        """Forget an actor that was announced and does not come."""
+        """Remove the reservation of an actor that will not be submitted."""
         row = self._directory.rows.get(key)
         if row is not None and row.state == "RESERVED":
             self._directory.forget(key)
-            self._core.notify_change()
+            self._parts.notify_change()
 
     def withdraw(self, client: str, key: str) -> None:
-        """Hear from a client that an actor does not come that it has announced."""
+        """Handle a client's message that it will not submit an actor."""
         self.free_name(key)
 
     def watch(self, client: str, key: str) -> None:
-        """Tell a client where an actor is, now and whenever that changes."""
+        """Report an actor's state to a client, now and after every change."""
         row = self._directory.rows.get(key)
         if row is None:
             error = failures.actor_died("The actor is dead, and all references were removed.", key)
@@ -123,7 +123,7 @@ class Actors:
         self._report(client, row)
 
     def unwatch(self, client: str, key: str) -> None:
-        """Tell a client no more."""
+        """Stop the reports to a client."""
         row = self._directory.rows.get(key)
         if row is not None:
             row.watchers.discard(client)
@@ -137,52 +137,52 @@ class Actors:
             self._report(client, row)
 
     def alive(self, worker: str, key: str, pid: int, socket: str, incarnation: int) -> None:
-        """Hear from a node that an actor's process takes calls."""
-        call, row = self._core.calls.by_key.get(key), self._directory.rows.get(key)
+        """Handle a node's report that an actor's process accepts calls."""
+        call, row = self._parts.calls.by_key.get(key), self._directory.rows.get(key)
         if call is None or row is None or row.state == "DEAD":
             return
         row.state, row.address, row.pid, row.socket = "ALIVE", worker, pid, socket
-        row.incarnation, row.host = incarnation, self._core.nodes.info[worker]["place"][2]
-        self._core.endings.actor_came(row, call)
+        row.incarnation, row.host = incarnation, self._parts.nodes.info[worker]["place"][2]
+        self._parts.endings.actor_came(row, call)
         if call.holding is not None:
             keep = ResourceSet.from_units(call.spec["keep"])
-            call.holding = self._core.ledger.shrink(call.holding, keep)
+            call.holding = self._parts.ledger.shrink(call.holding, keep)
         dask.tell_client(self._scheduler, call.owner, {"op": ToCaller.ACTOR_ALIVE, "key": key})
         self._report_to_all(row)
-        self._core.dispatcher.soon()
+        self._parts.dispatcher.soon()
 
     def restarting(self, worker: str, key: str, error: bytes) -> None:
-        """Hear that an actor's process has ended, and another will come."""
+        """Handle a node's report that an actor's process has ended and another one starts."""
         row = self._directory.rows.get(key)
         if row is not None and row.state != "DEAD":
             row.error = error
-            if row.address is not None:  # else it has never been there: its callers wait on
+            if row.address is not None:  # otherwise it never ran: its callers still wait
                 row.state = "RESTARTING"
             row.incarnation += 1
             self._report_to_all(row)
 
     def ended(self, worker: str, key: str, error: bytes) -> None:
-        """Hear from a node that an actor has ended for good."""
+        """Handle a node's report that an actor has ended for good."""
         self.bury(key, error)
 
     def forget(self, key: str, owner: str) -> None:
-        """Strike out an actor that nobody refers to any more."""
+        """Remove an actor that has no references any more."""
         text = "All references to the actor were removed."
         if owner not in self._scheduler.clients:
             text = OWNER_DIED
         error = failures.actor_died(text, key)
         self.bury(key, error)
-        self._core.tell_owner(owner, key, error, unknown=True)  # it may never have come to life
+        self._parts.tell_owner(owner, key, error, unknown=True)  # it may never have started
         if key in self.rows:
-            self._core.endings.actor_left(self.rows[key])
+            self._parts.endings.actor_left(self.rows[key])
         self._directory.forget(key)
 
     def kill(self, client: str, key: str, no_restart: bool) -> None:
-        """End an actor, or its process, because a client wants it."""
+        """End an actor, or its process, on request of a client."""
         row = self._directory.rows.get(key)
-        if row is None or key not in self._core.calls.by_key:
+        if row is None or key not in self._parts.calls.by_key:
             return
-        if row.state == "DEAD":  # its name may be taken still
+        if row.state == "DEAD":  # its name may still be taken
             if no_restart:
                 self._directory.bury(key, row.error or b"", frees_name=True)
             return
@@ -194,8 +194,8 @@ class Actors:
         self.end(key, failures.actor_killed(key), frees_name=True)
 
     def end(self, key: str, error: bytes, *, frees_name: bool = False) -> None:
-        """End an actor for good, from here."""
-        call = self._core.calls.by_key.get(key)
+        """End an actor for good, on request of the scheduler."""
+        call = self._parts.calls.by_key.get(key)
         if call is None:
             return
         self.bury(key, error, frees_name=frees_name)
@@ -203,23 +203,23 @@ class Actors:
             message = {"op": ToNode.END, "key": key, "error": error}
             dask.tell_worker(self._scheduler, call.address, message)
         else:
-            self._core.calls.fail(key, error)
+            self._parts.calls.fail(key, error)
 
     def bury(self, key: str, error: bytes, *, frees_name: bool = False) -> None:
-        """Enter that an actor is dead, and why; tell who wants to know."""
+        """Mark an actor as dead with its error, and notify its watchers."""
         row = self._directory.rows.get(key)
         if row is None or row.state == "DEAD":
             return
-        if row.state == "PENDING" and key in self._core.calls.by_key:
-            self._core.endings.actor_failed(row, self._core.calls.by_key[key], error)
+        if row.state == "PENDING" and key in self._parts.calls.by_key:
+            self._parts.endings.actor_failed(row, self._parts.calls.by_key[key], error)
         self._directory.bury(key, error, frees_name=frees_name or row.detached)
-        self._core.groups.collect_soon()
+        self._parts.groups.collect_soon()
         self._report_to_all(row)
-        if key in self._core.calls.by_key:
-            self._core.tell_owner(self._core.calls.by_key[key].owner, key, error)
-        job = self._core.jobs.open.get(row.job)
+        if key in self._parts.calls.by_key:
+            self._parts.tell_owner(self._parts.calls.by_key[key].owner, key, error)
+        job = self._parts.jobs.open.get(row.job)
         if job is not None and job.orphaned and row.detached:
-            self._core.jobs.end_if_done(job)
+            self._parts.jobs.end_if_done(job)
         if row.detached and DETACHED in self._scheduler.clients:
             self._scheduler.client_releases_keys([key], DETACHED)
 

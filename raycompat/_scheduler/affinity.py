@@ -1,27 +1,29 @@
-"""Which nodes a call may go to by its strategy. Pure."""
+"""The nodes that a call's strategy allows. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from raycompat._protocol.strategy import ByLabels, LabelRule, OnNode, Strategy
+from raycompat._protocol.strategy import ByLabels, LabelRule, OnNode, Selecting, Strategy
 
 if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
     from raycompat._scheduler.placement import Ledger
 
-#: What nodes have reported, by address.
+#: The reports of nodes, by address.
 Nodes = Mapping[str, Mapping[str, Any]]
 
 
 def choices(
     strategy: Strategy, request: ResourceSet, nodes: Nodes, ledger: Ledger
 ) -> list[Collection[str] | None]:
-    """Return where a call may go: sets of addresses, the best first; None is any node.
+    """Return sets of addresses that a call may use, the best set first; None is any node.
 
-    Empty: there is no such node, nor will there be.
+    An empty list: no such node exists, or will exist.
     """
+    if isinstance(strategy, Selecting):
+        return _selected(strategy, request, nodes, ledger)
     if isinstance(strategy, OnNode):
         return _on_node(strategy, request, nodes, ledger)
     if isinstance(strategy, ByLabels):
@@ -38,6 +40,20 @@ def _on_node(
     if there and ledger.feasible(request, there):
         return [there, None] if strategy.may_spill else [there]
     return [None] if strategy.is_soft else []
+
+
+def _selected(
+    strategy: Selecting, request: ResourceSet, nodes: Nodes, ledger: Ledger
+) -> list[Collection[str] | None]:
+    found: list[Collection[str] | None] = []
+    for rules in strategy.selectors:
+        admitted = _obeying(rules, nodes, nodes)
+        among = {address: nodes[address] for address in admitted}
+        found += [
+            admitted if allowed is None else allowed
+            for allowed in choices(strategy.base, request, among, ledger)
+        ]
+    return found
 
 
 def _obeying(

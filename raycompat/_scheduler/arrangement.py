@@ -1,7 +1,8 @@
-"""How the bundles of a placement group are laid out over nodes: all of them, or none.
+"""The layout of a placement group's bundles over nodes: all of them, or none.
 
-Pure. Bundles that few nodes can take come first. STRICT_PACK and STRICT_SPREAD find a way if there is
-one (but for parts of GPUs); PACK and SPREAD, which would have to try everything, find one as a rule.
+Pure functions. Bundles that few nodes can take are placed first. STRICT_PACK and STRICT_SPREAD find a
+layout whenever one exists (except for fractions of GPUs). PACK and SPREAD would have to try all layouts
+for that; they usually find one.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
     from raycompat._scheduler.placement import Node, Slots
 
-#: Where each bundle is, and its GPUs; by the bundle's number.
+#: The node of each bundle, and its GPUs; by the bundle's number.
 Layout: TypeAlias = "dict[int, tuple[Node, Slots]]"
 
-#: Bundles by number, in the order in which they are laid out.
+#: Bundles by number, in the order in which they are placed.
 _Numbered: TypeAlias = "list[tuple[int, ResourceSet]]"
 
 
@@ -26,27 +27,27 @@ def arrange(
     nodes: Sequence[Node],
     beside: Collection[str] = (),
 ) -> list[tuple[Node, Slots]] | None:
-    """Take each bundle from a node, or nothing at all.
+    """Take all bundles from nodes, or none of them.
 
     Parameters
     ----------
     bundles : sequence of ResourceSet
     strategy : {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"}
-        On as few nodes as possible; on as many; on one; each on a node of its own.
+        Use few nodes; use many nodes; use one node; use a different node for each bundle.
     nodes : sequence of Node
-        Which may be taken from.
+        The nodes that may be used.
     beside : collection of str, optional
         Ids of the nodes that have other bundles of the group.
 
     Returns
     -------
     list of (Node, Slots) or None
-        Of each bundle, its node and its GPUs.
+        The node and the GPUs of each bundle.
 
     Notes
     -----
-    Ray source: its bundle scheduling policies. Differs from Ray: STRICT_SPREAD, and SPREAD, give each
-    bundle a node of its own whenever that is possible.
+    Ray source: its bundle scheduling policies. Differs from Ray: STRICT_SPREAD and SPREAD give each
+    bundle a separate node whenever that is possible.
     """
     wants_gpus = any(bundle.get("GPU") for bundle in bundles)
     ordered = sorted(
@@ -58,12 +59,12 @@ def arrange(
 
 
 def _rarity(bundle: ResourceSet) -> tuple[int, int, int]:
-    """Return what is larger for bundles that fewer nodes can take."""
+    """Return a sort key that is larger for bundles that fewer nodes can take."""
     return bundle.get("GPU"), len(bundle), sum(units for _, units in bundle.items())
 
 
 def _fill(bundles: _Numbered, node: Node) -> Layout:
-    """Take from a node as many of the bundles as it has room for."""
+    """Take as many of the bundles from a node as fit."""
     return {number: (node, node.take(bundle)) for number, bundle in bundles if node.fits(bundle)}
 
 
@@ -84,9 +85,9 @@ def _strict_pack(bundles: _Numbered, nodes: Sequence[Node], _: Collection[str]) 
 
 
 def _pack(bundles: _Numbered, nodes: Sequence[Node], beside: Collection[str]) -> Layout | None:
-    """Fill that node which takes most of the bundles that are left, until none is."""
+    """Use the node that takes most of the remaining bundles, until all are placed."""
     found: Layout = {}
-    # Of nodes that take as many, the first is filled.
+    # Of nodes that take equally many, the first is used.
     candidates = sorted(nodes, key=lambda node: node.node_id not in beside)
     while len(found) < len(bundles):
         left = [each for each in bundles if each[0] not in found]
@@ -106,7 +107,7 @@ def _number_taken(bundles: _Numbered, node: Node) -> int:
 def _strict_spread(
     bundles: _Numbered, nodes: Sequence[Node], beside: Collection[str]
 ) -> Layout | None:
-    """Match bundles and nodes: one that finds its nodes taken moves others, if they can move."""
+    """Match bundles and nodes: a bundle without a free node moves others, if they can move."""
     choices = {
         number: [n.node_id for n in nodes if n.node_id not in beside and n.fits(bundle)]
         for number, bundle in bundles
@@ -133,7 +134,7 @@ def _strict_spread(
 
 
 def _spread(bundles: _Numbered, nodes: Sequence[Node], beside: Collection[str]) -> Layout | None:
-    """Give each bundle a node of its own, else one that has few of the group."""
+    """Give each bundle a separate node, else a node with few bundles of the group."""
     found = _strict_spread(bundles, nodes, beside)
     if found is not None:
         return found

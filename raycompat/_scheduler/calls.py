@@ -1,8 +1,8 @@
 """Calls, from their submission until Dask forgets their keys: tasks, actors' processes, and leases.
 
-A call is a parked Dask task. Dask moves it to ``no-worker`` when its dependencies are there; then it
-waits for its resources (`dispatcher`), or, if its owner runs it by a lease, for what that returns. A
-node that dies, or a result that is lost, costs one of its retries.
+A call is a parked Dask task. Dask moves it to ``no-worker`` when its dependencies are ready. Then it
+waits for its resources (`dispatcher`) or, if its owner runs it by a lease, for its results. A node that
+dies, or a result that is lost, costs one retry.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,18 +22,18 @@ from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup, Strategy, from_wire
 from raycompat._protocol.values import CallFailed
 from raycompat._scheduler.actors import DETACHED
-from raycompat._scheduler.placement import Grant as Holding
+from raycompat._scheduler.placement import Holding
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.core import Core
     from raycompat._scheduler.lines import Line
+    from raycompat._scheduler.parts import Parts
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Call:
-    """A call that the scheduler knows of, from its submission until Dask forgets its key."""
+    """A call in the scheduler, from its submission until Dask forgets its key."""
 
     spec: CallSpec
     owner: str
@@ -42,54 +42,55 @@ class Call:
     retries: int
     since: float = 0.0
     address: str | None = None
-    #: When it was let go to a node, in seconds since 1970, and the process that ran it there.
+    #: Its start on a node, in seconds since 1970, and the process that ran it there.
     started: float = 0.0
     pid: int | None = None
     holding: Holding | None = None
-    #: Whether it is about to fail, and must not start again.
+    #: Whether it is about to fail and must not start again.
     is_doomed: bool = False
     is_cancelled: bool = False
-    #: Whether the process has ended that had its GPUs.
+    #: Whether the process that used its GPUs has ended.
     is_freed: bool = False
-    #: Whether its dependencies are there, and it is on no node.
+    #: Whether its dependencies are ready and it is on no node.
     is_ready: bool = False
-    #: The line that it waits in.
+    #: The line in which it waits.
     line: Line | None = None
-    #: Whether its owner runs it, by a lease; and what it has returned, in the keeping of which node.
+    #: Whether its owner runs it by a lease; the node that stores its results, and the results.
     is_promised: bool = False
     made: tuple[str, list[Any]] | None = None
 
 
 class Calls:
-    """See the module."""
+    """All calls, by key, by owner, and by placement group."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._scheduler = core.scheduler
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._scheduler = parts.scheduler
         self.by_key: dict[str, Call] = {}
-        #: The same calls by their owners, and those in placement groups by the groups.
+        #: The same calls by owner, and the calls in placement groups by group.
         self._by_owner: dict[str, dict[str, Call]] = {}
         self._by_group: dict[str, dict[str, Call]] = {}
-        #: Those that hold resources.
+        #: The calls that hold resources.
         self.holding: dict[str, Call] = {}
-        #: Keys of results that have been made once.
+        #: Keys of results that have been computed at least once.
         self._made: set[str] = set()
-        #: What calls still have that have left their nodes: GPUs, by node and key.
+        #: The GPUs of calls that have left their nodes while their processes still run, by node and
+        #: key.
         self._lingering: dict[tuple[str, str], list[Holding]] = {}
 
     # --- submission -----------------------------------------------------------------------------
 
     def submit(self, client: str, calls: list[CallSpec]) -> None:
-        """Enter calls; the client is told of those that cannot be entered."""
+        """Add calls; report those that fail to the client."""
         for spec in calls:
             payload = spec["payload"]
             spec["payload"] = b""
             try:
                 self._submit_one(client, spec, payload)
-            except Exception as error:  # a stream must not die of one call
+            except Exception as error:  # one call must not end the stream
                 logger.exception("raycompat could not submit %s", spec["key"])
-                self._core.actors.free_name(spec["key"])
-                self._core.tell_owner(
+                self._parts.actors.free_name(spec["key"])
+                self._parts.tell_owner(
                     client, spec["key"], failures.internal(repr(error)), unknown=True
                 )
 
@@ -97,8 +98,8 @@ class Calls:
         key, kind = spec["key"], spec["kind"]
         lost = [dep for dep in spec["deps"] if not dask.known(self._scheduler, dep)]
         if lost:
-            self._core.actors.free_name(key)
-            self._core.tell_owner(client, key, failures.object_lost(lost[0]), unknown=True)
+            self._parts.actors.free_name(key)
+            self._parts.tell_owner(client, key, failures.object_lost(lost[0]), unknown=True)
             return
         self._strike_out(key)
         call = Call(
@@ -111,7 +112,7 @@ class Calls:
         )
         self._enter(key, call)
         if kind == "actor":
-            self._core.actors.expect(client, spec)
+            self._parts.actors.expect(client, spec)
         body = {"actor": entry.run_actor, "lease": entry.run_lease, "task": entry.run_call}[kind]
         dask.add_task(
             self._scheduler,
@@ -140,10 +141,6 @@ class Calls:
         if isinstance(call.strategy, InGroup):
             _remove_from(self._by_group, call.strategy.group, key)
 
-    def owners(self) -> Collection[str]:
-        """Return the clients that own calls."""
-        return self._by_owner.keys()
-
     def of_owner(self, client: str) -> Mapping[str, Call]:
         """Return the calls that a client owns, by key."""
         return self._by_owner.get(client, {})
@@ -152,12 +149,12 @@ class Calls:
         """Return the keys of the calls in a placement group."""
         return list(self._by_group.get(group, ()))
 
-    # --- what Dask makes of them ----------------------------------------------------------------
+    # --- transitions of Dask --------------------------------------------------------------------
 
     def follow(self, key: str, start: str, finish: str) -> None:
-        """Follow Dask: a call became ready, left its node, ended, or is forgotten.
+        """Follow Dask's transitions: a call became ready, left its node, ended, or is forgotten.
 
-        Called in the middle of that: what starts new transitions is put off.
+        Called during a transition, so anything that starts a transition is scheduled for later.
         """
         call = self.by_key.get(key)
         if call is not None:
@@ -168,12 +165,12 @@ class Calls:
             if call is not None and call.made is not None:
                 worker, wires = call.made
                 for wire in wires:
-                    self._soon(self._core.objects.discard, worker, wire)
+                    self._soon(self._parts.objects.discard, worker, wire)
 
     def _follow(self, key: str, call: Call, start: str, finish: str) -> None:
         if finish == "forgotten":
             name = dask.prefix_of(self._scheduler, key)
-            self._soon(self._core.task_names.note_end, name)
+            self._soon(self._parts.task_names.note_end, name)
         elif finish == "memory":
             self._made.add(key)
             call.made = None
@@ -188,7 +185,7 @@ class Calls:
         elif finish == "erred":
             self._failed(key, call)
         elif finish == "forgotten" and call.spec["kind"] == "actor":
-            self._soon(self._core.actors.forget, key, call.owner)
+            self._soon(self._parts.actors.forget, key, call.owner)
 
     def _became_ready(self, key: str, call: Call) -> None:
         if call.is_doomed:
@@ -200,37 +197,37 @@ class Calls:
             self._soon(self._go_on, key)
 
     def _go_on(self, key: str) -> None:
-        """Queue a ready call for its resources, or take what it has returned elsewhere."""
+        """Queue a ready call for its resources, or store the results that its owner has."""
         call = self.by_key.get(key)
         if call is None or not call.is_ready or call.line is not None:
             return
         if call.made is not None:
             worker, wires = call.made
-            keeper = self._core.objects.keeper(worker, wires)
+            keeper = self._parts.objects.keeper(worker, wires)
             if keeper is not None:
                 call.is_ready = False
-                self._core.dispatcher.run_on(keeper, key, call, wires)
+                self._parts.dispatcher.run_on(keeper, key, call, wires)
                 return
             call.made = None
             self._make_anew(key, call)
         if not call.is_promised and not call.is_doomed:
             call.since = time.monotonic()
-            self._core.dispatcher.enqueue(key, call)
+            self._parts.dispatcher.enqueue(key, call)
 
     def _no_longer_ready(self, key: str, call: Call) -> None:
-        self._core.dispatcher.withdraw(key, call)
+        self._parts.dispatcher.withdraw(key, call)
         call.is_ready = False
 
     def _left_node(self, key: str, call: Call, finish: str) -> None:
         address, call.address = call.address, None
-        self._core.leases.over(key)
+        self._parts.leases.over(key)
         self.holding.pop(key, None)
         if call.holding is not None:
-            if call.holding.gpus and address in self._core.nodes.info and not call.is_freed:
+            if call.holding.gpus and address in self._parts.nodes.info and not call.is_freed:
                 self._lingering.setdefault((address, key), []).append(call.holding)
             else:
-                self._core.ledger.release(call.holding)
-                self._core.dispatcher.soon()
+                self._parts.ledger.release(call.holding)
+                self._parts.dispatcher.soon()
             call.holding = None
         if finish in ("memory", "erred") or address is None:
             return
@@ -242,8 +239,8 @@ class Calls:
             self._node_was_lost(key, call)
 
     def _node_was_lost(self, key: str, call: Call) -> None:
-        """Spend one try of a call whose node died, as Dask runs it elsewhere; or see that it fails."""
-        row = self._core.actors.rows.get(key)
+        """Count a lost try of a call whose node died, which Dask runs again; or let it fail."""
+        row = self._parts.actors.rows.get(key)
         call.made = None
         if row is None or call.spec["actor"] is None:
             error = failures.node_died("The node that ran the task has died.")
@@ -256,12 +253,12 @@ class Calls:
             is_last = 0 <= call.spec["actor"]["max_restarts"] <= row.incarnation
             call.is_doomed = is_last or row.state == "DEAD"
             if not call.is_doomed:
-                self._core.actors.restarting("", key, error)
+                self._parts.actors.restarting("", key, error)
         if call.is_doomed:
             self._soon(self._end_doomed, key, error)
 
     def _make_anew(self, key: str, call: Call) -> None:
-        """Spend one try of a call whose result was lost, as Dask runs it again."""
+        """Count a lost try of a call whose result was lost, which Dask runs again."""
         dask.park(self._scheduler, key)
         if call.retries == 0:
             call.is_doomed = True
@@ -270,31 +267,31 @@ class Calls:
         call.retries -= call.retries > 0
 
     def _end_doomed(self, key: str, error: bytes) -> None:
-        self._core.actors.bury(key, error)
+        self._parts.actors.bury(key, error)
         self.fail(key, error)
 
     def _failed(self, key: str, call: Call) -> None:
-        """Tell the owner of a call that failed elsewhere than in its own body."""
-        if key in self._core.objects.errors:
+        """Report to its owner the error of a call that failed outside its own body."""
+        if key in self._parts.objects.errors:
             return
         blamed = dask.blamed_key(self._scheduler, key)
-        error = self._core.objects.errors.get(blamed or "")
+        error = self._parts.objects.errors.get(blamed or "")
         if error is None:
             text = dask.error_text(self._scheduler, blamed or key)
             error = failures.internal(f"The task {blamed} failed in Dask: {text}")
-        self._core.objects.errors[key] = error
+        self._parts.objects.errors[key] = error
         if call.spec["kind"] == "actor":
             error = failures.actor_not_built(error, key)
-            self._soon(self._core.actors.bury, key, error)
+            self._soon(self._parts.actors.bury, key, error)
         else:
-            self._core.tell_owner(call.owner, key, error, dependency=blamed != key)
+            self._parts.tell_owner(call.owner, key, error, dependency=blamed != key)
 
     # --- calls that their owners run ------------------------------------------------------------
 
     def client_left(self, client: str) -> None:
-        """Look after the calls that a client ran by leases which is gone.
+        """Handle the calls that a client ran by leases before it left.
 
-        Called in the middle of its removal.
+        Called while Dask removes the client.
         """
         for key, call in self.of_owner(client).items():
             if call.is_promised:
@@ -303,22 +300,22 @@ class Calls:
     def made_by_owner(
         self, client: str, key: str, wires: Any, worker: str, error: bytes | None
     ) -> None:
-        """Hear how a call has ended that its owner ran by a lease."""
+        """Handle the end of a call that its owner ran by a lease."""
         call = self.by_key.get(key)
         if call is None or call.owner != client or not call.is_promised:
             for wire in wires or ():
-                self._core.objects.discard(worker, wire)
+                self._parts.objects.discard(worker, wire)
         elif error is not None:
             call.is_promised = False
             self.fail(key, error)
         else:
             call.is_promised, call.made = False, (worker, wires)
             for wire in wires:
-                self._core.objects.pins.add(key, wire[-1])
+                self._parts.objects.pins.add(key, wire[-1])
             self._go_on(key)
 
     def made_segments(self) -> Iterator[str]:
-        """Iterate over the paths of the segments of results that no node has adopted yet."""
+        """Iterate over the paths of result segments that no node has adopted yet."""
         for call in self.by_key.values():
             for wire in call.made[1] if call.made is not None else ():
                 if wire[0] == "segment":
@@ -332,7 +329,7 @@ class Calls:
             self._go_on(key)
 
     def _run_anew(self, client: str, key: str, call: Call) -> None:
-        """Run a call anew that a client ran by a lease which is gone, if it may be and is wanted."""
+        """Run a call again whose owner ran it by a lease and left, if a retry is left."""
         if call.retries == 0:
             call.is_promised = False
             self.fail(key, failures.owner_died(key))
@@ -340,33 +337,33 @@ class Calls:
             self.schedule(client, key, call.retries - (call.retries > 0))
 
     def disown(self, client: str) -> None:
-        """Give the actors of a process that leaves of itself to its driver."""
+        """Give the actors of a process that exits normally to its driver."""
         for key, call in list(self.of_owner(client).items()):
-            job = self._core.jobs.open.get(call.spec["job"])
+            job = self._parts.jobs.open.get(call.spec["job"])
             if call.spec["actor"] is not None and job is not None:
                 self._strike_out(key)
                 call.owner = job.client
                 self._enter(key, call)
 
-    # --- what nodes say of them -----------------------------------------------------------------
+    # --- reports from nodes ---------------------------------------------------------------------
 
     def result(self, worker: str, key: str, owner: str, pid: int | None, **outcome: Any) -> None:
-        """Pass on how a call has ended, which a process of a node has run."""
+        """Pass on how a call has ended on a node."""
         if (call := self.by_key.get(key)) is not None:
             call.pid = pid
         if "error" in outcome and key in self.by_key:
-            self._core.objects.errors[key] = outcome["error"]
+            self._parts.objects.errors[key] = outcome["error"]
         dask.tell_client(self._scheduler, owner, {"op": ToCaller.DONE, "key": key, **outcome})
 
     def item(self, worker: str, key: str, owner: str, item: str, index: int, wire: Any) -> None:
-        """Pass on an item that a generator has yielded."""
+        """Pass on an item from a generator."""
         large = wire[0] == "segment"
         if key not in self.by_key or owner not in self._scheduler.clients:
             if large:
-                self._core.objects.discard(worker, wire)
+                self._parts.objects.discard(worker, wire)
             return
         if large:
-            self._core.objects.adopt(owner, item, wire, worker)
+            self._parts.objects.adopt(owner, item, wire, worker)
         dask.tell_client(
             self._scheduler,
             owner,
@@ -374,70 +371,70 @@ class Calls:
         )
 
     def credit(self, client: str, key: str, **credit: Any) -> None:
-        """Tell a generator how many of its items its caller has received."""
+        """Pass on the acknowledgement of items to a generator."""
         call = self.by_key.get(key)
         if call is not None and call.address is not None:
             message = {"op": ToNode.CREDIT, "key": key, **credit}
             dask.tell_worker(self._scheduler, call.address, message)
 
     def tried(self, worker: str, key: str, retries: int) -> None:
-        """Hear that a call is tried again on its node, and how many retries it has left."""
+        """Handle a node's report that it retries a call, with the retries that are left."""
         call = self.by_key.get(key)
         if call is None:
             return
         call.retries = retries
-        self._core.endings.tried(key, worker)
-        if call.holding is not None:  # its process may have died while it waited
-            self._core.ledger.take_back_cpu(call.holding, entirely=True)
+        self._parts.endings.tried(key, worker)
+        if call.holding is not None:  # its process may have died while the call waited
+            self._parts.ledger.take_back_cpu(call.holding, entirely=True)
 
     def blocked(self, worker: str, key: str) -> None:
-        """Let others have the CPU of a call that waits in `get`."""
+        """Lend the CPU of a call that waits in `get`."""
         call = self.by_key.get(key)
         if call is not None and call.holding is not None:
-            self._core.ledger.lend_cpu(call.holding)
-            self._core.dispatcher.soon()
+            self._parts.ledger.lend_cpu(call.holding)
+            self._parts.dispatcher.soon()
 
     def unblocked(self, worker: str, key: str) -> None:
-        """Give a call its CPU back; the node may have more calls than CPUs then, for a while."""
+        """Return a lent CPU to its call; for a while, the node may have more calls than CPUs."""
         call = self.by_key.get(key)
         if call is not None and call.holding is not None:
-            self._core.ledger.take_back_cpu(call.holding)
-            if self._core.ledger.is_overdrawn(call.holding.node_id):
-                self._core.leases.relieve(call.holding.node_id)
+            self._parts.ledger.take_back_cpu(call.holding)
+            if self._parts.ledger.is_overdrawn(call.holding.node_id):
+                self._parts.leases.relieve(call.holding.node_id)
 
     def node_left(self, worker: str) -> None:
-        """Forget what calls had on a node that is gone."""
+        """Remove what calls held on a node that has left."""
         for gone in [each for each in self._lingering if each[0] == worker]:
             del self._lingering[gone]
 
     def freed(self, worker: str, key: str) -> None:
-        """Let others have the GPUs of a call: the process that had memory there has ended."""
+        """Free the GPUs of a call: the process that used their memory has ended."""
         lingering = self._lingering.get((worker, key))
         call = self.by_key.get(key)
         if lingering:
-            self._core.ledger.release(lingering.pop(0))
+            self._parts.ledger.release(lingering.pop(0))
             if not lingering:
                 del self._lingering[worker, key]
-            self._core.dispatcher.soon()
+            self._parts.dispatcher.soon()
         elif call is not None and call.address == worker:
             call.is_freed = True
 
-    # --- their end ------------------------------------------------------------------------------
+    # --- ends -----------------------------------------------------------------------------------
 
     def fail(self, key: str, error: bytes) -> None:
-        """Fail a call that has not finished, and tell its owner."""
+        """Fail a call that has not finished, and notify its owner."""
         call = self.by_key.get(key)
         if call is None:
             return
-        self._core.objects.errors[key] = error
-        self._core.tell_owner(call.owner, key, error)
+        self._parts.objects.errors[key] = error
+        self._parts.tell_owner(call.owner, key, error)
         dask.fail(self._scheduler, key, CallFailed(error, failures.text_of(error)))
 
     def end(self, key: str, error: bytes) -> None:
-        """Fail a call or an actor wherever it is; what runs is killed, and not tried again."""
+        """Fail a call or an actor wherever it is; its process is killed, without a retry."""
         call = self.by_key[key]
         if call.spec["kind"] == "actor":
-            self._core.actors.end(key, error, frees_name=True)
+            self._parts.actors.end(key, error, frees_name=True)
         elif call.address is None:
             self.fail(key, error)
         else:
@@ -445,15 +442,15 @@ class Calls:
             dask.tell_worker(self._scheduler, call.address, {**message, "error": error})
 
     def cancel(self, client: str, key: str, force: bool, recursive: bool) -> None:
-        """End a call because a client wants it; whoever runs it is told."""
+        """Cancel a call on request of a client; notify the process that runs it."""
         call = self.by_key.get(key)
         if call is not None and call.is_promised and call.owner != client:
             message = {"op": ToCaller.CANCEL_PROMISED, "key": key, "recursive": recursive}
             dask.tell_client(self._scheduler, call.owner, message)
             return
-        if key in self._core.objects.promises:
+        if key in self._parts.objects.promises:
             message = {"op": ToCaller.CANCEL_PROMISED, "key": key, "recursive": recursive}
-            dask.tell_client(self._scheduler, self._core.objects.promises[key], message)
+            dask.tell_client(self._scheduler, self._parts.objects.promises[key], message)
         if call is None:
             return
         call.is_cancelled = True
@@ -469,7 +466,7 @@ class Calls:
             dask.tell_worker(self._scheduler, call.address, message)
 
     def cancel_direct(self, client: str, party: str, **message: Any) -> None:
-        """Ask the process of an actor or a lease, `party`, to end one call that it was sent."""
+        """Ask the process of an actor or a lease, `party`, to end one of its calls."""
         call = self.by_key.get(party)
         if call is not None and call.address is not None:
             message |= {"op": ToNode.CANCEL_DIRECT, "party": party}
@@ -477,7 +474,7 @@ class Calls:
 
     @staticmethod
     def _soon(function: Callable[..., object], *arguments: object) -> None:
-        """Call something after the transitions that are going on."""
+        """Call a function after the current transitions."""
         asyncio.get_running_loop().call_soon(function, *arguments)
 
 

@@ -9,48 +9,55 @@ from raycompat._protocol import failures, ids
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.spans import Failure, Span
 from raycompat._protocol.strategy import InGroup
-from raycompat._scheduler.history import EndedCalls, History
+from raycompat._scheduler.history import EndedCalls, Function, History
 
 if TYPE_CHECKING:
     from raycompat._scheduler.actor_directory import ActorRow
     from raycompat._scheduler.calls import Call
-    from raycompat._scheduler.core import Core
     from raycompat._scheduler.jobs import Job
+    from raycompat._scheduler.parts import Parts
 
 
 class Endings:
     """See the module. Part of the plugin."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self.history = History()
+        #: The calls of each actor that have ended, by its key, until it is forgotten.
+        self.calls_of_actors: dict[str, Function] = {}
 
     def hear_spans(self, worker: str, key: str, pid: int, job: str, spans: list[Any]) -> None:
         """Enter the calls of an actor or a lease, `key`, that have ended in a process."""
         ended = [Span.from_wire(each) for each in spans]
-        self._core.shown.show(worker, key, pid, ended)
-        party = self._core.calls.by_key.get(key)
+        self._parts.shown.show(worker, key, pid, ended)
+        party = self._parts.calls.by_key.get(key)
         is_actor = len(key.rpartition("-")[2]) == 2 * ids.ACTOR_ID_BYTES
         resources: dict[str, float] = {}
         if party is not None and not is_actor:
             resources = party.request.amounts()
+        of_actor = None
+        if key in self._parts.actors.rows:
+            of_actor = self.calls_of_actors.setdefault(key, Function())
         for span in ended:
-            self.history.add(
-                EndedCalls(
-                    name=span.name,
-                    type="ACTOR_TASK" if is_actor else "NORMAL_TASK",
-                    job=job,
-                    actor=key.rpartition("-")[2] if is_actor else None,
-                    group=group_of(party),
-                    resources=resources,
-                    address=worker,
-                    pid=pid,
-                    failure=span.failure,
-                    count=span.num_calls,
-                    calls=span.calls,
-                    function="" if is_actor else span.key.rpartition("-")[0],
-                )
+            function = span.key.rpartition("-")[0]
+            calls = EndedCalls(
+                name=span.name,
+                type="ACTOR_TASK" if is_actor else "NORMAL_TASK",
+                job=job,
+                actor=key.rpartition("-")[2] if is_actor else None,
+                group=group_of(party),
+                resources=resources,
+                address=worker,
+                pid=pid,
+                failure=span.failure,
+                count=span.num_calls,
+                calls=span.calls,
+                function="" if is_actor or function == span.name else function,
             )
+            self.history.add(calls)
+            if of_actor is not None:
+                of_actor.add(calls, time.time())
 
     def ran(
         self,
@@ -63,11 +70,11 @@ class Endings:
         **_: Any,
     ) -> None:
         """Hear from Dask when and where a call ran that the scheduler had sent to its node."""
-        call = self._core.calls.by_key.get(key)
+        call = self._parts.calls.by_key.get(key)
         if call is None or call.spec["kind"] != "task" or call.made is not None:
             return  # what its owner has run is in a span
         name = call.spec["name"]
-        self._core.shown.ran(name, worker, call.pid or thread, startstops or [], failed=failed)
+        self._parts.shown.ran(name, worker, call.pid or thread, startstops or [], failed=failed)
         times = [each for each in startstops or [] if each["action"] == "compute"]
         start, stop = (times[-1]["start"], times[-1]["stop"]) if times else (0.0, 0.0)
         failure = self._why(key) if failed else None
@@ -75,21 +82,21 @@ class Endings:
 
     def failed(self, key: str) -> None:
         """Enter that a call has failed that ran nowhere: it was cancelled, or an argument failed."""
-        call = self._core.calls.by_key.get(key)
+        call = self._parts.calls.by_key.get(key)
         if call is not None and call.spec["kind"] == "task":
             now = time.time()
             self._add(key, call, now, now, "", None, self._why(key))
 
     def tried(self, key: str, worker: str) -> None:
         """Enter that a call has failed on its node, which tries it again."""
-        call = self._core.calls.by_key.get(key)
+        call = self._parts.calls.by_key.get(key)
         if call is not None:
             now = time.time()
             failure = Failure("", "It has failed, and was tried again on the same node.")
             self._add(key, call, call.started or now, now, worker, None, failure)
 
     def _why(self, key: str) -> Failure:
-        error = self._core.objects.errors.get(key)
+        error = self._parts.objects.errors.get(key)
         return failures.failure_of(error) if error is not None else Failure("", "")
 
     def _add(
@@ -125,7 +132,8 @@ class Endings:
 
     def actor_left(self, row: ActorRow) -> None:
         """Enter that an actor is forgotten, and keep what the state of the cluster tells of it."""
-        self.history.actors.append(self._core.state.actors.describe(row))
+        self.history.actors.append(self._parts.state.actors.describe(row))
+        self.calls_of_actors.pop(row.key, None)
 
     def actor_failed(self, row: ActorRow, call: Call, error: bytes) -> None:
         """Enter that an actor has died before it took calls."""
@@ -156,7 +164,7 @@ class Endings:
 
     def job_left(self, job: Job) -> None:
         """Keep what the state of the cluster tells of a job that has ended."""
-        self.history.jobs.append(self._core.state.cluster.describe_job(job))
+        self.history.jobs.append(self._parts.state.cluster.describe_job(job))
 
 
 def group_of(call: Call | None) -> str | None:

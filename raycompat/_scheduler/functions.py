@@ -1,4 +1,4 @@
-"""The functions and classes that jobs have exported: each pickle is kept once, while a job needs it."""
+"""Exported functions and classes: each pickle is stored once, as long as a job needs it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import asyncio
 import hashlib
 from collections import Counter
 
-#: Bytes of the hash by which equal pickles are recognized.
+#: Bytes of the hash that identifies equal pickles.
 _HASH_BYTES = 32
 
 
 class Functions:
-    """See the module."""
+    """The code of all jobs, by the ids of functions."""
 
     def __init__(self) -> None:
         self._codes: dict[bytes, bytes] = {}
-        #: How many functions have each code.
+        #: The number of functions with each code.
         self._uses: Counter[bytes] = Counter()
         #: The hash of each function's code, and the jobs that have exported it.
         self._functions: dict[str, tuple[bytes, set[str]]] = {}
@@ -23,7 +23,7 @@ class Functions:
         self._waiters: dict[str, asyncio.Event] = {}
 
     def export(self, job: str, function: str, code: bytes) -> None:
-        """Keep a function or class of a job that its calls refer to by its id."""
+        """Store a function or class, which a job's calls name by its id."""
         code_hash = hashlib.blake2b(code, digest_size=_HASH_BYTES).digest()
         _, jobs = self._functions.get(function, (b"", set()))
         if jobs:
@@ -37,13 +37,13 @@ class Functions:
             waiter.set()
 
     async def get(self, function: str) -> bytes:
-        """Return the pickled function or class of that id, once some caller has exported it."""
+        """Wait until a caller has exported the function or class with this id; return its pickle."""
         while function not in self._functions:
             await self._waiters.setdefault(function, asyncio.Event()).wait()
         return self._codes[self._functions[function][0]]
 
     def end_job(self, job: str) -> None:
-        """Forget what only this job has exported."""
+        """Remove the code that only this job has exported."""
         for function in self._by_job.pop(job, ()):
             jobs = self._functions[function][1]
             jobs.discard(job)

@@ -1,7 +1,7 @@
-"""Placement groups: which there are, what they hold, who waits for them, and when they end.
+"""Placement groups: their bundles, the clients that wait for them, and their ends.
 
-A group's bundles are grants in the ledger, from which its calls are granted in turn: nothing runs for
-them, and nodes know nothing of them. Part of the plugin.
+A group's bundles are grants in the ledger, and its calls get grants from the bundles. Bundles have no
+processes, and nodes do not know them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from raycompat._protocol.strategy import InGroup
 from raycompat._scheduler.keeping import Keeper
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.core import Core
-    from raycompat._scheduler.placement import Grant as Holding
+    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.placement import Holding
 
-#: Bundles that have no node, the strategy by which they get some, and the nodes of the others.
+#: Bundles without a node, the group's strategy, and the nodes of its other bundles.
 Wish: TypeAlias = "tuple[tuple[ResourceSet, ...], str, frozenset[str]]"
 
-#: How many groups that are gone the table still shows.
+#: The number of removed groups that the table still shows.
 _MANY_REMOVED = 1000
 
 
@@ -36,25 +36,25 @@ class Group:
 
     spec: GroupSpec
     bundles: list[ResourceSet]
-    #: Of each bundle, where it is; None where it waits for a node.
+    #: The place of each bundle; None while it waits for a node.
     holdings: list[Holding | None]
-    #: Of each bundle, the id of the node on which it is, or was last; empty before.
+    #: The id of each bundle's current or last node; empty before the first.
     node_ids: list[str]
     state: Literal["PENDING", "CREATED", "RESCHEDULING", "REMOVED"] = "PENDING"
-    #: When it was made, and since when it waits: by the monotonic clock.
+    #: When it was created, and since when it waits, by the monotonic clock.
     made: float = field(default_factory=time.monotonic)
     since: float = field(default_factory=time.monotonic)
     #: Seconds from the request to the first reservation.
     latency_s: float = 0.0
     num_attempts: int = 0
-    #: Whether its creator has been told that it waits in vain.
+    #: Whether its creator was notified that it cannot be placed.
     is_told: bool = False
-    #: The clients that are to be told when it is ready.
+    #: The clients to notify when it is ready.
     awaited_by: set[str] = field(default_factory=set)
 
     @property
     def id(self) -> str:
-        """Its id, 36 hexadecimal digits."""
+        """The group's id, 36 hexadecimal digits."""
         return self.spec["group"]
 
     @property
@@ -63,53 +63,53 @@ class Group:
         return self.state in ("PENDING", "RESCHEDULING")
 
     def homeless(self) -> list[int]:
-        """Return the numbers of the bundles that have no node."""
+        """Return the numbers of the bundles without a node."""
         return [number for number, holding in enumerate(self.holdings) if holding is None]
 
     def wish(self) -> Wish:
-        """Return what it waits for: bundles, laid out in a way, beside those that it has."""
+        """Return what it waits for: bundles, a strategy, and the nodes of its other bundles."""
         bundles = tuple(self.bundles[number] for number in self.homeless())
         return bundles, self.spec["strategy"], frozenset(self.addresses())
 
     def addresses(self) -> list[str]:
-        """Return the nodes of its other bundles."""
+        """Return the nodes of the bundles that have one."""
         return [holding.node_id for holding in self.holdings if holding is not None]
 
 
 class Groups:
-    """See the module."""
+    """All placement groups, and their reservations."""
 
     def __init__(
         self,
-        core: Core,
+        parts: Parts,
     ) -> None:
-        self._core = core
-        self._scheduler = core.scheduler
-        #: The groups by id, in the order in which they were made; and the last that were removed.
+        self._parts = parts
+        self._scheduler = parts.scheduler
+        #: The groups by id, in order of creation; and the groups that were removed last.
         self._rows: dict[str, Group] = {}
         self._removed: dict[str, Group] = {}
-        self.keeper = Keeper(core)
+        self.keeper = Keeper(parts)
 
-    # --- what callers ask -----------------------------------------------------------------------
+    # --- requests from callers ------------------------------------------------------------------
 
     def create(self, client: str, spec: GroupSpec) -> None:
-        """Enter a group."""
+        """Add a group."""
         bundles = [ResourceSet.from_units(units) for units in spec["bundles"]]
         self._rows[spec["group"]] = Group(spec, bundles, [None] * len(bundles), [""] * len(bundles))
-        self._core.dispatcher.soon()
+        self._parts.dispatcher.soon()
 
     async def create_named(self, client: str, spec: GroupSpec) -> bool:
-        """Enter a group; False when its name is taken.
+        """Add a group; False when its name is taken.
 
         Raises
         ------
         ValueError
-            When the client is gone.
+            When the client has left.
         """
-        while spec["job"] not in self._core.jobs.open:  # it comes by another connection
+        while spec["job"] not in self._parts.jobs.open:  # the job's message is separate
             if client not in self._scheduler.clients:
                 raise ValueError(f"{client} has left the cluster")
-            await self._core.changed.wait()
+            await self._parts.changed.wait()
         if self._find(spec["name"], spec["namespace"]) is not None:
             return False
         self.create(client, spec)
@@ -122,12 +122,12 @@ class Groups:
         return None
 
     async def find(self, name: str, namespace: str) -> str | None:
-        """Return the id of the group of that name; None when there is none."""
+        """Return the id of the group with that name; None if there is none."""
         row = self._find(name, namespace)
         return row.id if row is not None else None
 
     async def table(self, group: str | None = None) -> dict[str, dict[str, Any]]:
-        """Describe the groups, or one, by id."""
+        """Describe all groups, or one, by id."""
         rows = {**self._removed, **self._rows}
         if group is not None:
             rows = {group: rows[group]} if group in rows else {}
@@ -149,7 +149,7 @@ class Groups:
         }
 
     def tell_when_ready(self, client: str, group: str) -> None:
-        """Tell a client when all bundles of a group are reserved, or that it is gone."""
+        """Notify a client when all bundles of a group are reserved, or when it was removed."""
         row = self._rows.get(group)
         if row is None:
             self._tell(client, group, failures.group_removed())
@@ -170,12 +170,12 @@ class Groups:
     # --- reservation ----------------------------------------------------------------------------
 
     def waiting(self) -> list[Group]:
-        """Return the groups that wait, in the order in which they are served."""
+        """Return the waiting groups, in the order in which they are served."""
         rows = [row for row in self._rows.values() if row.is_waiting]
         return sorted(rows, key=lambda row: row.state != "RESCHEDULING")
 
     def serve(self) -> None:
-        """Reserve nodes for the groups that wait, if there are any that fit."""
+        """Reserve nodes for the waiting groups that fit."""
         waiting = self.waiting()
         running = dask.running_workers(self._scheduler) if waiting else set()
         in_vain: set[Wish] = set()
@@ -189,12 +189,12 @@ class Groups:
         row.num_attempts += 1
         bundles, strategy, beside = wish
         only = running - self.keeper.kept_from_groups(row.id)
-        grants = self._core.ledger.reserve(bundles, strategy, only=only, beside=beside)
+        grants = self._parts.ledger.reserve(bundles, strategy, only=only, beside=beside)
         if grants is None:
             return False
         for number, grant in zip(row.homeless(), grants, strict=True):
             row.holdings[number] = grant
-            row.node_ids[number] = self._core.nodes.info[grant.node_id]["node_id"]
+            row.node_ids[number] = self._parts.nodes.info[grant.node_id]["node_id"]
         if row.state == "PENDING":
             row.latency_s = time.monotonic() - row.made
         row.state = "CREATED"
@@ -202,7 +202,7 @@ class Groups:
         return True
 
     def bundles(self, strategy: InGroup) -> list[Holding]:
-        """Return the bundles from which a call may take, as far as they are reserved."""
+        """Return the reserved bundles from which a call may take resources."""
         row = self._rows.get(strategy.group)
         holdings = row.holdings if row is not None else []
         if strategy.index != -1:
@@ -210,7 +210,7 @@ class Groups:
         return [holding for holding in holdings if holding is not None]
 
     def node_left(self, address: str) -> None:
-        """Place the bundles of a node that is gone again."""
+        """Place the bundles of a node that has left on other nodes."""
         for row in self._rows.values():
             if address in row.addresses():
                 row.holdings = [
@@ -223,11 +223,11 @@ class Groups:
     # --- the end --------------------------------------------------------------------------------
 
     def is_gone(self, group: str) -> bool:
-        """Whether a group has been removed, or was never there."""
+        """Return whether a group was removed, or never existed."""
         return group not in self._rows
 
     def remove(self, client: str, group: str) -> None:
-        """End a group, and what runs in it."""
+        """Remove a group, and end its calls."""
         self._remove(group)
 
     def _remove(self, group: str) -> None:
@@ -237,50 +237,50 @@ class Groups:
         row.state = "REMOVED"
         for holding in row.holdings:
             if holding is not None:
-                self._core.ledger.release(holding)
+                self._parts.ledger.release(holding)
         row.holdings = [None] * len(row.bundles)
         self._tell_all(row, failures.group_removed())
-        for key in self._core.calls.in_group(group):
-            self._core.calls.end(key, self.why_it_is_gone(key))
+        for key in self._parts.calls.in_group(group):
+            self._parts.calls.end(key, self.why_it_is_gone(key))
         self._removed[group] = row
         if len(self._removed) > _MANY_REMOVED:
             del self._removed[next(iter(self._removed))]
-        self._core.dispatcher.soon()
+        self._parts.dispatcher.soon()
 
     def why_it_is_gone(self, key: str) -> bytes:
-        """Return the error of a call, or an actor, whose group was removed."""
-        row = self._core.actors.rows.get(key)
+        """Return the error for a call, or an actor, whose group was removed."""
+        row = self._parts.actors.rows.get(key)
         if row is not None and row.address is not None:
             return failures.actor_died("Its placement group was removed.", key)
         return failures.group_removed(is_actor=row is not None)
 
     def collect_soon(self) -> None:
-        """Remove the groups whose creators are gone, after what is going on."""
+        """Remove the groups whose creators have ended, after the current work."""
         asyncio.get_running_loop().call_soon(self._collect)
 
     def _collect(self) -> None:
         for row in list(self._rows.values()):
-            job = self._core.jobs.open.get(row.spec["job"])
+            job = self._parts.jobs.open.get(row.spec["job"])
             is_job_over = job is None or job.orphaned
             if not row.spec["detached"] and is_job_over and not self._lives(row.spec["actor"]):
                 self._remove(row.id)
 
     def _lives(self, actor: str | None) -> bool:
-        row = self._core.actors.rows.get(actor or "")
+        row = self._parts.actors.rows.get(actor or "")
         return row is not None and row.state != "DEAD"
 
     def all(self) -> list[Group]:
-        """Return the groups that are there."""
+        """Return all groups that were not removed."""
         return list(self._rows.values())
 
     def removed(self) -> list[Group]:
-        """Return the last groups that were removed."""
+        """Return the groups that were removed last."""
         return list(self._removed.values())
 
     def placed(self) -> list[Group]:
-        """Return the groups that have all their bundles."""
+        """Return the groups whose bundles are all reserved."""
         return [row for row in self._rows.values() if row.state == "CREATED"]
 
     def living(self) -> list[str]:
-        """Return the ids of the groups that are there."""
+        """Return the ids of all groups that were not removed."""
         return list(self._rows)

@@ -1,6 +1,7 @@
-"""What has ended: the last calls, actors and jobs, and how long the calls of each function took.
+"""The history: the last ended calls, actors and jobs, and the durations of each function's calls.
 
-Calls of actors and leases come as spans; the scheduler sees the others itself. All tables are bounded.
+Calls of actors and leases arrive as spans; the scheduler sees all others itself. All tables are
+bounded.
 """
 
 from __future__ import annotations
@@ -14,28 +15,29 @@ from typing import Any
 
 from raycompat._protocol.spans import Failure, pack, tasks_of, times_of
 
-#: Calls that have ended, and actors and jobs, that are kept: the last ones.
-MANY_CALLS, _MANY_ACTORS, _MANY_JOBS = 100_000, 1_000, 1_000
+#: The numbers of ended calls, spans, actors and jobs that are kept. Consecutive calls of one function
+#: in one process form one span; a span takes about 500 bytes in all tables.
+MANY_CALLS, MANY_SPANS, _MANY_ACTORS, _MANY_JOBS = 100_000, 20_000, 1_000, 1_000
 
-#: Functions of which statistics are kept, and durations of each: the last ones.
+#: The number of functions with statistics, and the number of durations of each.
 _MANY_FUNCTIONS, _MANY_DURATIONS = 1_000, 500
 
-#: Durations that are taken of one span, evenly.
+#: The number of durations that are taken from one span, evenly.
 _TAKEN_OF_SPAN = 100
 
-#: Seconds for which the rate is counted.
+#: Seconds over which the rate is computed.
 _RATE_S = 10
 
 
 @dataclass(slots=True)
 class EndedCalls:
-    """Calls of one function that have run one after the other in one process."""
+    """Consecutive calls of one function in one process."""
 
     name: str
-    #: What Ray calls the kind of task.
+    #: Ray's name for the kind of task.
     type: str
     job: str
-    #: The id of the actor, if it was one, and of the placement group.
+    #: The id of the actor, if there was one, and of the placement group.
     actor: str | None
     group: str | None
     resources: dict[str, float]
@@ -43,27 +45,30 @@ class EndedCalls:
     pid: int | None
     failure: Failure | None
     count: int
-    #: See `_protocol.spans.pack`.
+    #: The calls, as `_protocol.spans.pack` encodes them.
     calls: bytes
-    #: The function's own name, if the call was given another.
+    #: The name of the function, if the call had another name.
     function: str = ""
 
 
 @dataclass(slots=True)
 class Function:
-    """What is known of the calls of one function or method that have ended."""
+    """The statistics of the ended calls of one function or method."""
 
     type: str = "NORMAL_TASK"
     num_done: int = 0
     num_failed: int = 0
-    #: Seconds that the last calls took.
+    #: The durations of the last calls, in seconds.
     durations: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY_DURATIONS))
-    #: How many have ended in each of the last seconds, by the second.
+    #: The number of calls that ended in each of the last seconds.
     _by_second: Counter[int] = field(default_factory=Counter)
+    #: When the first call ended.
+    _since: float | None = None
 
     def add(self, ended: EndedCalls, now: float) -> None:
-        """Count calls that have ended."""
+        """Add ended calls."""
         self.type = ended.type
+        self._since = now if self._since is None else self._since
         if ended.failure is None:
             self.num_done += ended.count
         else:
@@ -75,12 +80,15 @@ class Function:
             self._by_second = Counter({s: n for s, n in self._by_second.items() if s >= first})
 
     def rate(self, now: float) -> float:
-        """Return how many calls have ended a second, in the last ten."""
-        first = int(now) - _RATE_S
-        return sum(count for second, count in self._by_second.items() if second >= first) / _RATE_S
+        """Return the number of calls that ended per second, over the last ten seconds at most."""
+        if self._since is None:
+            return 0.0
+        first, seconds = int(now) - _RATE_S, min(_RATE_S, max(1.0, now - self._since))
+        ended = sum(count for second, count in self._by_second.items() if second >= first)
+        return ended / seconds
 
     def quantiles(self) -> tuple[float, float, float]:
-        """Return the median, the 95th percentile and the longest of the last durations, in seconds."""
+        """Return the median, the 95th percentile and the maximum of the last durations, in seconds."""
         ordered = sorted(self.durations)
         if not ordered:
             return 0.0, 0.0, 0.0
@@ -95,27 +103,27 @@ def _durations(times: array[float]) -> Iterator[float]:
 
 
 class History:
-    """See the module."""
+    """Bounded tables of ended calls, actors and jobs."""
 
     def __init__(self) -> None:
         self._ended: deque[EndedCalls] = deque()
         self._num_ended = 0
-        #: Calls that were dropped from the table.
+        #: The number of calls that were dropped from the table.
         self.num_dropped = 0
-        #: How many attempts of a task have failed that are in the table, by the task's id.
+        #: The number of failed attempts of each task in the table, by the task's id.
         self._failures: Counter[bytes] = Counter()
         self._functions: OrderedDict[str, Function] = OrderedDict()
-        #: Actors that have been forgotten, and jobs that have ended, described for the state.
+        #: Descriptions of forgotten actors and ended jobs, for the state API.
         self.actors: deque[dict[str, Any]] = deque(maxlen=_MANY_ACTORS)
         self.jobs: deque[dict[str, Any]] = deque(maxlen=_MANY_JOBS)
 
     def add(self, ended: EndedCalls) -> None:
-        """Enter calls that have ended."""
+        """Add ended calls."""
         self._ended.append(ended)
         self._num_ended += ended.count
         if ended.failure is not None:
             self._failures.update(tasks_of(ended.calls))
-        while self._num_ended > MANY_CALLS:
+        while self._num_ended > MANY_CALLS or len(self._ended) > MANY_SPANS:
             self._drop(self._ended.popleft())
         function = self._functions.get(ended.name)
         if function is None:
@@ -127,7 +135,7 @@ class History:
         function.add(ended, time.time())
 
     def add_one(self, key: str, start: float, stop: float, **about: Any) -> None:
-        """Enter one call."""
+        """Add one call."""
         self.add(EndedCalls(count=1, calls=pack([(key, start, stop)]), **about))
 
     def __len__(self) -> int:
@@ -143,15 +151,15 @@ class History:
                     del self._failures[task]
 
     def calls(self) -> list[EndedCalls]:
-        """Return the calls that have ended, the oldest first."""
+        """Return the ended calls, the oldest first."""
         return list(self._ended)
 
     def num_failures(self, task: str) -> int:
-        """Return how many attempts of a task have failed that are in the table."""
+        """Return the number of failed attempts of a task in the table."""
         return self._failures.get(bytes.fromhex(task), 0) if self._failures else 0
 
     def finished_among(self, tasks: Iterable[str]) -> set[str]:
-        """Return which of these tasks have succeeded."""
+        """Return those of these tasks that have succeeded."""
         wanted = set(map(bytes.fromhex, tasks))
         if not wanted:
             return set()
@@ -165,5 +173,5 @@ class History:
 
     @property
     def functions(self) -> dict[str, Function]:
-        """The functions and methods whose calls have ended, by name."""
+        """The functions and methods with ended calls, by name."""
         return self._functions

@@ -1,10 +1,10 @@
-"""Nodes that are kept for a placement group that waits, so that others do not take what it needs.
+"""Nodes that are kept free for a waiting placement group, so that others do not take its resources.
 
-The first group in line that could be placed gets its turn when it has waited a moment: leases on the
-nodes that it needs are revoked, and nothing new starts there; then, for twice as long, all is as usual;
-then again, each time longer. So it gets its nodes even if calls come without end, and calls lose a
-third of some nodes at most. If it waits for actors or other groups, which may stay for ever, only later
-groups are kept off.
+The first waiting group that could be placed gets a turn after a short wait. During its turn, the leases
+on its nodes are revoked, and no call starts there. Then everything is as usual for twice as long, and
+then the group gets another, longer turn. So it gets its nodes even under a constant load, and calls
+lose at most a third of some nodes. A group that waits for actors or other groups, which may never end,
+keeps its nodes free from later groups only.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.core import Core
     from raycompat._scheduler.groups import Group, Wish
-    from raycompat._scheduler.placement import Grant as Holding
+    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.placement import Holding
 
-#: Seconds that a group waits before nodes are kept for it; for how long, first and at most.
+#: Seconds that a group waits before its turn; the length of its first and of its longest turn.
 _PATIENCE_S, _FIRST_S, _LONGEST_S = 0.2, 0.1, 30.0
 
-#: Wishes of groups of which it is remembered whether they can be met.
+#: The number of wishes whose feasibility is remembered.
 _MANY_WISHES = 1000
 
 _NOWHERE: frozenset[str] = frozenset()
@@ -35,11 +35,11 @@ _NOBODY: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The nodes that are kept for a group, from whom, and until when; and when they may be again."""
+    """The nodes that are kept for a group, from whom, until when; and when the next turn may start."""
 
     group: str
     nodes: frozenset[str]
-    #: Or from later groups only.
+    #: Whether from calls too; otherwise from later groups only.
     from_calls: bool
     until: float
     next: float
@@ -47,33 +47,33 @@ class Turn:
 
 
 class Keeper:
-    """See the module. Part of `Groups`."""
+    """The turns of waiting groups."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        #: The group for which idle leases are wanted back just now.
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        #: The group for which idle leases are being revoked.
         self.pressing = _NOBODY
         self._turn: Turn | None = None
         self._timer: asyncio.TimerHandle | None = None
-        #: Whether it can ever be had, by what groups wait for, as long as the nodes are the same.
+        #: Whether each wish can be met on empty nodes; valid while the nodes are the same.
         self._feasible: dict[Wish, bool] = {}
         self._membership = 0
 
     def kept_from_calls(self) -> frozenset[str]:
-        """Return the nodes on which no call may start just now."""
+        """Return the nodes on which no call may start now."""
         turn = self._turn
         is_on = turn is not None and turn.from_calls and time.monotonic() < turn.until
         return turn.nodes if turn is not None and is_on else _NOWHERE
 
     def kept_from_groups(self, group: str) -> frozenset[str]:
-        """Return the nodes that are kept for another group just now."""
+        """Return the nodes that are kept for another group now."""
         turn = self._turn
         if turn is None or turn.group == group or time.monotonic() >= turn.until:
             return _NOWHERE
         return turn.nodes
 
     def look_after(self, waiting: Sequence[Group], running: Collection[str]) -> None:
-        """Keep nodes for the first of the groups that could be placed; look again soon."""
+        """Keep nodes for the first group that could be placed, and schedule the next check."""
         first = next((row for row in waiting if self.is_feasible(row)), None)
         self.pressing = _NOBODY
         if first is None:
@@ -97,7 +97,7 @@ class Keeper:
     def _look_again(self, delay_s: float) -> None:
         self._forget_timer()
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(delay_s + 0.001, self._core.dispatcher.soon)
+        self._timer = loop.call_later(delay_s + 0.001, self._parts.dispatcher.soon)
 
     def _forget_timer(self) -> None:
         if self._timer is not None:
@@ -117,13 +117,13 @@ class Keeper:
             demands: dict[str, ResourceSet] = {}
             for number, address in zip(row.homeless(), nodes, strict=True):
                 demands[address] = demands.get(address, ResourceSet()) + row.bundles[number]
-            self._core.leases.vacate(demands)
+            self._parts.leases.vacate(demands)
 
     def _calls_that_end(self) -> list[Holding]:
-        """Return what is held by calls that end by themselves, and by leases."""
+        """Return the holdings of leases and of calls that end by themselves."""
         return [
             call.holding
-            for call in self._core.calls.holding.values()
+            for call in self._parts.calls.holding.values()
             if call.holding is not None
             and call.spec["kind"] != "actor"
             and not isinstance(call.strategy, InGroup)
@@ -133,14 +133,14 @@ class Keeper:
         self, row: Group, only: Collection[str] | None, ended: Collection[Holding] | None
     ) -> list[str] | None:
         bundles, strategy, beside = row.wish()
-        return self._core.ledger.where_it_could_be(
+        return self._parts.ledger.where_it_could_be(
             bundles, strategy, ended=ended, only=only, beside=beside
         )
 
     def is_feasible(self, row: Group) -> bool:
-        """Whether a group could be placed if nothing else were there."""
-        if self._membership != self._core.ledger.membership:
-            self._membership = self._core.ledger.membership
+        """Return whether a group could be placed on empty nodes."""
+        if self._membership != self._parts.ledger.membership:
+            self._membership = self._parts.ledger.membership
             self._feasible.clear()
         wish = row.wish()
         if wish not in self._feasible:

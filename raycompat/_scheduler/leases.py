@@ -1,8 +1,8 @@
-"""Leases: which clients hold executors for calls that nobody else sees, and who gives one up.
+"""Leases: the clients that hold executors for their own calls, and which lease is revoked.
 
-A lease is a call as far as its resources go. It ends when its client returns it, or when the scheduler
-*revokes* it because others wait: then the executor ends it after the call that it runs, and the client
-may ask again. So that leases do work, each lasts a moment at least.
+A lease holds resources like a call. It ends when its client returns it, or when the scheduler *revokes*
+it because others wait: then the executor ends it after its running call, and the client may request
+another one. Each lease lasts a minimum time, so that it does some work.
 """
 
 from __future__ import annotations
@@ -20,33 +20,32 @@ from raycompat._protocol.resource_set import ResourceSet
 
 if TYPE_CHECKING:
     from raycompat._protocol.strategy import Strategy
-    from raycompat._scheduler.core import Core
-    from raycompat._scheduler.placement import Grant as Holding
-    from raycompat._scheduler.placement import Place
+    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.placement import Holding, Place
 
-#: Who asks, for what, and by which strategy: see `Dispatcher`.
+#: The client, the request and the strategy of a lease, as in `Dispatcher`.
 Shape: TypeAlias = "tuple[str, ResourceSet, Strategy]"
 
-#: Seconds that a lease lasts at least; after which another is revoked if the first has not ended.
+#: Minimum seconds of a lease; also the seconds until another one is revoked if the first has not ended.
 QUANTUM_S = 0.02
 
-#: Seconds that an executor has to start before its lease may be revoked.
+#: Seconds for an executor to start before its lease may be revoked.
 _START_S = 1.0
 
-#: Seconds that a request waits before a place is kept for it, for how long at most, and the pause.
+#: Seconds that a request waits for a reservation, maximum seconds of a reservation, and of the pause.
 _PATIENCE_S, _RESERVED_S, _PAUSE_S = 0.2, 0.1, 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A lease that somebody holds: where, and since when."""
+    """A lease that a client holds."""
 
     key: str
     owner: str
     request: ResourceSet
     address: str
     since: float
-    #: What its end is of use to: calls on that node, or in that bundle of a placement group.
+    #: Whose calls its end helps: those on this node, or in this bundle of a placement group.
     place: Place
 
 
@@ -59,11 +58,11 @@ def choose(
     is_lease: bool,
     now: float,
 ) -> list[Held]:
-    """Choose the leases that are to end for requests of `owner` that wait.
+    """Choose the leases to revoke for waiting requests of `owner`.
 
-    They are the oldest of whoever has most: one for a call; for leases, as many as make the shares
-    equal, which is none if `owner` has one less. Or those of `owner` itself that are too small for the
-    request count as those of another owner.
+    They are the oldest leases of the client that has most: one for a call; for leases, enough to make
+    the shares equal, or none if `owner` has only one less. Leases of `owner` that are too small for the
+    request count as those of another client.
     """
     leases = list(held)
     shares = Counter(each.owner for each in leases)
@@ -85,7 +84,7 @@ def choose(
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A place that is kept for a request that needs much of it at once, until it fits or time is up."""
+    """A place that is kept for one large request, until it fits or the time is up."""
 
     place: Place
     shape: Shape
@@ -93,45 +92,45 @@ class Reservation:
 
 
 class Leases:
-    """See the module. Part of the plugin, some of whose calls leases are."""
+    """The leases of all clients, which are also in `Calls`."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._scheduler = core.scheduler
-        #: Leases that are not about to end.
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._scheduler = parts.scheduler
+        #: Leases that were not revoked.
         self._held: dict[str, Held] = {}
-        #: When a lease was revoked last, by what waited for it.
+        #: The time of the last revocation for each kind of request.
         self._revoked: dict[Any, float] = {}
         self._look_due = False
         self._reservation: Reservation | None = None
-        #: Clients that hold leases and were told that others wait.
+        #: Clients with leases that were notified that others wait.
         self._pressed: set[str] = set()
 
     def granted(self, key: str, shape: Shape, holding: Holding) -> None:
-        """Enter a lease."""
+        """Add a lease."""
         owner, request, _ = shape
-        # It is for use when the executor is there.
+        # Its time starts when the executor is ready.
         since = time.monotonic() + _START_S
-        place = self._core.ledger.place_of(holding)
+        place = self._parts.ledger.place_of(holding)
         self._held[key] = Held(key, owner, request, holding.node_id, since, place)
 
     def over(self, key: str) -> None:
-        """Strike a lease out."""
+        """Remove a lease."""
         self._held.pop(key, None)
 
     def lose_client(self, client: str) -> None:
-        """Forget what a client that is gone was told, and what was done for it."""
+        """Remove the state of a client that has left."""
         self._pressed.discard(client)
         self._revoked = {each: at for each, at in self._revoked.items() if each[0] != client}
 
     def owners(self) -> list[str]:
-        """Return the client of each lease that is not about to end."""
+        """Return the client of each lease that was not revoked."""
         return [each.owner for each in self._held.values()]
 
     def tell_who_waits(self, waiting: set[str]) -> None:
-        """Ask clients to return leases as soon as they have no call for them, while others wait.
+        """Ask clients to return leases as soon as they have no call, while others wait.
 
-        `waiting` are the clients whose requests found nothing free.
+        `waiting` are the clients whose requests found no free resources.
         """
         for owner in {each.owner for each in self._held.values()} | self._pressed:
             is_pressed = bool(waiting - {owner})
@@ -149,16 +148,16 @@ class Leases:
         since: float,
         places: Collection[Place],
     ) -> bool:
-        """Revoke a lease, if that helps a request for which nothing is free; look again soon.
+        """Revoke a lease if that helps a request without free resources; schedule another check.
 
-        `places` are those that would do. Return whether the end of leases would help.
+        `places` are those that the request can use. Return whether the end of leases would help.
         """
         owner, request, _ = shape
         now = time.monotonic()
         helpful = {
             place
             for place in {each.place for each in self._held.values()}
-            if place in places and self._core.ledger.lacks_only_cpus(place, request)
+            if place in places and self._parts.ledger.lacks_only_cpus(place, request)
         }
         held = [
             each
@@ -188,21 +187,21 @@ class Leases:
 
     def _look_again(self) -> None:
         self._look_due = False
-        self._core.dispatcher.soon()
+        self._parts.dispatcher.soon()
 
     def _reserve(self, shape: Shape, held: list[Held], now: float) -> bool:
-        """Keep a place for a request that has waited long, if the end of its leases makes it fit.
+        """Keep a place for a request that has waited long, if it fits there without its leases.
 
-        Otherwise small requests would take what is free before it is enough for a large one. Not for
-        long: what runs there may run for hours.
+        Otherwise small requests would take all free resources before a large one fits. The place is
+        kept for a short time only, because the calls that run there may run for hours.
         """
-        last, ledger = self._reservation, self._core.ledger
+        last, ledger = self._reservation, self._parts.ledger
         if last is not None and now < last.until + _PAUSE_S:
             return False
         for place in {each.place for each in held}:
             leases = [each for each in held if each.place == place]
             if any(shape[1].get("CPU") <= each.request.get("CPU") for each in leases):
-                continue  # the end of one is enough
+                continue  # one revoked lease is enough
             if ledger.fits_without(place, shape[1], [each.request for each in leases]):
                 self._reservation = Reservation(place, shape, now + _RESERVED_S)
                 for each in leases:
@@ -211,31 +210,31 @@ class Leases:
         return False
 
     def reserved(self, shape: Shape) -> Place | None:
-        """Return the place that is kept for another request than those of `shape` just now."""
+        """Return the place that is kept for a request other than those of `shape`."""
         kept = self._reservation
         if kept is None or kept.shape == shape or time.monotonic() > kept.until:
             return None
         return kept.place
 
     def served(self, shape: Shape) -> None:
-        """Keep a place no more for a request that has got what it waited for."""
+        """End the reservation of a request that was granted."""
         if self._reservation is not None and self._reservation.shape == shape:
             self._reservation = None
 
     def vacate(self, demands: Mapping[str, ResourceSet]) -> None:
-        """Revoke as many leases of each node as must end before what is demanded of it fits there."""
+        """Revoke leases until the demand on each node fits there."""
         for address, demand in demands.items():
             ended: list[ResourceSet] = []
             here = [each for each in self._held.values() if each.place == address]
             for each in sorted(here, key=lambda each: each.since):
-                if self._core.ledger.fits_without(address, demand, ended):
+                if self._parts.ledger.fits_without(address, demand, ended):
                     break
                 if not self._is_lent(each.key):
                     ended.append(each.request)
                     self._revoke(each)
 
     def relieve(self, address: str) -> None:
-        """Revoke a lease of a node on which more runs than it has CPUs for."""
+        """Revoke a lease on a node that has more running calls than CPUs."""
         here = [
             each
             for each in self._held.values()
@@ -245,41 +244,41 @@ class Leases:
             self._revoke(max(here, key=lambda each: each.since))
 
     def _is_lent(self, key: str) -> bool:
-        call = self._core.calls.by_key.get(key)
-        return call is None or call.holding is None or self._core.ledger.is_lent(call.holding)
+        call = self._parts.calls.by_key.get(key)
+        return call is None or call.holding is None or self._parts.ledger.is_lent(call.holding)
 
     def _revoke(self, held: Held) -> None:
         del self._held[held.key]
         message = {"op": ToNode.REVOKE, "key": held.key}
         dask.tell_worker(self._scheduler, held.address, message)
 
-    # --- what nodes and clients say -------------------------------------------------------------
+    # --- reports from nodes and clients ---------------------------------------------------------
 
     def alive(self, worker: str, key: str, owner: str, socket: str) -> None:
-        """Hear from a node that an executor takes a client's calls."""
+        """Handle a node's report that an executor accepts a client's calls."""
         if key in self._held:
             self._held[key] = replace(self._held[key], since=time.monotonic())
         message = {
             "op": ToCaller.LEASE_ALIVE,
             "key": key,
             "address": worker,
-            "host": self._core.nodes.info[worker]["place"][2],
+            "host": self._parts.nodes.info[worker]["place"][2],
             "socket": socket,
             "incarnation": 0,
         }
         dask.tell_client(self._scheduler, owner, message)
 
     def trimmed(self, worker: str, key: str, units: int) -> None:
-        """Hear from a node that a lease needs only so many units of CPU from now on."""
-        call, request = self._core.calls.by_key.get(key), ResourceSet({"CPU": units})
+        """Handle a node's report that a lease needs only `units` of CPU from now on."""
+        call, request = self._parts.calls.by_key.get(key), ResourceSet({"CPU": units})
         if call is None or call.holding is None or call.address != worker:
             return
-        call.holding = self._core.ledger.shrink(call.holding, request)
+        call.holding = self._parts.ledger.shrink(call.holding, request)
         if key in self._held:
             self._held[key] = replace(self._held[key], request=request)
-        self._core.dispatcher.soon()
+        self._parts.dispatcher.soon()
 
     def ended(self, worker: str, key: str, owner: str, how: str, error: bytes | None) -> None:
-        """Hear from a node that a lease is over; `how` its process ended, if it did."""
+        """Handle a node's report that a lease has ended; `how` describes the end of its process."""
         message = {"op": ToCaller.LEASE_ENDED, "key": key, "how": how, "error": error}
         dask.tell_client(self._scheduler, owner, message)

@@ -1,8 +1,8 @@
 """Lines of calls that wait for resources. A line has the calls of one shape, in order.
 
-Each line is kept under a resource of which too little was free when it was tried last, by the units
-that it needs. The dispatcher then offers free resources to the lines that they may be enough for, and
-to no others: thousands of shapes that wait for CPUs cost nothing while no CPU is free. Pure.
+Each line is stored under a resource that was scarce when it was last tried, by the units that it needs.
+The dispatcher offers free resources only to the lines for which they may be enough. So thousands of
+shapes that wait for CPUs cost nothing while no CPU is free. Pure: no network, no Dask.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from raycompat._protocol.strategy import InGroup, OnNode
+from raycompat._protocol.strategy import InGroup, OnNode, without_selectors
 
 if TYPE_CHECKING:
     from raycompat._scheduler.leases import Shape
 
-#: Whose resources a line waits for: a placement group's, by its id, or the nodes' own.
+#: The owner of the resources for which a line waits: a placement group's id, or None for the nodes.
 Site: TypeAlias = "str | None"
 
-#: The resource of lines that may be served whatever is free. Resources have names that are not empty.
+#: The resource of lines that may be served at any time. Names of resources are not empty.
 _ANY = ""
 
 
 class Line:
-    """The calls of one shape that wait, in order."""
+    """The waiting calls of one shape, in order."""
 
     __slots__ = ("_place", "counts", "is_told", "is_untried", "keys", "round", "shape", "turn")
 
     def __init__(self, shape: Shape, turn: int) -> None:
         self.shape = shape
-        #: Keys of the calls, and the kind of each; how many there are of each kind.
+        #: Keys of the calls with the kind of each; the number of calls of each kind.
         self.keys: OrderedDict[str, str] = OrderedDict()
         self.counts: Counter[str] = Counter()
         #: Lines are served in the order of their turns; a line that was served gets a new one.
         self.turn = turn
-        #: The round of serving in which it was tried last.
+        #: The last round in which it was tried.
         self.round = 0
-        #: Whether none of its calls had to wait since it came, or since nodes have come or gone.
+        #: Whether it was not tried since its creation, or since the nodes last changed.
         self.is_untried = True
-        #: Whether its owner was notified that it waits in vain.
+        #: Whether its owner was notified that no node can run it.
         self.is_told = False
-        #: The resource that it lacks, and the units of it that it needs.
+        #: The resource that it lacks, and the units that it needs.
         self._place = (_ANY, 0)
 
     @property
@@ -53,13 +53,13 @@ class Line:
 
     @property
     def must_be_tried(self) -> bool:
-        """Whether its first call is to be tried even if it lacks something: it may fail at once."""
-        strategy = self.shape[2]
+        """Whether its first call must be tried without free resources: it may fail at once."""
+        strategy = without_selectors(self.shape[2])
         return self.is_untried or (isinstance(strategy, OnNode) and strategy.fails_when_busy)
 
     @property
     def site(self) -> Site:
-        """Whose resources it waits for."""
+        """The owner of the resources for which it waits."""
         strategy = self.shape[2]
         return strategy.group if isinstance(strategy, InGroup) else None
 
@@ -88,13 +88,13 @@ class _Shelf:
             del self.needs[bisect_left(self.needs, need)]
 
     def heads(self, units: int) -> Iterator[Line]:
-        """Yield the first line of each need that so many units are enough for."""
+        """Yield the first line of each need for which `units` are enough."""
         for need in self.needs[: bisect_right(self.needs, units)]:
             yield next(iter(self.by_need[need].values()))
 
 
 class Lines:
-    """See the module."""
+    """All lines, by shape and by scarce resource."""
 
     def __init__(self) -> None:
         self._by_shape: OrderedDict[Shape, Line] = OrderedDict()
@@ -108,7 +108,7 @@ class Lines:
         return iter(self._by_shape.values())
 
     def sites(self) -> list[Site]:
-        """Return whose resources lines wait for."""
+        """Return the owners of the resources for which lines wait."""
         return list(self._shelves)
 
     def add(self, key: str, kind: str, shape: Shape) -> Line:
@@ -122,21 +122,21 @@ class Lines:
         return line
 
     def remove(self, key: str, line: Line) -> None:
-        """Take a call out that is not to start."""
+        """Remove a call that will not start."""
         line.counts[line.keys.pop(key)] -= 1
         if not line.keys:
             self._take_off(line)
             del self._by_shape[line.shape]
 
     def served(self, key: str, line: Line) -> None:
-        """Take a call out that has started, or failed; its line is behind the others now."""
+        """Remove a call that has started or failed, and move its line behind the others."""
         self.remove(key, line)
         if line.keys:
             line.turn = next(self._turns)
             self._move(line, _ANY, 0)
 
     def next(self, site: Site, most_free: Callable[[str], int], round_: int) -> Line | None:
-        """Return the line whose turn it is among those that may be served, once a round at most.
+        """Return the next line in turn that may be served, each at most once a round.
 
         `most_free` returns the units of a resource that are free in one place.
         """
@@ -148,22 +148,22 @@ class Lines:
         return best
 
     def lacks(self, line: Line, resource: str) -> None:
-        """Enter that too little of a resource is free for a line."""
+        """Record that a line lacks a resource."""
         self._move(line, resource, line.shape[1].get(resource))
 
     def try_again(self, line: Line, round_: int) -> None:
-        """Enter that a line could not be served in this round, for other reasons than what is free."""
+        """Record that a line could not be served in this round for another reason."""
         line.round = round_
         self._move(line, _ANY, 0)
 
     def try_all(self) -> None:
-        """Mark every line as not tried: nodes have come or gone."""
+        """Mark every line as not tried, because the nodes have changed."""
         for line in self._by_shape.values():
             line.is_untried = True
             self._move(line, _ANY, 0)
 
     def some(self, count: int) -> list[Line]:
-        """Return so many lines at most, others at each call until all were returned."""
+        """Return at most `count` lines, others at each call until all were returned."""
         shapes = list(itertools.islice(self._by_shape, count))
         for shape in shapes:
             self._by_shape.move_to_end(shape)

@@ -1,4 +1,4 @@
-"""Which nodes are silent: each has a process that sends a pulse (`_node.pulse`)."""
+"""The detection of silent nodes: each node has a process that sends a pulse (`_node.pulse`)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from raycompat import _dask_adapter as dask
 from raycompat._protocol import liveness
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.core import Core
+    from raycompat._scheduler.parts import Parts
 
 logger = logging.getLogger(__name__)
 
-#: Looks in the time after which a node is dead.
+#: Checks during the time after which a node is dead.
 _LOOKS = 6
 
 
 class Liveness:
-    """See the module. A node counts from its first pulse on; it leaves as if it had died."""
+    """The last pulse of each node. A node that was silent for too long is removed as dead."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self._limit_s = liveness.node_timeout_s()
         self._heard: dict[str, float] = {}
         self._looked = time.monotonic()
@@ -31,27 +31,27 @@ class Liveness:
         self._removals: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Look at the nodes again and again from now on."""
+        """Start the regular checks."""
         self._looked = time.monotonic()
         period_s = self._limit_s / _LOOKS
         self._timer = asyncio.get_running_loop().call_later(period_s, self._look, period_s)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the checks."""
         if self._timer is not None:
             self._timer.cancel()
 
     async def hear(self, worker: str) -> None:
-        """Hear the pulse of a node."""
-        if worker in self._core.nodes.info:
+        """Record a node's pulse."""
+        if worker in self._parts.nodes.info:
             self._heard[worker] = time.monotonic()
 
     def _look(self, period_s: float) -> None:
         now = time.monotonic()
         try:
-            nodes = self._core.nodes.info
+            nodes = self._parts.nodes.info
             self._heard = {each: at for each, at in self._heard.items() if each in nodes}
-            if now - self._looked > 2 * period_s:  # we were stopped: pulses have still to be read
+            if now - self._looked > 2 * period_s:  # this process was stopped: pulses may be unread
                 self._heard = dict.fromkeys(self._heard, now)
             for worker, heard in self._heard.items():
                 if now - heard > self._limit_s:
@@ -64,8 +64,8 @@ class Liveness:
             f"raycompat: the node at {worker} counts as dead: it was silent for {silent_s:.0f} s."
         )
         logger.error(line)
-        for job in self._core.jobs.open:
-            self._core.logs.tell(job, line)
-        removal = asyncio.ensure_future(dask.remove_worker(self._core.scheduler, worker))
+        for job in self._parts.jobs.open:
+            self._parts.logs.tell(job, line)
+        removal = asyncio.ensure_future(dask.remove_worker(self._parts.scheduler, worker))
         self._removals.add(removal)
         removal.add_done_callback(self._removals.discard)

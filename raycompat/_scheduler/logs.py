@@ -1,4 +1,4 @@
-"""What executors print, on its way from their nodes to the driver, and what the driver says of it."""
+"""The output of executors on its way from nodes to drivers, and the drivers' reports about it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
-from raycompat._protocol.operations import ToCaller, ToNode, ToScheduler
+from raycompat._protocol.operations import Request, ToCaller, ToNode, ToScheduler
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.core import Core
+    from raycompat._scheduler.parts import Parts
 
 
 class Logs:
-    """See the module."""
+    """Forwards output and its acknowledgements."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._scheduler = core.scheduler
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._scheduler = parts.scheduler
         self._tokens = itertools.count()
-        #: Who wants to know when all was sent, and the nodes that have not said so, by token.
+        #: The client of each flush, and the nodes that have not answered yet, by token.
         self._flushes: dict[int, tuple[str, set[str]]] = {}
 
     def handlers(self) -> dict[str, Any]:
@@ -32,28 +32,28 @@ class Logs:
         }
 
     def to_driver(self, job: str, worker: str = "", **message: Any) -> None:
-        """Pass on what a job has printed."""
-        if job in self._core.jobs.open:
+        """Send output of a job to its driver."""
+        if job in self._parts.jobs.open:
             message |= {"op": ToCaller.LOG, "worker": worker}
-            dask.tell_client(self._scheduler, self._core.jobs.open[job].client, message)
+            dask.tell_client(self._scheduler, self._parts.jobs.open[job].client, message)
 
     def tell(self, job: str, line: str) -> None:
-        """Send a driver a line of ours to print."""
+        """Send a line of raycompat to a driver, to print."""
         self.to_driver(
             job, stream="stderr", name="", pid=0, ip="", data=line.encode(), ends=True, cost=0
         )
 
     def _printed(self, client: str, worker: str, job: str, cost: int) -> None:
-        if worker in self._core.nodes.info:
+        if worker in self._parts.nodes.info:
             message = {"op": ToNode.LOG_PRINTED, "job": job, "cost": cost}
             dask.tell_worker(self._scheduler, worker, message)
 
     def _flush(self, client: str, job: str) -> None:
-        """Ask all nodes for what a job has printed; answer when they have sent it."""
+        """Ask all nodes for the output of a job; answer when they have sent it."""
         token = next(self._tokens)
-        self._flushes[token] = (client, set(self._core.nodes.info))
+        self._flushes[token] = (client, set(self._parts.nodes.info))
         message = {"op": ToNode.FLUSH_LOGS, "job": job, "token": token}
-        for worker in self._core.nodes.info:
+        for worker in self._parts.nodes.info:
             dask.tell_worker(self._scheduler, worker, message)
         self._answer(token)
 
@@ -70,31 +70,31 @@ class Logs:
 
     async def names(self, node: str, pattern: str) -> dict[str, Any]:
         """Return the names of a node's files that match a pattern."""
-        return await self.of_node(node, "raycompat_log_names", pattern=pattern)
+        return await self.of_node(node, Request.LOG_NAMES, pattern=pattern)
 
     async def read(self, node: str, name: str, position: int, tail: int) -> dict[str, Any]:
         """Return a part of a node's file."""
         question = {"name": name, "position": position, "tail": tail}
-        return await self.of_node(node, "raycompat_log_read", **question)
+        return await self.of_node(node, Request.LOG_READ, **question)
 
-    async def of_node(self, node: str, operation: str, **question: Any) -> dict[str, Any]:
+    async def of_node(self, node: str, request: Request, **question: Any) -> dict[str, Any]:
         """Ask a node, given by its id or IP address, for its files (see `_node.log_files`).
 
-        What is wrong is returned as ``error``.
+        An error is returned as ``error``.
         """
-        address = self._core.nodes.address_of(node)
+        address = self._parts.nodes.address_of(node)
         if address is None:
             text = f"There is no node {node!r} in the cluster; list_nodes() has their ids."
             return {"error": text}
-        found: dict[str, Any] = await dask.ask_node(self._scheduler, address, operation, **question)
+        found: dict[str, Any] = await dask.ask_node(self._scheduler, address, request, **question)
         return found
 
     def lose_node(self, worker: str) -> None:
-        """Wait no more for a node that is gone."""
+        """Stop waiting for a node that has left."""
         for token in list(self._flushes):
             self._flushed(worker, token)
 
     def lose_client(self, client: str) -> None:
-        """Forget what a client wanted to know that is gone."""
+        """Remove the flushes of a client that has left."""
         for token in [each for each, (who, _) in self._flushes.items() if who == client]:
             del self._flushes[token]

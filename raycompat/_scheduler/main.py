@@ -1,4 +1,4 @@
-"""A scheduler that raycompat starts: ``python -m raycompat._scheduler.main <options>``."""
+"""A scheduler process that raycompat starts: ``python -m raycompat._scheduler.main <options>``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import dask
 from distributed import Scheduler
 
 from raycompat import (
-    _local_comm,  # noqa: F401  (Dask then knows its addresses)
+    _local_comm,  # noqa: F401  (registers its addresses with Dask)
     _security,
 )
 from raycompat._protocol import lifeline
@@ -29,7 +29,7 @@ async def _serve(options: dict[str, Any], credentials: Token | Credentials | Non
         protocol=options.get("scheme"),
         security=_security.dask_security(credentials),
     )
-    if credentials is not None:  # it listens already, but nobody is answered before the next await
+    if credentials is not None:  # it listens, but answers no request before the next await
         _security.guard(scheduler.http_server, credentials)
     async with scheduler:
         url = None
@@ -42,11 +42,11 @@ async def _serve(options: dict[str, Any], credentials: Token | Credentials | Non
 
 
 def main() -> None:
-    """Run the scheduler until it is told to end: by the end of its standard input, or a signal."""
+    """Run the scheduler until its standard input closes or a signal arrives."""
     options = json.loads(sys.argv[1])
     credentials: Any = lifeline.read_words() if options.get("secured") else None
     settings = {
-        # A node may be busy for long: its death is seen by its connection, not by its silence.
+        # A node may be busy for long: its death shows in its connection, not in its silence.
         "distributed.scheduler.worker-ttl": None,
         "temporary-directory": options["directory"],
     }

@@ -1,4 +1,4 @@
-"""Metrics at Dask's Prometheus endpoint, ``/metrics``: the program's, and those of the cluster."""
+"""Metrics at Dask's Prometheus endpoint ``/metrics``: those of programs, and those of the cluster."""
 
 from __future__ import annotations
 
@@ -11,36 +11,39 @@ from raycompat._protocol.measurements import About, about_from_wire
 from raycompat._protocol.resource_set import UNITS_PER_ONE
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.core import Core
+    from raycompat._scheduler.parts import Parts
 
-#: Series of the program's metrics that are kept: one for each metric and its tags, of gauges also for
-#: each process.
+#: The most series of programs' metrics: one for each metric and its tags, and for gauges one for each
+#: process.
 _MANY_SERIES = 10_000
 
-#: The tag that says which process has set a gauge.
+#: The tag with the process that has set a gauge.
 _PROCESS_TAG = "WorkerId"
+
+#: States that have a figure also when no actor is in them.
+_STATES_OF_ACTORS = ("PENDING", "ALIVE", "RESTARTING", "DEAD")
 
 
 class Metrics:
-    """See the module. Part of the plugin."""
+    """The values of programs' metrics, and their publication."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         #: The value, or the sum and the buckets, of each series.
         self._series: dict[tuple[About, tuple[str, ...]], tuple[float, list[int]]] = {}
         self._num_dropped = 0
         self._collector = dask.publish_metrics(self.collect)
 
     def close(self) -> None:
-        """Publish nothing more."""
+        """Stop publishing."""
         dask.withdraw_metrics(self._collector)
 
     def hear_node(self, worker: str, process: str, measured: list[Any]) -> None:
-        """Enter what a process of a node has measured."""
+        """Record values from a process of a node."""
         self._enter(process, measured)
 
     def hear_caller(self, client: str, process: str, measured: list[Any]) -> None:
-        """Enter what a driver has measured."""
+        """Record values from a driver."""
         self._enter(process, measured)
 
     def _enter(self, process: str, measured: list[Any]) -> None:
@@ -86,19 +89,21 @@ class Metrics:
 
     def _of_cluster(self, gauge: Any, counter: Any) -> Iterator[Any]:
         ended = counter("ray_finished_tasks", "Tasks that have ended.", labels=("Name", "State"))
-        for name, function in self._core.endings.history.functions.items():
+        for name, function in self._parts.endings.history.functions.items():
             ended.add_metric((name, "FINISHED"), function.num_done)
             ended.add_metric((name, "FAILED"), function.num_failed)
         yield ended
         actors = gauge("ray_actors", "Actors by state.", labels=("State",))
-        for state, count in Counter(row.state for row in self._core.actors.rows.values()).items():
+        counts = Counter(dict.fromkeys(_STATES_OF_ACTORS, 0))
+        counts.update(row.state for row in self._parts.actors.rows.values())
+        for state, count in counts.items():
             actors.add_metric((state,), count)
         yield actors
         resources = gauge(
             "ray_resources", "Resources of each node.", labels=("Name", "State", "NodeAddress")
         )
-        ledger = self._core.ledger
-        for address, info in self._core.nodes.info.items():
+        ledger = self._parts.ledger
+        for address, info in self._parts.nodes.info.items():
             free = ledger.node_available(address)
             for name, units in ledger.node_total(address).items():
                 available = free.get(name)
@@ -110,8 +115,8 @@ class Metrics:
         stored = gauge(
             "ray_object_store_memory", "Bytes of objects.", labels=("Location", "NodeAddress")
         )
-        for address, info in self._core.nodes.info.items():
-            memory, disk = dask.stored_bytes(self._core.scheduler, address)
+        for address, info in self._parts.nodes.info.items():
+            memory, disk = dask.stored_bytes(self._parts.scheduler, address)
             stored.add_metric(("MMAP_SHM", info["ip"]), memory)
             stored.add_metric(("SPILLED", info["ip"]), disk)
         yield stored

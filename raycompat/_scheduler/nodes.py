@@ -1,4 +1,4 @@
-"""Nodes: the Dask workers that have reported, those that cannot, and those that have left."""
+"""Nodes: Dask workers that are raycompat nodes, those that cannot be, and those that have left."""
 
 from __future__ import annotations
 
@@ -15,74 +15,74 @@ from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.version import VERSION
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.core import Core
+    from raycompat._scheduler.parts import Parts
 
 logger = logging.getLogger(__name__)
 
-#: Nodes that have left of which `ray.nodes` still tells.
+#: The number of departed nodes that `ray.nodes` still shows.
 _MANY_DEPARTED = 1000
 
 
 class Nodes:
-    """See the module."""
+    """The nodes of the cluster."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._scheduler = core.scheduler
-        #: What each has reported, by its address.
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._scheduler = parts.scheduler
+        #: The report of each node, by its address.
         self.info: dict[str, dict[str, Any]] = {}
         #: Workers that cannot be nodes, and why.
         self._unfit: dict[str, str] = {}
-        #: Nodes that have left, the last of them.
+        #: The nodes that have left last.
         self._departed: deque[dict[str, Any]] = deque(maxlen=_MANY_DEPARTED)
 
     def ready(self, worker: str, info: dict[str, Any]) -> None:
-        """Hear that a worker is a node, and what it has."""
+        """Handle a worker's report that it is a node, with its resources."""
         if info["version"] != VERSION:
             reason = (
                 f"it has raycompat {info['version']}, and the cluster has {VERSION}. Install that "
-                "there, and start the worker anew."
+                "there, and restart the worker."
             )
             self.unfit(worker, reason)
             return
         self.info[worker] = info
-        self._core.ledger.add_node(worker, ResourceSet.from_units(info["total"]))
+        self._parts.ledger.add_node(worker, ResourceSet.from_units(info["total"]))
         dask.send_worker_batches_at_once(self._scheduler, worker)
-        self._core.jobs.node_came(worker)
-        self._core.notify_change()
-        self._core.dispatcher.soon()
+        self._parts.jobs.node_came(worker)
+        self._parts.notify_change()
+        self._parts.dispatcher.soon()
 
     def unfit(self, worker: str, reason: str) -> None:
-        """Hear that a worker cannot be a node: who waits for it, and who runs, is told."""
+        """Handle a report that a worker cannot be a node; notify all drivers."""
         self._unfit[worker] = reason
-        line = f"raycompat: the Dask worker {worker} is no node: {reason}"
+        line = f"raycompat: the Dask worker {worker} is not a node: {reason}"
         logger.error(line)
-        for job in self._core.jobs.open:
-            self._core.logs.tell(job, line)
-        self._core.notify_change()
+        for job in self._parts.jobs.open:
+            self._parts.logs.tell(job, line)
+        self._parts.notify_change()
 
     def left(self, worker: str) -> None:
-        """Forget a node; its calls have already left it (see `Calls.follow`)."""
-        core = self._core
+        """Remove a node; its calls have already left it (see `Calls.follow`)."""
+        parts = self._parts
         self._unfit.pop(worker, None)
         info = self.info.pop(worker, None)
         if info is not None:
             self._departed.append({"address": worker, **info, "ended": time.time()})
-            core.relays.lose(worker)
-            core.surveys.lose(worker)
-            core.logs.lose_node(worker)
-            core.ledger.remove_node(worker)
-            core.groups.node_left(worker)
-            core.calls.node_left(worker)
-            core.jobs.node_left(worker)
-        core.notify_change()
-        core.dispatcher.soon()
+            parts.relays.lose(worker)
+            parts.surveys.lose(worker)
+            parts.logs.lose_node(worker)
+            parts.ledger.remove_node(worker)
+            parts.groups.node_left(worker)
+            parts.calls.node_left(worker)
+            parts.jobs.node_left(worker)
+        parts.notify_change()
+        parts.dispatcher.soon()
 
     async def wait_until_ready(self, at_least: int, timeout_s: float) -> dict[str, Any]:
-        """Return the nodes, once every Dask worker that is there now has reported.
+        """Return the nodes, once every connected Dask worker has reported.
 
-        And the addresses of those that have not in time, and why others cannot be nodes. `at_least`
-        so many are waited for, unless there are others that cannot.
+        The result also has the addresses of workers that did not report in time, and why others cannot
+        be nodes. It waits for `at_least` nodes, unless there are workers that cannot be nodes.
         """
 
         def silent() -> list[str]:
@@ -97,17 +97,17 @@ class Nodes:
         return {"nodes": nodes, "silent": silent(), "unfit": dict(self._unfit)}
 
     async def wait_for_nodes(self, count: int, timeout_s: float) -> bool:
-        """Return whether there are exactly so many nodes, in time."""
+        """Wait until there are exactly `count` nodes; False after the timeout."""
         return await self._wait_until(lambda: len(self.info) == count, timeout_s)
 
     async def _wait_until(
         self, condition: Callable[[], bool], timeout_s: float | None = None
     ) -> bool:
-        """Wait until nodes have come and gone such that a condition holds; whether it does, in time."""
+        """Wait, over changes of nodes, until a condition holds; False after the timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not condition():
-                    await self._core.changed.wait()
+                    await self._parts.changed.wait()
         except TimeoutError:
             return condition()
         return True
@@ -118,7 +118,7 @@ class Nodes:
         Raises
         ------
         OSError
-            When it is not there, or leaves before it has answered.
+            When the node is unknown, or leaves before it has answered.
         """
         asking = asyncio.ensure_future(dask.fetch_from(self._scheduler, node, keys, host))
         leaving = asyncio.ensure_future(self._wait_until(lambda: node not in self.info))
@@ -132,7 +132,7 @@ class Nodes:
             leaving.cancel()
 
     def id_of(self, address: str | None) -> str | None:
-        """Return the id of the node at an address, also if it has left; None if there was none."""
+        """Return the id of the node at an address, also of one that has left; None if unknown."""
         info = self.info.get(address or "")
         if info is None:
             left = (each for each in reversed(self._departed) if each["address"] == address)
@@ -140,38 +140,38 @@ class Nodes:
         return str(info["node_id"]) if info is not None else None
 
     def address_of(self, node: str) -> str | None:
-        """Return the address of a node, given its id or its IP address; None if it is not there."""
+        """Return the address of a node by its id or its IP address; None if unknown."""
         return next(
             (each for each, info in self.info.items() if node in (info["node_id"], info["ip"])),
             None,
         )
 
     def departed(self) -> list[dict[str, Any]]:
-        """Return the nodes that have left, the last of them."""
+        """Return the nodes that have left last."""
         return list(self._departed)
 
     def state(self) -> dict[str, Any]:
-        """Return the nodes with what they have and what is free, for `ray.nodes` and the like."""
+        """Return the nodes with their total and free resources, for `ray.nodes` and others."""
         return {
             "nodes": [
                 {
                     "address": address,
                     **info,
-                    "resources": self._core.ledger.node_total(address).amounts(),
-                    "available": self._core.ledger.node_available(address).amounts(),
+                    "resources": self._parts.ledger.node_total(address).amounts(),
+                    "available": self._parts.ledger.node_available(address).amounts(),
                 }
                 for address, info in self.info.items()
             ],
             "departed": list(self._departed),
-            "total": self._core.ledger.cluster_total().amounts(),
-            "available": self._core.ledger.cluster_available().amounts(),
+            "total": self._parts.ledger.cluster_total().amounts(),
+            "available": self._parts.ledger.cluster_available().amounts(),
             "stored": sum(worker.nbytes for worker in self._scheduler.workers.values()),
-            "pending": self._core.dispatcher.pending(),
+            "pending": self._parts.dispatcher.pending(),
             "dashboard": self._dashboard(),
         }
 
     def _dashboard(self) -> str | None:
-        """Return what opens the dashboard, if there is one: an application beside Dask's own."""
+        """Return the dashboard's address, if Dask's server has its pages."""
         server = self._scheduler.http_server
         has_pages = bool(self._scheduler.http_application.applications)
         return _security.link(server, f"{server.address}:{server.port}") if has_pages else None

@@ -16,10 +16,10 @@ from raycompat._protocol.strategy import InGroup, Strategy
 from raycompat._scheduler.affinity import choices
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.core import Core
     from raycompat._scheduler.groups import Group
     from raycompat._scheduler.lines import Line
-    from raycompat._scheduler.placement import Grant as Holding
+    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.placement import Holding
 
 #: Seconds that something waits before its driver is told that it waits in vain.
 PATIENCE_S = 10.0
@@ -31,8 +31,8 @@ _MANY_HOLDERS = 5
 class Notices:
     """See the module. Part of the plugin."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self._is_due = False
 
     def look_later(self) -> None:
@@ -43,18 +43,18 @@ class Notices:
 
     def _look(self) -> None:
         self._is_due = False
-        for line in self._core.dispatcher.lines():
+        for line in self._parts.dispatcher.lines():
             if not line.is_told and (text := self._about_line(line)):
                 line.is_told = True
-                self._core.logs.tell(self._core.calls.by_key[line.first].spec["job"], text)
-        for row in self._core.groups.waiting():
+                self._parts.logs.tell(self._parts.calls.by_key[line.first].spec["job"], text)
+        for row in self._parts.groups.waiting():
             if not row.is_told and (text := self._about_group(row)):
                 row.is_told = True
-                self._core.logs.tell(row.spec["job"], text)
-        self._core.dispatcher.soon()  # which calls `look_later` if something still waits
+                self._parts.logs.tell(row.spec["job"], text)
+        self._parts.dispatcher.soon()  # which calls `look_later` if something still waits
 
     def _about_line(self, line: Line) -> str | None:
-        call, (_, request, strategy) = self._core.calls.by_key[line.first], line.shape
+        call, (_, request, strategy) = self._parts.calls.by_key[line.first], line.shape
         waited_s = time.monotonic() - call.since
         reason = self.why(line) if waited_s >= PATIENCE_S else None
         if reason is None:
@@ -65,22 +65,36 @@ class Notices:
     def why(self, line: Line) -> str | None:
         """Return why a line waits in vain; None if calls that end by themselves hold what it needs."""
         _, request, strategy = line.shape
-        if not self._core.placer.is_feasible(request, strategy):
+        if not self._parts.placer.is_feasible(request, strategy):
             return (
                 "no node can ever provide that. The largest node has "
-                f"{self._core.ledger.largest_node(request)}, the cluster in total "
-                f"{self._core.ledger.cluster_total()}. Ask for less, or add a node that has it."
+                f"{self._parts.ledger.largest_node(request)}, the cluster in total "
+                f"{self._parts.ledger.cluster_total()}. Ask for less, or add a node that has it."
             )
         if isinstance(strategy, InGroup):
-            bundles = self._core.groups.bundles(strategy)
+            bundles = self._parts.groups.bundles(strategy)
             if not self._is_full(bundles, request):
                 return None
             return self._held_by(request.units(), bundles)
-        nodes = self._core.nodes.info
-        wanted = choices(strategy, request, nodes, self._core.ledger)
+        nodes = self._parts.nodes.info
+        wanted = choices(strategy, request, nodes, self._parts.ledger)
         if any(self._fits_later([request], "PACK", only=only) for only in wanted):
             return None
-        return self._held_by(request.units(), None)
+        return self._held_by(self._short(request, wanted), None)
+
+    def _short(
+        self, request: ResourceSet, wanted: Collection[Collection[str] | None]
+    ) -> Collection[str]:
+        """Return which resources too little is left of on the wanted nodes; all, if each would do."""
+        each = {
+            name: ResourceSet.from_units({name: units}) for name, units in request.units().items()
+        }
+        short = [
+            name
+            for name, alone in each.items()
+            if not any(self._fits_later([alone], "PACK", only=only) for only in wanted)
+        ]
+        return short or list(each)
 
     def _about_group(self, row: Group) -> str | None:
         waited_s = time.monotonic() - row.since
@@ -91,10 +105,10 @@ class Notices:
             f"raycompat: a placement group has waited {waited_s:.0f} s for the bundles "
             f"{list(bundles)} ({strategy})"
         )
-        if not self._core.groups.keeper.is_feasible(row):
+        if not self._parts.groups.keeper.is_feasible(row):
             return (
                 f"{begin}: no nodes can ever provide that. The cluster has in total "
-                f"{self._core.ledger.cluster_total()}. Ask for less, or add nodes."
+                f"{self._parts.ledger.cluster_total()}. Ask for less, or add nodes."
             )
         if self._fits_later(bundles, strategy, beside=beside):
             return None
@@ -106,7 +120,7 @@ class Notices:
 
     def _ending(self) -> list[Holding]:
         """Return what is held by calls that end by themselves, and by leases."""
-        calls = self._core.calls.holding.values()
+        calls = self._parts.calls.holding.values()
         return [
             call.holding
             for call in calls
@@ -122,14 +136,14 @@ class Notices:
         beside: Collection[str] = (),
     ) -> bool:
         """Whether nodes could provide bundles if all calls that run now had ended."""
-        found = self._core.ledger.where_it_could_be(
+        found = self._parts.ledger.where_it_could_be(
             list(bundles), strategy, ended=self._ending(), only=only, beside=beside
         )
         return found is not None
 
     def _is_full(self, bundles: Collection[Holding], request: ResourceSet) -> bool:
         """Whether actors hold so much of each of some bundles that a request cannot fit in any."""
-        ledger, ending = self._core.ledger, self._ending()
+        ledger, ending = self._parts.ledger, self._ending()
         return bool(bundles) and not any(
             ledger.fits_without(
                 bundle,
@@ -145,7 +159,7 @@ class Notices:
         if bundles is None:
             holders += [
                 f"the placement group {row.id} ({row.bundles})"
-                for row in self._core.groups.placed()
+                for row in self._parts.groups.placed()
                 if any(bundle.get(name) for bundle in row.bundles for name in wanted)
             ]
         shown = ", ".join(holders[:_MANY_HOLDERS])
@@ -161,14 +175,14 @@ class Notices:
         self, wanted: Collection[str], bundles: Collection[Holding] | None
     ) -> list[str]:
         counts: Counter[str] = Counter()
-        for key, call in self._core.calls.holding.items():
+        for key, call in self._parts.calls.holding.items():
             holding = call.holding
             if holding is None or call.spec["kind"] != "actor":
                 continue
-            place = self._core.ledger.place_of(holding)
+            place = self._parts.ledger.place_of(holding)
             is_there = isinstance(place, str) if bundles is None else place in bundles
             if is_there and any(holding.resources.get(name) for name in wanted):
-                counts[f"{self._core.actors.rows[key].class_name} ({holding.resources})"] += 1
+                counts[f"{self._parts.actors.rows[key].class_name} ({holding.resources})"] += 1
         return [f"{count} of the actor {name}" for name, count in counts.most_common()]
 
 

@@ -1,9 +1,9 @@
-"""Values of the cluster as the scheduler sees them: who keeps each, what it keeps alive, who lost it.
+"""Values in the scheduler: the node that stores each, the values that it pins, and lost values.
 
-A value that a process has *put* becomes a Dask task that adopts it on the process's node: it cannot be
-made anew. A *promise* is such a task that waits for its value: its owner has yet to make it, or has
-given it to a node that left before it kept it, and is asked to give it again. Results of calls are
-the calls' own tasks, which Dask runs again when all copies are lost.
+A value that a process has *put* becomes a Dask task that adopts it on the process's node; it cannot be
+computed again. A *promise* is such a task that waits for its value. Either its owner has not made the
+value yet, or the node that got it left before storing it, and the owner must send it again. Results of
+calls are the calls' own tasks, which Dask runs again when all copies are lost.
 """
 
 from __future__ import annotations
@@ -24,31 +24,36 @@ if TYPE_CHECKING:
 
 
 class Objects:
-    """See the module."""
+    """The puts, promises and errors of values."""
 
     def __init__(self, scheduler: Scheduler, tell_owner: Callable[[str, str, bytes], None]) -> None:
         self.pins = Pins(scheduler)
-        #: Why values could not be made, by key.
+        #: The errors of values that could not be made, by key.
         self.errors: dict[str, bytes] = {}
-        #: Keys of values that their owners, clients, are still waiting for themselves.
+        #: Keys of promised values, with the clients that own them.
         self.promises: GroupedDict[str, str] = GroupedDict(lambda owner: owner)
         self._scheduler = scheduler
         self._tell_owner = tell_owner
-        #: Values that cannot be made anew; until a node has one: who gives it, to which, and its wire.
+        #: Puts that no node has stored yet: the client that gives the value, the node, and the wire.
         self._given: dict[str, tuple[str, str, Any] | None] = {}
         self._awaited: dict[str, asyncio.Event] = {}
+        #: Lost values that no task or client needed: they fail if one comes to need them.
+        self._unneeded: set[str] = set()
         self._graph_came = asyncio.Event()
 
     def borrow(self, client: str, key: str) -> None:
-        """Keep a value for one client more; or tell it that the value is gone."""
+        """Keep a value for one more client; or report to it that the value is lost."""
         if dask.known(self._scheduler, key):
             self._scheduler.client_desires_keys([key], client)
+            if key in self._unneeded:
+                self._unneeded.discard(key)
+                self._lose(key)
         else:
             self._tell_owner(client, key, failures.object_lost(key))
 
     def adopt(self, client: str, key: str, wire: Any, worker: str) -> None:
-        """Give a node a value that a process of its host has written."""
-        if dask.known(self._scheduler, key):  # made again by a generator that was run again
+        """Let a node store a value that a process of its host has written."""
+        if dask.known(self._scheduler, key):  # yielded again by a retried generator
             self._scheduler.client_desires_keys([key], client)
             self.discard(worker, wire)
         else:
@@ -56,9 +61,9 @@ class Objects:
             self.fulfil(client, key, wire, worker)
 
     def promise(self, client: str, key: str, owner: str | None = None) -> None:
-        """Make a value known that its owner is waiting for: a task that runs when it has come.
+        """Add a value that its owner will make: a task that runs when the value arrives.
 
-        The owner is the client that wants it, unless another is named: "" is the scheduler.
+        The owner is the client, unless another one is given; "" is the scheduler.
         """
         self.promises[key] = client if owner is None else owner
         dask.add_task(self._scheduler, client, key, entry.adopt, ((),), (), parked=True)
@@ -66,7 +71,7 @@ class Objects:
     def fulfil(
         self, client: str, key: str, wire: Any, worker: str, error: bytes | None = None
     ) -> None:
-        """Keep a promise, or break it with an error."""
+        """Fulfil a promise with a value or an error."""
         if key not in self.promises:
             if wire is not None:
                 self.discard(worker, wire)
@@ -86,16 +91,17 @@ class Objects:
             self.break_promise(key, failures.owner_died(key))
 
     def keeper(self, worker: str, wires: Sequence[Any]) -> str | None:
-        """Return the node that is to keep values in place of `worker` if that is gone, if any can.
+        """Return the node that stores values: `worker`, or another one if it has left; None if none
+        can.
 
-        Segments are on the host of `worker`; what is small is in the wire.
+        Segments are on the host of `worker`; small values are in their wires.
         """
         if worker not in self._scheduler.workers and all(wire[0] != "segment" for wire in wires):
             worker = next(iter(dask.running_workers(self._scheduler)), worker)
         return worker if worker in self._scheduler.workers else None
 
     def not_adopted(self, worker: str, key: str, error: bytes) -> None:
-        """Hear from a node why the task that adopts a value is about to fail."""
+        """Record the error of a task that adopts a value, before it fails."""
         if dask.known(self._scheduler, key):
             self.errors[key] = error
 
@@ -105,38 +111,38 @@ class Objects:
         return (wire[1] for wire in wires if wire[0] == "segment")
 
     def discard(self, worker: str, wire: Any) -> None:
-        """Ask a node to remove a value that has no reference any more."""
+        """Ask a node to remove a value without references."""
         if worker in self._scheduler.workers:
             dask.tell_worker(self._scheduler, worker, {"op": ToNode.DISCARD, "wire": wire})
 
     def break_promises_of(self, client: str) -> None:
-        """Fail what a client that is gone was waiting for; called in the middle of its removal."""
+        """Fail the promises of a client that has left. Called while Dask removes the client."""
         loop = asyncio.get_running_loop()
         for key in self.promises.members(client):
             loop.call_soon(self.break_promise, key, failures.owner_died(key))
 
     def break_promise(self, key: str, error: bytes) -> None:
-        """Fail a value that will not come."""
+        """Fail a promise that cannot be fulfilled."""
         if self.promises.pop(key, None) is not None:
             self.errors[key] = error
             dask.fail(self._scheduler, key, CallFailed(error, "the value could not be made"))
 
     def pick(self, client: str, key: str, call: str, index: int) -> None:
-        """Make one of several results of a call a value of its own."""
+        """Make one of several results of a call a separate value."""
         if dask.known(self._scheduler, call):
             dask.add_task(self._scheduler, client, key, entry.pick, (index,), (call,), parked=False)
         else:
             self._tell_owner(client, key, failures.object_lost(key))
 
     def load(self, client: str, key: str, source: str) -> None:
-        """Make a task of Dask's own whose value is that of an object, not what is stored for it."""
+        """Add a task for Dask's tasks that returns the object itself, not its stored form."""
         if dask.known(self._scheduler, key):
             self._scheduler.client_desires_keys([key], client)
         elif dask.known(self._scheduler, source):
             dask.add_task(self._scheduler, client, key, entry.load, (), (source,), parked=False)
 
     async def store(self, client: str, key: str, source: str) -> None:
-        """Make an object of the value of a Dask task, once Dask knows of that."""
+        """Make an object of the value of a Dask task, once Dask knows that task."""
         while client in self._scheduler.clients:
             if dask.known(self._scheduler, source):
                 dask.add_task(
@@ -146,17 +152,17 @@ class Objects:
             await self._graph_came.wait()
 
     def graph_came(self) -> None:
-        """Hear that Dask has taken a graph in."""
+        """Wake those who wait for a new Dask graph."""
         self._graph_came.set()
         self._graph_came = asyncio.Event()
 
     def pin(self, client: str, carrier: str, keys: list[str]) -> None:
-        """Keep what a value refers to as long as the value."""
+        """Keep the objects to which a value refers as long as the value."""
         if dask.known(self._scheduler, carrier):
             self.pins.add(carrier, keys)
 
     def follow(self, key: str, start: str, finish: str) -> None:
-        """Follow Dask: a value came, was lost, or is forgotten. Called in the middle of that."""
+        """Follow Dask: a value was stored, lost or forgotten. Called during the transition."""
         loop = asyncio.get_running_loop()
         if finish in ("memory", "erred", "forgotten") and key in self._awaited:
             self._awaited.pop(key).set()
@@ -164,19 +170,26 @@ class Objects:
             self._given[key] = None
         elif key in self._given and start in ("memory", "processing"):
             loop.call_soon(self._lose, key)
+        elif key in self._unneeded and (start, finish) == ("released", "waiting"):
+            self._unneeded.discard(key)
+            loop.call_soon(self._lose, key)
         if finish == "forgotten":
             if self.pins.carries(key):
                 loop.call_soon(self.pins.drop, key)
             self.promises.pop(key, None)
             self.errors.pop(key, None)
+            self._unneeded.discard(key)
             given = self._given.pop(key, None)
             if given is not None:
                 loop.call_soon(self.discard, *given[1:])
 
     def _lose(self, key: str) -> None:
-        """Ask for, or fail, what cannot be made anew; it may be that nobody wants it any more."""
+        """Request a lost put again from its client, or fail it; not before it is needed."""
         state, _ = dask.locate(self._scheduler, key)
         if key not in self._given or state in ("memory", "erred", "forgotten"):
+            return
+        if not dask.is_needed(self._scheduler, key):
+            self._unneeded.add(key)
             return
         given = self._given.pop(key)
         if given is not None:
@@ -191,9 +204,9 @@ class Objects:
     async def locate(
         self, keys: list[str], besides: Sequence[str] = ()
     ) -> dict[str, dict[str, Any]]:
-        """Return which nodes have values, once all are made, and the errors of those that are not.
+        """Wait until values are made; return the nodes of each, or its error.
 
-        Nodes of `besides` do not count: whoever asks cannot reach them.
+        Nodes in `besides` do not count, because the caller cannot reach them.
         """
         holders: dict[str, list[str]] = {}
         errors: dict[str, bytes] = {}
@@ -216,7 +229,7 @@ class Objects:
         return {"holders": holders, "errors": errors}
 
     async def missing(self, lost_by: dict[str, list[str]]) -> None:
-        """Hear that nodes did not give values that they should have."""
+        """Handle a report that nodes do not have values that Dask expects there."""
         for key, holders in lost_by.items():
             for holder in holders:
                 dask.release_replica(self._scheduler, key, holder)

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import dask
 
-#: Bytes that are read at once.
+#: Bytes of one read.
 PIECE_BYTES = 4 << 20
 
 
 class Packages:
-    """See the module. Nothing is kept in memory."""
+    """The packages on disk, and the clients that need them."""
 
     def __init__(self) -> None:
         self._directory: Path | None = None
-        #: The clients whose jobs need a package, by its name.
+        #: The clients whose jobs need a package, by its URI.
         self._needed_by: dict[str, set[str]] = {}
 
     def _path(self, uri: str, client: str = "") -> Path:
@@ -29,7 +29,7 @@ class Packages:
         return self._directory / (f"{name}.{client}" if client else name)
 
     async def begin(self, client: str, uri: str) -> bool:
-        """Keep a package for a client from now on; return whether it is here already."""
+        """Keep a package for a client; return whether it was uploaded already."""
         self._needed_by.setdefault(uri, set()).add(client)
         if self._path(uri).exists():
             return True
@@ -37,7 +37,7 @@ class Packages:
         return False
 
     async def write(self, client: str, uri: str, data: bytes) -> None:
-        """Take the next piece of a package."""
+        """Append the next piece to a package."""
         path = self._path(uri, client)
 
         def append() -> None:
@@ -47,11 +47,11 @@ class Packages:
         await asyncio.to_thread(append)
 
     async def end(self, client: str, uri: str) -> None:
-        """Hear that a package is complete."""
+        """Complete a package."""
         self._path(uri, client).replace(self._path(uri))
 
     async def read(self, uri: str, offset: int) -> bytes | None:
-        """Return a piece of a package, empty at its end; None when it is not here."""
+        """Return a piece of a package, empty at its end; None for an unknown package."""
         path = self._path(uri)
 
         def piece() -> bytes | None:
@@ -65,7 +65,7 @@ class Packages:
         return await asyncio.to_thread(piece)
 
     def release(self, client: str) -> None:
-        """Remove what only this client's job needed."""
+        """Remove the packages that only this client's job needed."""
         for uri in [uri for uri, clients in self._needed_by.items() if client in clients]:
             clients = self._needed_by[uri]
             clients.discard(client)
@@ -75,10 +75,10 @@ class Packages:
                 self._path(uri).unlink(missing_ok=True)
 
     def names(self) -> list[str]:
-        """Return what is kept."""
+        """Return the URIs of all packages."""
         return list(self._needed_by)
 
     def close(self) -> None:
-        """Remove everything."""
+        """Remove all packages."""
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Pins: a stored value keeps the objects alive that it holds references to."""
+"""Pins: a stored value keeps the objects alive to which it refers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from distributed import Scheduler
 
-#: The client of the scheduler that wants whatever is pinned.
+#: The scheduler client that holds all pinned keys.
 _CLIENT = "raycompat-pins"
 
 
 class Pins:
-    """Which keys each carrier (the key of a containing value) keeps alive."""
+    """The keys that each carrier (the key of a containing value) keeps alive."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -22,15 +22,15 @@ class Pins:
         self._counts: Counter[str] = Counter()
 
     def carries(self, carrier: str) -> bool:
-        """Whether `carrier` keeps anything alive."""
+        """Return whether `carrier` keeps anything alive."""
         return carrier in self._by_carrier
 
     def keys(self) -> list[str]:
-        """Return what is kept alive."""
+        """Return all pinned keys."""
         return list(self._counts)
 
     def add(self, carrier: str, keys: Iterable[str]) -> None:
-        """Keep `keys` alive as long as `carrier` is; pinning one twice is pinning it once."""
+        """Keep `keys` alive as long as `carrier`; a second pin of the same key has no effect."""
         if not keys:
             return
         pinned = self._by_carrier.setdefault(carrier, set())
@@ -42,7 +42,7 @@ class Pins:
             self._scheduler.client_desires_keys(wanted, _CLIENT)
 
     def drop(self, carrier: str) -> None:
-        """Let go of what a carrier that is no more has kept alive."""
+        """Release the keys of a carrier that was removed."""
         keys = self._by_carrier.pop(carrier, set())
         self._counts.subtract(keys)
         unwanted = [key for key in keys if not self._counts[key]]

@@ -1,7 +1,7 @@
-"""Placement: what each node has, what of it is free, who holds the rest, and where a request goes.
+"""Placement: the total and free resources of each node, their holders, and the node for a request.
 
-Pure: no network, no clock, no Dask. The scheduler plugin asks, and acts on what it is told. A bundle of
-a placement group is a grant from which others are granted: a node within a node.
+Pure: no network, no clock, no Dask. The scheduler plugin calls it and acts on the results. A bundle of
+a placement group is a holding from which other holdings are taken: a node within a node.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from typing import Final, TypeAlias
 from raycompat._protocol.resource_set import UNITS_PER_ONE, ResourceSet
 from raycompat._scheduler.arrangement import arrange
 
-#: Resources whose shortage slows a node down; the fullest of them is the node's utilisation.
+#: Resources whose shortage slows a node down. A node's utilisation is that of the fullest one.
 CRITICAL_RESOURCES: Final = ("CPU", "memory", "object_store_memory")
 
-#: Utilisation up to which nodes are filled in order, before the least utilised is taken; as in Ray.
+#: Nodes are filled in order up to this utilisation; then the least utilised is taken, as in Ray.
 SPREAD_THRESHOLD: Final = 0.5
 
-#: GPUs by index, each with the units of it: of a holding, or free.
+#: GPUs by index, with the units of each that are held, or free.
 Slots = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Grant:
-    """What a call or an actor holds on a node, until it is released. Two are never equal."""
+class Holding:
+    """The resources that a call or actor holds on a node until release. No two holdings are equal."""
 
     node_id: str
     resources: ResourceSet
-    #: Index of the GPU, and units of it, for each that is held.
+    #: For each held GPU, its index and its units.
     gpus: Slots = ()
 
 
-#: From where something is granted: a node, by its id, or a bundle, which is a grant itself.
-Place: TypeAlias = str | Grant
+#: The source of a holding: a node, by its id, or a bundle, which is itself a holding.
+Place: TypeAlias = str | Holding
 
 
 class Node:
-    """What one node, or bundle, has, and has free.
+    """The total and free resources of one node or bundle.
 
-    `free` of CPU is negative after a CPU was lent twice.
+    `free` CPU is negative when lent CPUs are taken back while others use them.
     """
 
     __slots__ = ("critical", "free", "free_gpus", "node_id", "place", "total")
@@ -50,25 +50,25 @@ class Node:
         node_id: str,
         total: ResourceSet,
         gpus: Slots | None = None,
-        bundle: Grant | None = None,
+        bundle: Holding | None = None,
     ) -> None:
         self.node_id = node_id
         self.place: Place = node_id if bundle is None else bundle
         self.total = total
         self.free = total.units()
-        #: Units that are free of each GPU, by index.
+        #: Free units of each GPU, by index.
         self.free_gpus = dict(_gpu_slots(total) if gpus is None else gpus)
         units = [(name, total.get(name)) for name in CRITICAL_RESOURCES]
         self.critical = [(name, count) for name, count in units if count]
 
     def copy(self) -> Node:
-        """Return a node to try something on."""
+        """Return a copy, to try a change on."""
         other = Node(self.node_id, self.total)
         other.free, other.free_gpus = self.free.copy(), self.free_gpus.copy()
         return other
 
     def fits(self, request: ResourceSet) -> bool:
-        """Whether the request can be fulfilled now, its GPUs by ids that are free enough."""
+        """Return whether the request fits now, with its GPUs on GPUs that are free enough."""
         free = self.free
         for name, units in request.items():
             if free.get(name, 0) < units:
@@ -77,14 +77,14 @@ class Node:
         return not gpus or _choose_gpus(self.free_gpus, gpus) is not None
 
     def utilisation(self) -> float:
-        """Return how full the fullest critical resource is: 0 for empty, 1 for full."""
+        """Return the utilisation of the fullest critical resource: 0 for empty, 1 for full."""
         fullest = 0.0
         for name, total in self.critical:
             fullest = max(fullest, 1 - self.free[name] / total)
         return fullest
 
     def take(self, request: ResourceSet) -> Slots:
-        """Take what `fits`; return the GPUs."""
+        """Take a request that `fits`; return its GPUs."""
         free = self.free
         for name, units in request.items():
             free[name] -= units
@@ -95,7 +95,7 @@ class Node:
         return slots
 
     def give(self, resources: Mapping[str, int], gpus: Slots) -> None:
-        """Take back what was held."""
+        """Return resources that were held."""
         free = self.free
         for name, units in resources.items():
             free[name] += units
@@ -112,9 +112,9 @@ def _gpu_slots(total: ResourceSet) -> Slots:
 
 
 def _choose_gpus(free: Mapping[int, int], units: int) -> Slots | None:
-    """Choose GPUs: whole ones among those that are free, a part on the first that has room.
+    """Choose GPUs: whole ones among the free ones; a fraction on the first GPU with room.
 
-    Parts go to a GPU that is in use already where they can, so that whole ones stay whole.
+    A fraction goes to a GPU that is already shared, if possible, so that whole GPUs stay free.
     """
     num_whole, part = divmod(units, UNITS_PER_ONE)
     if not num_whole:
@@ -130,80 +130,80 @@ def _choose_gpus(free: Mapping[int, int], units: int) -> Slots | None:
 
 
 class Ledger:
-    """The accounts of all nodes.
+    """The resources of all nodes, and their holdings.
 
-    What is free and what is held add up to what a node has, always, and so for each bundle; a CPU that
-    is lent counts as free. Only `acquire`, `reserve` and `shrink` make grants, and each is released at
-    most once: a second release, or that of a grant whose node has gone, changes nothing.
+    Free and held resources always add up to a node's total, and so for each bundle; a lent CPU counts
+    as free. Only `acquire`, `reserve` and `shrink` make holdings. Each is released at most once: a
+    second release has no effect, nor has the release of a holding whose node was removed.
     """
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
-        #: What each grant was taken from: a node, or a bundle.
-        self._held: dict[Grant, Node] = {}
-        #: What is granted of the grants that are bundles.
-        self._bundles: dict[Grant, Node] = {}
-        #: How often the CPU of a grant is lent now: a call may wait in several threads at once.
-        self._lent: dict[Grant, int] = {}
+        #: The node or bundle from which each holding was taken.
+        self._held: dict[Holding, Node] = {}
+        #: The resources of the holdings that are bundles.
+        self._bundles: dict[Holding, Node] = {}
+        #: How often the CPU of a holding is lent now: a call may wait in several threads.
+        self._lent: dict[Holding, int] = {}
         self._spread_from = 0
-        #: How often nodes have come or gone.
+        #: How often the set of nodes has changed.
         self.membership = 0
 
     # --- nodes ----------------------------------------------------------------------------------
 
     def add_node(self, node_id: str, total: ResourceSet) -> None:
-        """Add a node with all that it has free; one that comes again is a new one."""
+        """Add a node with all resources free; a known id is replaced."""
         self.remove_node(node_id)
         self._nodes[node_id] = Node(node_id, total)
         self.membership += 1
 
     def remove_node(self, node_id: str) -> None:
-        """Forget a node and what is held there; harmless when it is not known."""
+        """Remove a node and its holdings; an unknown id has no effect."""
         if self._nodes.pop(node_id, None) is None:
             return
         self.membership += 1
-        for grant in [grant for grant in self._held if grant.node_id == node_id]:
-            del self._held[grant]
-            self._lent.pop(grant, None)
-            self._bundles.pop(grant, None)
+        for holding in [holding for holding in self._held if holding.node_id == node_id]:
+            del self._held[holding]
+            self._lent.pop(holding, None)
+            self._bundles.pop(holding, None)
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Ids of the nodes, in the order in which they came."""
+        """Ids of the nodes, in the order in which they were added."""
         return tuple(self._nodes)
 
     def node_total(self, node_id: str) -> ResourceSet:
-        """Return what a node has."""
+        """Return the total resources of a node."""
         return self._nodes[node_id].total
 
     def node_available(self, node_id: str) -> ResourceSet:
-        """Return what a node has free, nothing below 0."""
+        """Return the free resources of a node; negative amounts count as 0."""
         return self._nodes[node_id].available()
 
     def cluster_total(self) -> ResourceSet:
-        """Return what all nodes have together."""
+        """Return the total resources of all nodes."""
         return _sum(node.total for node in self._nodes.values())
 
     def cluster_available(self) -> ResourceSet:
-        """Return what is free, summed over the nodes; see `node_available`."""
+        """Return the free resources of all nodes, as `node_available` counts them."""
         return _sum(node.available() for node in self._nodes.values())
 
-    def place_of(self, grant: Grant) -> Place:
-        """Return what a grant that is held was taken from."""
-        return self._held[grant].place
+    def place_of(self, holding: Holding) -> Place:
+        """Return the node or bundle from which a holding was taken."""
+        return self._held[holding].place
 
     def _at(self, place: Place) -> Node | None:
         return self._nodes.get(place) if isinstance(place, str) else self._bundles.get(place)
 
-    def most_free(self, resource: str, within: Iterable[Grant] | None = None) -> int:
-        """Return the units of a resource that are free on one node, or in one of some bundles."""
+    def most_free(self, resource: str, within: Iterable[Holding] | None = None) -> int:
+        """Return the largest number of free units of a resource on one node, or in one bundle."""
         nodes: Iterable[Node] = self._nodes.values()
         if within is not None:
             nodes = [self._bundles[each] for each in within if each in self._bundles]
         return max((node.free.get(resource, 0) for node in nodes), default=0)
 
     def lacks_only_cpus(self, place: Place, request: ResourceSet) -> bool:
-        """Whether a node or bundle could fulfil the request now if enough of its CPUs were free."""
+        """Return whether a place could take the request now, if enough of its CPUs were free."""
         node = self._at(place)
         if node is None or node.total.get("CPU") < request.get("CPU"):
             return False
@@ -213,7 +213,7 @@ class Ledger:
     def fits_without(
         self, place: Place, request: ResourceSet, others: Iterable[ResourceSet]
     ) -> bool:
-        """Whether a node or bundle could fulfil a request once `others`, held there, have ended."""
+        """Return whether a place could take a request after the end of `others`, held there."""
         node = self._at(place)
         if node is None:
             return False
@@ -224,16 +224,16 @@ class Ledger:
         return all(free.get(name, 0) >= units for name, units in request.items())
 
     def is_overdrawn(self, node_id: str) -> bool:
-        """Whether more runs on a node than it has CPUs for, since calls have taken theirs back."""
+        """Return whether a node has more running calls than CPUs, after lent CPUs were taken back."""
         node = self._nodes.get(node_id)
         return node is not None and node.free.get("CPU", 0) < 0
 
-    def is_lent(self, grant: Grant) -> bool:
-        """Whether others have the CPU of a grant just now."""
-        return bool(self._lent.get(grant))
+    def is_lent(self, holding: Holding) -> bool:
+        """Return whether the CPU of a holding is lent now."""
+        return bool(self._lent.get(holding))
 
     def feasible(self, request: ResourceSet, only: Collection[str] | None = None) -> bool:
-        """Whether some node (of `only`) could fulfil the request if nothing else ran there."""
+        """Return whether a node (of `only`) could take the request if it were empty."""
         return any(Node("", node.total).fits(request) for node in self._among(only))
 
     def _among(self, only: Collection[str] | None) -> Sequence[Node]:
@@ -241,7 +241,7 @@ class Ledger:
         return [node for node in nodes if only is None or node.node_id in only]
 
     def largest_node(self, request: ResourceSet) -> ResourceSet:
-        """Return what that node has which comes nearest to the request; empty without nodes."""
+        """Return the total of the node that comes nearest to the request; empty without nodes."""
 
         def nearness(total: ResourceSet) -> tuple[float, float, int]:
             shares = [total.get(name) / units for name, units in request.items()]
@@ -250,7 +250,7 @@ class Ledger:
         totals = (node.total for node in self._nodes.values())
         return max(totals, key=nearness, default=ResourceSet())
 
-    # --- grants ---------------------------------------------------------------------------------
+    # --- holdings ---------------------------------------------------------------------------------
 
     def acquire(
         self,
@@ -259,27 +259,27 @@ class Ledger:
         strategy: str = "DEFAULT",
         prefer: Sequence[str] = (),
         only: Collection[str] | None = None,
-        within: Iterable[Grant] | None = None,
-    ) -> Grant | None:
-        """Take what is asked for from one node, or return None when none has it free now.
+        within: Iterable[Holding] | None = None,
+    ) -> Holding | None:
+        """Take a request from one node, or return None when it fits nowhere now.
 
         Parameters
         ----------
         strategy : {"DEFAULT", "SPREAD"}
-            DEFAULT takes the first of `prefer` that fits, then fills the nodes in order up to half,
-            then takes the least utilised; those with GPUs last when no GPU is asked for. SPREAD
+            DEFAULT takes the first of `prefer` that fits. Then it fills the nodes in order up to half,
+            and then takes the least utilised; without a GPU request, nodes with GPUs come last. SPREAD
             takes the nodes that fit in turn.
         prefer : sequence of str, optional
-            Ids of nodes, the best first; ids that are not known are skipped.
+            Ids of nodes, the best first; unknown ids are skipped.
         only : collection of str, optional
             Ids of the nodes that may be taken.
-        within : iterable of Grant, optional
-            Bundles: it is taken from one of these, not from a node; `prefer` does not matter then.
+        within : iterable of Holding, optional
+            Bundles: the request is taken from one of these, not from a node; `prefer` has no effect.
 
         Notes
         -----
-        Ray source: its hybrid and spread scheduling policies. Differs from Ray: no random choice
-        among nodes that are equally good.
+        Ray source: its hybrid and spread scheduling policies. Differs from Ray: it makes no random
+        choice among nodes that are equally good.
         """
         nodes = self._among(only)
         if within is not None:
@@ -290,12 +290,12 @@ class Ledger:
         elif strategy == "SPREAD":
             node = self._in_turn(request, nodes)
         else:
-            raise ValueError(f"No strategy is called {strategy!r}: expected 'DEFAULT' or 'SPREAD'.")
+            raise ValueError(f"strategy={strategy!r}: expected 'DEFAULT' or 'SPREAD'.")
         if node is None:
             return None
-        grant = Grant(node.node_id, request, node.take(request))
-        self._held[grant] = node
-        return grant
+        holding = Holding(node.node_id, request, node.take(request))
+        self._held[holding] = node
+        return holding
 
     def _preferred(
         self, request: ResourceSet, prefer: Sequence[str], only: Collection[str] | None
@@ -321,14 +321,14 @@ class Ledger:
         *,
         only: Collection[str] | None = None,
         beside: Collection[str] = (),
-    ) -> tuple[Grant, ...] | None:
-        """Take all bundles of a group, each from one node, or none when they do not fit now.
+    ) -> tuple[Holding, ...] | None:
+        """Take all bundles of a group, each from one node, or none if they do not fit now.
 
         Parameters
         ----------
         bundles : sequence of ResourceSet
         strategy : {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"}
-            See `arrange`.
+            As in `arrange`.
         only : collection of str, optional
             Ids of the nodes that may be taken.
         beside : collection of str, optional
@@ -336,112 +336,113 @@ class Ledger:
 
         Returns
         -------
-        tuple of Grant or None
+        tuple of Holding or None
             One for each bundle, in their order: `acquire` takes from them.
         """
         found = arrange(bundles, strategy, self._among(only), beside)
         if found is None:
             return None
-        grants = []
+        holdings = []
         for bundle, (node, gpus) in zip(bundles, found, strict=True):
-            grant = Grant(node.node_id, bundle, gpus)
-            self._held[grant] = node
-            self._bundles[grant] = Node(node.node_id, bundle, gpus, grant)
-            grants.append(grant)
-        return tuple(grants)
+            holding = Holding(node.node_id, bundle, gpus)
+            self._held[holding] = node
+            self._bundles[holding] = Node(node.node_id, bundle, gpus, holding)
+            holdings.append(holding)
+        return tuple(holdings)
 
     def where_it_could_be(
         self,
         bundles: Sequence[ResourceSet],
         strategy: str,
         *,
-        ended: Collection[Grant] | None = None,
+        ended: Collection[Holding] | None = None,
         only: Collection[str] | None = None,
         beside: Collection[str] = (),
     ) -> list[str] | None:
-        """Return the nodes on which `reserve` would succeed once the grants `ended` have ended.
+        """Return the nodes on which `reserve` would succeed after the holdings `ended` have ended.
 
-        Or all, by default. None: it would not even then.
+        By default, all holdings have ended. None: it would not succeed even then.
         """
         if ended is None:
             nodes = [Node(node.node_id, node.total) for node in self._among(only)]
         else:
             nodes = [node.copy() for node in self._among(only)]
             by_id = {node.node_id: node for node in nodes}
-            for grant in ended:
-                node = by_id.get(grant.node_id)
-                if node is not None and self._held.get(grant) is self._nodes[grant.node_id]:
-                    node.give(self._back(grant), grant.gpus)
+            for holding in ended:
+                node = by_id.get(holding.node_id)
+                if node is not None and self._held.get(holding) is self._nodes[holding.node_id]:
+                    node.give(self._back(holding), holding.gpus)
         found = arrange(bundles, strategy, nodes, beside)
         return [node.node_id for node, _ in found] if found is not None else None
 
-    def _back(self, grant: Grant) -> dict[str, int]:
-        """Return what is free in addition when a grant ends: what it has lent is free already."""
-        back = grant.resources.units()
-        if self._lent.get(grant):
+    def _back(self, holding: Holding) -> dict[str, int]:
+        """Return the resources that the end of a holding frees; a lent CPU is free already."""
+        back = holding.resources.units()
+        if self._lent.get(holding):
             back.pop("CPU", None)
         return back
 
-    def release(self, grant: Grant) -> None:
-        """Give back what a grant holds, except what it has lent: that is free already.
+    def release(self, holding: Holding) -> None:
+        """Free the resources of a holding, except a lent CPU, which is free already.
 
-        Of a bundle only that is free which nobody holds; the rest is when they release it.
+        For a bundle, resources that holdings inside it hold become free when those are released.
         """
-        node = self._held.pop(grant, None)
+        node = self._held.pop(holding, None)
         if node is None:
             return
-        bundle = self._bundles.pop(grant, None)
+        bundle = self._bundles.pop(holding, None)
         if bundle is not None:
             for other in [each for each, of in self._held.items() if of is bundle]:
                 self._held[other] = node
             node.give(bundle.free, tuple(bundle.free_gpus.items()))
             return
-        node.give(self._back(grant), grant.gpus)
-        self._lent.pop(grant, None)
+        node.give(self._back(holding), holding.gpus)
+        self._lent.pop(holding, None)
 
-    def shrink(self, grant: Grant, to: ResourceSet) -> Grant:
-        """Give back what a grant holds beyond `to`, and return the grant that replaces it.
+    def shrink(self, holding: Holding, to: ResourceSet) -> Holding:
+        """Free the resources of a holding beyond `to`, and return the holding that replaces it.
 
-        Its GPUs are the first of those it had, as many as `to` allows. A CPU that is lent stays
-        lent, by the new grant.
+        It keeps its first GPUs, as many as `to` allows. A lent CPU stays lent, by the new holding.
         """
-        beyond = {name: units - to.get(name) for name, units in grant.resources.items()}
+        beyond = {name: units - to.get(name) for name, units in holding.resources.items()}
         if any(units < 0 for units in beyond.values()) or not to.units().keys() <= beyond.keys():
-            raise ValueError(f"A grant of {grant.resources} cannot shrink to {to}, which is more.")
-        kept, dropped = _split(grant.gpus, to.get("GPU"))
-        smaller = Grant(grant.node_id, to, kept)
-        node = self._held.pop(grant, None)
+            raise ValueError(
+                f"A holding of {holding.resources} cannot shrink to {to}, which is more."
+            )
+        kept, dropped = _split(holding.gpus, to.get("GPU"))
+        smaller = Holding(holding.node_id, to, kept)
+        node = self._held.pop(holding, None)
         if node is None:
             return smaller
         self._held[smaller] = node
-        times_lent = self._lent.pop(grant, 0)
+        times_lent = self._lent.pop(holding, 0)
         if times_lent:
             self._lent[smaller] = times_lent
             beyond.pop("CPU", None)
         node.give(beyond, dropped)
         return smaller
 
-    def lend_cpu(self, grant: Grant) -> None:
-        """Let others have the CPU of a call that waits for an object; its other resources stay."""
-        node = self._held.get(grant)
+    def lend_cpu(self, holding: Holding) -> None:
+        """Lend the CPU of a call that waits for an object; its other resources stay held."""
+        node = self._held.get(holding)
         if node is None:
             return
-        times_lent = self._lent.get(grant, 0)
-        self._lent[grant] = times_lent + 1
-        cpu = grant.resources.get("CPU")
+        times_lent = self._lent.get(holding, 0)
+        self._lent[holding] = times_lent + 1
+        cpu = holding.resources.get("CPU")
         if cpu and not times_lent:
             node.free["CPU"] += cpu
 
-    def take_back_cpu(self, grant: Grant, *, entirely: bool = False) -> None:
-        """End a `lend_cpu`, or all; the last takes the CPU, if need be below 0: the call goes on."""
-        times_lent = self._lent.get(grant, 0)
+    def take_back_cpu(self, holding: Holding, *, entirely: bool = False) -> None:
+        """End one `lend_cpu`, or all. The last end takes the CPU, even if none is free."""
+        times_lent = self._lent.get(holding, 0)
         if times_lent > 1 and not entirely:
-            self._lent[grant] = times_lent - 1
+            self._lent[holding] = times_lent - 1
         elif times_lent:
-            del self._lent[grant]
-            cpu = grant.resources.get("CPU")
+            del self._lent[holding]
+            cpu = holding.resources.get("CPU")
             if cpu:
-                self._held[grant].free["CPU"] -= cpu
+                self._held[holding].free["CPU"] -= cpu
 
 
 def _hybrid(request: ResourceSet, nodes: Iterable[Node]) -> Node | None:
@@ -468,7 +469,7 @@ def _fill(request: ResourceSet, nodes: Iterable[Node]) -> Node | None:
 
 
 def _split(slots: Slots, units: int) -> tuple[Slots, Slots]:
-    """Split slots into those that make up `units`, and the others."""
+    """Split slots into those that add up to `units`, and the others."""
     kept, dropped = [], []
     for index, held in slots:
         keep = min(held, units)

@@ -1,6 +1,6 @@
-"""Where calls that wait go: by their strategies, labels of nodes, groups, and what is kept for others.
+"""The node for a waiting call: by its strategy, labels, groups, and the nodes kept for others.
 
-Part of the plugin, which asks for one call after the other.
+The dispatcher calls it for one call after the other.
 """
 
 from __future__ import annotations
@@ -10,38 +10,37 @@ from typing import TYPE_CHECKING
 
 from raycompat import _dask_adapter as dask
 from raycompat._protocol import failures
-from raycompat._protocol.strategy import InGroup, OnNode, Strategy
+from raycompat._protocol.strategy import InGroup, OnNode, Strategy, without_selectors
 from raycompat._scheduler.affinity import choices
 
 if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
-    from raycompat._scheduler.core import Core
     from raycompat._scheduler.leases import Shape
     from raycompat._scheduler.lines import Line
-    from raycompat._scheduler.placement import Grant as Holding
-    from raycompat._scheduler.placement import Place
+    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.placement import Holding, Place
 
 
 class Placer:
-    """See the module."""
+    """Acquires resources for calls, and explains why calls cannot run."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._scheduler = core.scheduler
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._scheduler = parts.scheduler
 
     def acquire(self, key: str, shape: Shape) -> Holding | None:
-        """Take what a call asks for from where it may go; None when nothing is free there."""
-        core, (_, request, strategy) = self._core, shape
-        running, reserved = dask.running_workers(self._scheduler), core.leases.reserved(shape)
+        """Acquire a call's resources in an allowed place; None when they are not free."""
+        parts, (_, request, strategy) = self._parts, shape
+        running, reserved = dask.running_workers(self._scheduler), parts.leases.reserved(shape)
         if isinstance(strategy, InGroup):
-            bundles = [each for each in core.groups.bundles(strategy) if each is not reserved]
-            return core.ledger.acquire(request, within=bundles, only=running)
+            bundles = [each for each in parts.groups.bundles(strategy) if each is not reserved]
+            return parts.ledger.acquire(request, within=bundles, only=running)
         nearest = dask.dependency_bytes(self._scheduler, key)
-        free = running - {reserved} - core.groups.keeper.kept_from_calls()
-        for allowed in choices(strategy, request, core.nodes.info, core.ledger):
-            holding = core.ledger.acquire(
+        free = running - {reserved} - parts.groups.keeper.kept_from_calls()
+        for allowed in choices(strategy, request, parts.nodes.info, parts.ledger):
+            holding = parts.ledger.acquire(
                 request,
-                strategy="SPREAD" if strategy == "SPREAD" else "DEFAULT",
+                strategy="SPREAD" if without_selectors(strategy) == "SPREAD" else "DEFAULT",
                 prefer=sorted(nearest, key=nearest.__getitem__)[::-1],
                 only=free if allowed is None else free.intersection(allowed),
             )
@@ -50,48 +49,56 @@ class Placer:
         return None
 
     def make_room(self, line: Line) -> bool:
-        """Revoke leases for calls for which nothing is free; return whether that helps."""
-        core, (_, request, strategy) = self._core, line.shape
+        """Revoke leases for calls without free resources; return whether that helps."""
+        parts, (_, request, strategy) = self._parts, line.shape
         places: Collection[Place]
         if isinstance(strategy, InGroup):
-            places = core.groups.bundles(strategy)
+            places = parts.groups.bundles(strategy)
         else:
-            best, *others = choices(strategy, request, core.nodes.info, core.ledger)
-            places = core.nodes.info if others or best is None else best
-        first = core.calls.by_key[line.first]
+            places = self._allowed(request, strategy)
+        first = parts.calls.by_key[line.first]
         is_lease = first.spec["kind"] == "lease"
-        return core.leases.make_room(
+        return parts.leases.make_room(
             line.shape, len(line.keys), is_lease=is_lease, since=first.since, places=places
         )
 
+    def _allowed(self, request: ResourceSet, strategy: Strategy) -> Collection[str]:
+        nodes, places = self._parts.nodes.info, set[str]()
+        for allowed in choices(strategy, request, nodes, self._parts.ledger):
+            places.update(nodes if allowed is None else allowed)
+        return places
+
     def is_feasible(self, request: ResourceSet, strategy: Strategy) -> bool:
-        """Whether a call could ever run here. One in a group waits for that, which is told of."""
+        """Return whether a call could ever run. A call in a group waits for the group instead."""
         if isinstance(strategy, InGroup):
             return True
-        ledger = self._core.ledger
-        allowed = choices(strategy, request, self._core.nodes.info, ledger)
+        ledger = self._parts.ledger
+        allowed = choices(strategy, request, self._parts.nodes.info, ledger)
         return any(ledger.feasible(request, each) for each in allowed)
 
     # --- errors ---------------------------------------------------------------------------------
 
     def why_it_cannot_go(self, key: str, shape: Shape) -> bytes | None:
-        """Return the error of a call that waits for what is not there, and will not come."""
+        """Return the error of a call that waits for a node or group that cannot appear."""
         _, request, strategy = shape
-        if isinstance(strategy, InGroup) and self._core.groups.is_gone(strategy.group):
-            return self._core.groups.why_it_is_gone(key)
-        if isinstance(strategy, OnNode) and not choices(
-            strategy, request, self._core.nodes.info, self._core.ledger
+        if isinstance(strategy, InGroup) and self._parts.groups.is_gone(strategy.group):
+            return self._parts.groups.why_it_is_gone(key)
+        base = without_selectors(strategy)
+        if isinstance(base, OnNode) and not choices(
+            strategy, request, self._parts.nodes.info, self._parts.ledger
         ):
             text = (
-                f"The node {strategy.node_id} of its NodeAffinitySchedulingStrategy does not exist "
+                f"The node {base.node_id} of its NodeAffinitySchedulingStrategy does not exist "
                 f"(any more), or can never provide {request}, and soft=False."
+                + ("" if base is strategy else " Or the label_selector does not admit it.")
             )
             return failures.unschedulable(text, is_actor=self._is_actor(key))
         return None
 
     def why_it_does_not_wait(self, key: str, shape: Shape) -> bytes | None:
-        """Return the error of a call for which nothing is free just now, if it asked for that."""
+        """Return the error of a call without free resources, if its strategy requires one."""
         _, request, strategy = shape
+        strategy = without_selectors(strategy)
         if not (isinstance(strategy, OnNode) and strategy.fails_when_busy):
             return None
         text = (
@@ -100,4 +107,4 @@ class Placer:
         return failures.unschedulable(text, is_actor=self._is_actor(key))
 
     def _is_actor(self, key: str) -> bool:
-        return key in self._core.actors.rows
+        return key in self._parts.actors.rows

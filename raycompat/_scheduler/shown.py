@@ -7,18 +7,22 @@ them.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
 from raycompat._protocol.spans import Span
+from raycompat._scheduler.history import MANY_SPANS
 
 if TYPE_CHECKING:
     from distributed import Scheduler
 
-#: How many spans the timeline keeps: the last ones.
-_MANY_SPANS = 20_000
+
+#: Calls that ran one after the other: the node, the process or thread, name, number of calls, start and
+#: end in seconds since 1970, and whether they failed.
+Ran = tuple[str, int, str, int, float, float, bool]
 
 
 class Shown:
@@ -30,16 +34,15 @@ class Shown:
         self._note_end = note_end
         #: How many calls were counted, by actor or lease, then by name and Dask's state.
         self._counted: dict[str, Counter[tuple[str, str]]] = {}
-        #: Of each: the node, the process or thread, name, number of calls, start, end, failed.
-        self._spans: deque[tuple[str, int, str, int, float, float, bool]] = deque(
-            maxlen=_MANY_SPANS
-        )
+        self._spans: deque[Ran] = deque(maxlen=MANY_SPANS)
+        #: How many there were in all, with those that were dropped.
+        self._num_spans = 0
 
     def show(self, worker: str, key: str, pid: int, spans: list[Span]) -> None:
         """Enter spans of calls of an actor or a lease."""
         dask.show_in_task_stream(self._scheduler, worker, pid, spans)
         for name, _, count, start, stop, failure, _ in spans:
-            self._spans.append((worker, pid, name, count, start, stop, failure is not None))
+            self._enter((worker, pid, name, count, start, stop, failure is not None))
         if not dask.known(self._scheduler, key):
             return
         counted = self._counted.setdefault(key, Counter())
@@ -54,9 +57,19 @@ class Shown:
         """Enter a call that ran as a Dask task; `startstops` is what Dask says of when it did so."""
         for each in startstops:
             if each["action"] == "compute":
-                self._spans.append((worker, thread, name, 1, each["start"], each["stop"], failed))
+                self._enter((worker, thread, name, 1, each["start"], each["stop"], failed))
 
-    async def timeline(self) -> list[tuple[str, int, str, int, float, float, bool]]:
+    def _enter(self, ran: Ran) -> None:
+        self._spans.append(ran)
+        self._num_spans += 1
+
+    def since(self, num_seen: int, most: int) -> tuple[list[Ran], int]:
+        """Return the spans after the first `num_seen`, at most `most`; and how many there were."""
+        num_new = min(most, self._num_spans - num_seen, len(self._spans))
+        last = list(itertools.islice(reversed(self._spans), num_new))
+        return last[::-1], self._num_spans
+
+    async def timeline(self) -> list[Ran]:
         """Return when the last calls ran, in the order in which that was reported."""
         return list(self._spans)
 

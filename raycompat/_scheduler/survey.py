@@ -1,9 +1,9 @@
-"""Surveys: what the scheduler asks nodes and callers when a page or a program wants the state.
+"""Surveys: what the scheduler asks drivers and nodes when a page or a program wants the state.
 
-The scheduler does not see the calls of leases and actors. So it asks their callers for the calls that
-are not finished, and the nodes for those that run. Questions that come during a survey share its
-findings. The findings name the processes that did not answer in time, for example because they are
-stopped.
+The scheduler does not see the calls of leases and actors. So it asks the drivers for their calls that
+are not finished. It asks the nodes for the calls that run there; each node asks its executors, which
+make calls too. Questions that come during a survey share its findings. The findings name the processes
+that did not answer in time, for example because they are stopped.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from raycompat import _dask_adapter as dask
 from raycompat._protocol.operations import ToCaller, ToNode
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.core import Core
+    from raycompat._scheduler.parts import Parts
 
-#: Seconds that nodes and callers have to answer; a node waits one for its executors.
+#: Seconds that nodes and drivers have to answer; a node waits one for its executors.
 _ANSWER_S = 3.0
+
+#: Calls, and objects, that a caller names: as many as Ray's API returns, and as a page shows.
+_MOST, MOST_ON_PAGES = 10_000, 200
 
 #: Seconds for which pages show what was found.
 _FRESH_S = 1.0
@@ -29,12 +32,13 @@ _FRESH_S = 1.0
 
 @dataclass(slots=True)
 class Findings:
-    """What nodes and callers have answered: see `_node.looks` and `_caller.look`."""
+    """What nodes and drivers have answered: see `_node.looks` and `_caller.look`."""
 
-    #: By the addresses of nodes, and by the Dask clients that callers are.
+    #: By the addresses of nodes.
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: By the Dask clients of drivers, and for executors by the address of the node and the pid.
     callers: dict[str, dict[str, Any]] = field(default_factory=dict)
-    #: Nodes and callers that have not answered.
+    #: Nodes and drivers that have not answered.
     silent: list[str] = field(default_factory=list)
 
     @property
@@ -68,73 +72,77 @@ class _Survey:
 class Surveys:
     """See the module."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._scheduler = core.scheduler
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._scheduler = parts.scheduler
         self._tokens = itertools.count()
         self._under_way: dict[int, _Survey] = {}
-        self._asking: asyncio.Task[Findings] | None = None
+        #: Surveys that go on, by how many calls and objects each caller is asked to name.
+        self._asking: dict[int, asyncio.Task[Findings]] = {}
         #: What was found last, and when that was asked for, by the monotonic clock.
         self.last, self._asked = Findings(), 0.0
 
     def look_again(self) -> Findings:
-        """Return what was found last; if that is old, ask again, for the next look."""
-        if self._asking is None and time.monotonic() - self._asked > _FRESH_S:
-            self._asking = asyncio.get_running_loop().create_task(self._ask())
+        """Return what was found last, for pages; if that is old, ask again, for the next look."""
+        if not self._asking and time.monotonic() - self._asked > _FRESH_S:
+            self._begin(MOST_ON_PAGES)
         return self.last
 
     async def take(self) -> Findings:
-        """Ask all nodes and callers; return what they have answered, in three seconds at most."""
-        if self._asking is None:
-            self._asking = asyncio.get_running_loop().create_task(self._ask())
+        """Ask all nodes and drivers; return what they have answered, in three seconds at most."""
         # Whoever asks may leave; the others still want the answer.
-        return await asyncio.shield(self._asking)
+        return await asyncio.shield(self._begin(_MOST))
 
-    async def _ask(self) -> Findings:
-        token, callers = next(self._tokens), self._callers()
+    def _begin(self, most: int) -> asyncio.Task[Findings]:
+        if most not in self._asking:
+            self._asking[most] = asyncio.get_running_loop().create_task(self._ask(most))
+        return self._asking[most]
+
+    async def _ask(self, most: int) -> Findings:
+        token, drivers = next(self._tokens), self._drivers()
         self._asked = time.monotonic()
-        nodes = set(self._core.nodes.info)
-        survey = self._under_way[token] = _Survey(nodes | callers, Findings())
+        nodes = set(self._parts.nodes.info)
+        survey = self._under_way[token] = _Survey(nodes | drivers, Findings())
         try:
             for node in nodes:
-                dask.tell_worker(self._scheduler, node, {"op": ToNode.LOOK, "token": token})
-            for caller in callers:
-                dask.tell_client(self._scheduler, caller, {"op": ToCaller.LOOK, "token": token})
+                message = {"op": ToNode.LOOK, "token": token, "most": most}
+                dask.tell_worker(self._scheduler, node, message)
+            for driver in drivers:
+                message = {"op": ToCaller.LOOK, "token": token, "most": most}
+                dask.tell_client(self._scheduler, driver, message)
             if survey.expected:
                 async with asyncio.timeout(_ANSWER_S):
                     await survey.is_complete.wait()
         except TimeoutError:
             survey.findings.silent = sorted(survey.expected)
         finally:
-            self._asking = None
+            del self._asking[most]
             del self._under_way[token]
         self.last = survey.findings
         return survey.findings
 
-    def _callers(self) -> set[str]:
-        """Return the clients that may have called something, or refer to objects."""
-        core = self._core
-        callers = {job.client for job in core.jobs.open.values()}
-        callers.update(core.calls.owners())
-        for row in core.actors.rows.values():
-            callers |= row.watchers
-        return {client for client in callers if client in self._scheduler.clients}
+    def _drivers(self) -> set[str]:
+        """Return the clients that are drivers."""
+        drivers = {job.client for job in self._parts.jobs.open.values()}
+        return {client for client in drivers if client in self._scheduler.clients}
 
     def hear_node(self, worker: str, token: int, found: dict[str, Any]) -> None:
-        """Hear what runs on a node."""
+        """Hear what runs on a node, and what its executors have called."""
         survey = self._under_way.get(token)
         if survey is not None:
+            for caller in found.pop("callers"):
+                survey.findings.callers[f"{worker} {caller['pid']}"] = caller
             survey.findings.nodes[worker] = found
             survey.note(worker)
 
     def hear_caller(self, client: str, token: int, found: dict[str, Any]) -> None:
-        """Hear what a caller has called, and what it refers to."""
+        """Hear what a driver has called, and what it refers to."""
         survey = self._under_way.get(token)
         if survey is not None:
             survey.findings.callers[client] = found
             survey.note(client)
 
     def lose(self, who: str) -> None:
-        """Expect no answer of a node or caller that is gone."""
+        """Expect no answer of a node or driver that is gone."""
         for survey in self._under_way.values():
             survey.note(who)

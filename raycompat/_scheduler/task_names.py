@@ -1,7 +1,7 @@
-"""The names of calls of which Dask keeps statistics, and which of these are to be forgotten.
+"""The names of calls in Dask's statistics, and the removal of old ones.
 
-Dask keeps a `TaskPrefix` for each name that a task ever had, for ever. Programs may give each call a
-name of its own. So of the names without a task only those used last are kept.
+Dask keeps a `TaskPrefix` for ever for each name that a task had. Programs may give each call a
+different name. So, of the names without a task, only those used last are kept.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from raycompat import _dask_adapter as dask
 if TYPE_CHECKING:
     from distributed import Scheduler
 
-#: Names without a task that are kept, for the dashboard: some 3 KB each.
+#: The number of names without a task that are kept for the dashboard: about 3 KB each.
 NUM_KEPT = 200
 
 
 class TaskNames:
-    """See the module."""
+    """The names without tasks, by the time of their last use."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        #: Names whose last call may have ended, the one that ended last at the end.
+        #: Names whose last call may have ended; the one that ended last is at the end.
         self._idle: dict[str, None] = {}
 
     def note_end(self, name: str) -> None:
-        """Hear that a call of this name has been forgotten."""
+        """Record that a call of this name was forgotten."""
         self._idle.pop(name, None)
         self._idle[name] = None
         while len(self._idle) > NUM_KEPT:
             oldest = next(iter(self._idle))
-            del self._idle[oldest]  # if it has a task, it is noted again when that ends
+            del self._idle[oldest]  # a name with a task is recorded again when the task ends
             dask.forget_prefix(self._scheduler, oldest)

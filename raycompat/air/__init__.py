@@ -1,4 +1,4 @@
-"""What Train and Tune had in common, where older programs import it from."""
+"""The common parts of Train and Tune, for older programs that import them from here."""
 
 from raycompat.air.config import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from raycompat.air.result import Result

@@ -1,4 +1,4 @@
-"""How configurations are shown: as text with what is not the default, and as a table in notebooks."""
+"""How configurations are shown: as text without default values, and as a table in notebooks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 
 def as_text(config: Any, defaults: Mapping[str, Any] | None = None) -> str:
-    """Return the repr of a dataclass with only those fields that are not as by default.
+    """Return the repr of a dataclass with only the fields that differ from their defaults.
 
     Parameters
     ----------
     config : dataclass instance
-        What is shown.
+        The configuration to show.
     defaults : mapping, optional
         Defaults of fields that are set after the constructor, by name.
     """

@@ -16,18 +16,18 @@ from raycompat.air._shown import ShownAsTable, as_text
 
 __all__ = ["CheckpointConfig", "FailureConfig", "RunConfig", "ScalingConfig"]
 
-#: The default of fields that Ray has given up.
+#: The default of fields that Ray has removed.
 DEPRECATED = "DEPRECATED"
 
 
 @dataclass(repr=False, eq=False)
 class ScalingConfig(ShownAsTable):
-    """Say how many workers train, and what each may use.
+    """The number of workers that train, and the resources of each.
 
     Parameters
     ----------
     trainer_resources : dict, optional
-        Resources of what starts the workers. By default one CPU.
+        Resources of the process that starts the workers. By default one CPU.
     num_workers : int, default 1
         Number of workers, each a process.
     use_gpu : bool, default False
@@ -140,12 +140,12 @@ class ScalingConfig(ShownAsTable):
 
 @dataclass(repr=False)
 class FailureConfig(ShownAsTable):
-    """Say what happens when a worker or a trial fails.
+    """The reaction to the failure of a worker or a trial.
 
     Parameters
     ----------
     max_failures : int, default 0
-        How many failures are recovered from, from the last checkpoint. -1: any number.
+        Number of failures after which training continues from the last checkpoint; -1: no limit.
     fail_fast : bool or "raise", default False
         Whether the first failure ends the run; with "raise", `fit` raises the error itself.
 
@@ -173,7 +173,7 @@ class FailureConfig(ShownAsTable):
 
 @dataclass(repr=False)
 class CheckpointConfig(ShownAsTable):
-    """Say which checkpoints are kept, and when a trainable of Tune makes them.
+    """The checkpoints to keep, and when a Tune trainable makes them.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ class CheckpointConfig(ShownAsTable):
 
 
 def check_retention(num_to_keep: int | None, score_order: str | None) -> None:
-    """Raise `ValueError` unless both say which checkpoints are to be kept."""
+    """Raise `ValueError` unless both are valid."""
     if num_to_keep is not None and num_to_keep <= 0:
         raise ValueError(
             f"num_to_keep={num_to_keep!r}: expected an integer of at least 1, or None."
@@ -222,7 +222,7 @@ def check_retention(num_to_keep: int | None, score_order: str | None) -> None:
 
 @dataclass(repr=False)
 class RunConfig(ShownAsTable):
-    """Say where a run keeps its results, and how it is followed.
+    """The place of a run's results, and how its progress is shown.
 
     Parameters
     ----------
@@ -243,12 +243,12 @@ class RunConfig(ShownAsTable):
     stop : mapping, Stopper or callable, optional
         When a trial of Tune has trained enough.
     callbacks : list, optional
-        Callbacks of the run.
+        0: silent. 1: progress. 2: more of it.
     progress_reporter : object, optional
         What shows the progress.
     log_to_file : bool, str or pair of str, default False
-        Whether trials write what they print to files.
-    local_dir : str, optional
+        Whether trials write their output to files.
+        Whether trials write their output to files.
         Refused: use `storage_path`.
 
     Notes
@@ -274,7 +274,7 @@ class RunConfig(ShownAsTable):
 
         if self.local_dir is not None:
             raise DeprecationWarning(
-                f"RunConfig(local_dir={self.local_dir!r}): Ray has given this name up. Write "
+                f"RunConfig(local_dir={self.local_dir!r}): Ray has removed this name. Write "
                 f"RunConfig(storage_path={self.local_dir!r})."
             )
         if self.storage_path is None:

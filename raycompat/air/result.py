@@ -1,4 +1,4 @@
-"""Where Ray keeps the `Result` of a trial."""
+"""The module in which Ray has the `Result` of a trial."""
 
 from raycompat.train._result import TrialResult as Result
 

@@ -1,4 +1,4 @@
-"""What training functions call, where programs of 2022 and 2023 import it from.
+"""Functions for training functions, for programs of 2022 and 2023 that import them from here.
 
 They write ``from ray.air import session`` and ``session.report(...)``. The functions are those of
 `raycompat.train` and of its context; for trials of Tune use `raycompat.tune`.

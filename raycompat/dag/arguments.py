@@ -1,4 +1,4 @@
-"""The nodes inside of a node's arguments: found anywhere in them, and replaced by values."""
+"""The nodes inside a node's arguments: how they are found, and replaced by values."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from raycompat.remote_function import RemoteFunction
 if TYPE_CHECKING:
     from raycompat.dag.node import DAGNode
 
-#: What stays the same object, not a copy, where nodes in a value are replaced.
+#: Objects that are not copied when the nodes in a value are replaced.
 _KEPT = (ObjectRef, ActorHandle, ActorClass, RemoteFunction)
 
-#: What has no nodes inside.
+#: Types without nodes inside.
 _PLAIN = (type(None), bool, int, float, str, bytes)
 
 
@@ -34,7 +34,7 @@ def nodes_in(value: Any) -> Iterator[DAGNode]:
 
 
 def replaced(value: Any, value_of: Callable[[DAGNode], Any]) -> Any:
-    """Return a value with the nodes in it replaced; what has none stays the same object."""
+    """Return a value with its nodes replaced; a value without nodes is returned itself."""
     from raycompat.dag.node import DAGNode
 
     if isinstance(value, DAGNode):
@@ -50,7 +50,7 @@ def replaced(value: Any, value_of: Callable[[DAGNode], Any]) -> Any:
 
 
 def _dismantled(value: Any) -> tuple[bytes, list[Any]]:
-    """Return a pickle of a value, and the nodes and other things that are left out of it."""
+    """Return a pickle of a value, and the nodes and other objects that are left out of it."""
     pickler = _Dismantler()
     try:
         pickler.dump(value)

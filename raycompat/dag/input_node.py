@@ -1,4 +1,4 @@
-"""`InputNode`: stands in a graph for what `DAGNode.execute` is given."""
+"""`InputNode`: the placeholder in a graph for the arguments of `DAGNode.execute`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from raycompat.dag.node import DAGNode, Execution
 
 
 class InputNode(DAGNode):
-    """Stand for the arguments of `DAGNode.execute`: the only one, or all with ``[0]`` or ``.name``.
+    """Placeholder for the arguments of `DAGNode.execute`, or for one with ``[0]`` or ``.name``.
 
     Parameters
     ----------
     input_type : type or dict, optional
-        Kept as the attribute `input_type`; nothing is checked.
+        Stored as the attribute `input_type`; it is not checked.
 
     Examples
     --------
@@ -76,14 +76,14 @@ class InputNode(DAGNode):
 
     def __getitem__(self, key: int | str) -> InputAttributeNode:
         if not isinstance(key, int | str):
-            raise AssertionError(  # Ray's class for it
+            raise AssertionError(  # the class that Ray raises here
                 f"InputNode[{key!r}]: expected the position (int) or the name (str) of an argument."
             )
         return self._attribute(key, by_item=True)
 
 
 class InputAttributeNode(DAGNode):
-    """Stand for one argument of `DAGNode.execute`, or for an item or attribute of the only one."""
+    """Placeholder for one argument of `DAGNode.execute`, or for a part of the only argument."""
 
     def __init__(self, dag_input_node: InputNode, key: int | str, *, by_item: bool) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class InputAttributeNode(DAGNode):
 
 
 class DAGInputData:
-    """The arguments of `DAGNode.execute`, where there are several or named ones."""
+    """The arguments of `DAGNode.execute`, if there are several or named ones."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._args, self._kwargs = list(args), kwargs

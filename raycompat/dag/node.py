@@ -1,4 +1,4 @@
-"""`DAGNode`: a call that is not made yet, and how a graph of them is executed."""
+"""`DAGNode`: a call that is not made yet, and the execution of a graph of such calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Execution:
-    """One execution of a graph: what it was given, and the result of each node."""
+    """One execution of a graph: its arguments, and the result of each node."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.args, self.kwargs = args, kwargs
@@ -36,12 +36,12 @@ class Execution:
         return self.results[key]
 
     def resolved(self, value: Any) -> Any:
-        """Return a value with the results of the nodes in it in their places."""
+        """Return a value with its nodes replaced by their results."""
         return replaced(value, self.result)
 
 
 class DAGNode:
-    """A call in a graph of calls. ``bind`` of remote functions and actors makes them.
+    """A call in a graph of calls. ``bind`` of remote functions and actors creates it.
 
     Notes
     -----
@@ -58,29 +58,29 @@ class DAGNode:
         self._bound_kwargs = dict(kwargs or {})
         self._bound_options = dict(options or {})
         self._stable_uuid = uuid.uuid4().hex
-        #: The result of each node at the last execution that was to keep them.
+        #: The result of each node in the last execution with `_ray_cache_refs`.
         self.cache_from_last_execute: dict[str, Any] = {}
 
     def execute(self, *args: Any, _ray_cache_refs: bool = False, **kwargs: Any) -> Any:
-        """Make the calls of the graph that this node depends on, and its own.
+        """Make the calls of the graph on which this node depends, and its own.
 
         Parameters
         ----------
         *args, **kwargs
-            What the graph's `InputNode` stands for.
+            Arguments for the graph's `InputNode`.
         _ray_cache_refs : bool, default False
             Keep the result of each node for `get_object_refs_from_last_execute`.
 
         Returns
         -------
         ObjectRef, ActorHandle or list
-            What the node's own call returns: a reference for a function or method, a handle for a
+            The result of the node's own call: a reference for a function or method, a handle for a
             class, a list for a `MultiOutputNode`.
 
         Raises
         ------
         AssertionError
-            When the graph has several `InputNode`, or one that was made outside of ``with``.
+            When the graph has several `InputNode`, or one that was made outside ``with``.
         """
         execution = Execution(args, kwargs)
         result = execution.result(self)
@@ -97,7 +97,7 @@ class DAGNode:
         return args, kwargs
 
     def _upstream(self) -> list[DAGNode]:
-        """Return the nodes that this one depends on, each once."""
+        """Return the nodes on which this one depends, each once."""
         found = dict.fromkeys(
             node
             for value in (*self._bound_args, *self._bound_kwargs.values())
@@ -122,20 +122,20 @@ class DAGNode:
         return self._stable_uuid
 
     async def get_object_refs_from_last_execute(self) -> dict[str, Any]:
-        """Return the result of each node, by its id, at the last execution that was to keep them."""
+        """Return the result of each node, by its id, in the last execution with `_ray_cache_refs`."""
         return dict(self.cache_from_last_execute)
 
     def clear_cache(self) -> None:
-        """Forget the results that were kept."""
+        """Forget the stored results."""
         self.cache_from_last_execute = {}
 
     def apply_recursive(self, fn: Callable[[DAGNode], Any]) -> Any:
-        """Call something for each node that this one depends on, and for it, dependencies first.
+        """Call a function for this node and each node on which it depends, dependencies first.
 
         Returns
         -------
         object
-            What the call for this node returns.
+            The result of the call for this node.
         """
         done: dict[DAGNode, Any] = {}
 

@@ -9,7 +9,7 @@ from raycompat.dag.node import DAGNode, Execution
 
 
 class MultiOutputNode(DAGNode):
-    """Stand for the results of several nodes; executing it returns the list of them.
+    """Placeholder for the results of several nodes; executing it returns the list of them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The nodes that are calls: of a remote function, of an actor class, of an actor's method."""
+"""The nodes for calls of remote functions, actor classes and actors' methods."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ClassNode(DAGNode):
         options: Mapping[str, Any],
     ) -> None:
         self._actor_class, self._target = actor_class, target
-        #: The call of a method that was bound last: the next one comes after it.
+        #: The last bound call of a method: the next one runs after it.
         self._last_call: ClassMethodNode | None = None
         super().__init__(args, kwargs, options)
         if any(isinstance(node, InputNode) for node in self._upstream()):
@@ -90,7 +90,7 @@ class UnboundMethod:
         self._actor, self._name, self._options = actor, name, options
 
     def bind(self, *args: Any, **kwargs: Any) -> ClassMethodNode:
-        """Return the node of a call, which comes after those bound before."""
+        """Return the node of a call, which runs after those bound before."""
         node = ClassMethodNode(
             self._actor, self._name, args, kwargs, self._options, after=self._actor._last_call
         )
@@ -152,7 +152,7 @@ class ClassMethodNode(DAGNode):
 
 
 class OutputNode(DAGNode):
-    """One of the results of a call that has several."""
+    """One of several results of a call."""
 
     def __init__(self, call: DAGNode, index: int) -> None:
         super().__init__((call,))

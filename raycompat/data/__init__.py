@@ -1,17 +1,18 @@
-"""Data sets: rows in blocks that flow through tasks, for training and for all that comes before it.
+"""Data sets: rows in blocks that flow through tasks, for training and for the steps before it.
 
 The life of a row, in ``ray.data.read_parquet(path).map_batches(f).iter_batches()``:
 
 1. `read_parquet` finds the files, and makes a plan: read tasks (`file_datasource`, `plan`).
 2. `map_batches` adds a step to the plan; nothing runs yet (`maps`, `transform`).
-3. `iter_batches` makes operators of the plan, those that can share a task as one (`plan`), and an
-   `Execution` of these, with a thread of its own (`execution`).
-4. The execution starts tasks, as long as there is a free CPU and room for what they make (`operators`,
+3. `iter_batches` makes operators from the plan; steps that can share a task become one (`plan`). It
+   also makes an `Execution` of them, which has a thread (`execution`).
+4. The execution starts tasks while a CPU is free and there is room for their results (`operators`,
    `tasks`). Blocks are Arrow tables in the object store (`block`, `tensor`); the driver has references,
-   and numbers of rows and bytes.
+   and the numbers of rows and bytes.
 5. The iterator fetches the blocks in order, and cuts them into batches (`iterator`, `batch`).
 
-What needs all blocks at once (sort, shuffle, groupby) is an exchange in two stages (`exchange`).
+An operation that needs all blocks at once (sort, shuffle, groupby) is an exchange in two stages
+(`exchange`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Aggregations: what `Dataset.aggregate` and `GroupedData.aggregate` compute."""
+"""Aggregations for `Dataset.aggregate` and `GroupedData.aggregate`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Count(Aggregation):
     on : str, optional
         The column. Default: rows.
     ignore_nulls : bool, default False
-        Leave out missing values.
+        Ignore missing values.
     alias_name : str, optional
         Name of the result. Default: ``count()`` or ``count(column)``.
 
@@ -93,7 +93,7 @@ class Sum(ArrowAggregation):
     on : str
         The column.
     ignore_nulls : bool, default True
-        Leave out missing values; else the sum of a group that has one is missing.
+        Ignore missing values; otherwise the sum of a group that has one is missing.
     alias_name : str, optional
         Name of the result. Default: ``sum(column)``.
 
@@ -119,7 +119,7 @@ class Min(ArrowAggregation):
     on : str
         The column.
     ignore_nulls : bool, default True
-        Leave out missing values.
+        Ignore missing values.
     alias_name : str, optional
         Name of the result. Default: ``min(column)``.
     zero_factory : callable, optional
@@ -151,7 +151,7 @@ class Max(ArrowAggregation):
     on : str
         The column.
     ignore_nulls : bool, default True
-        Leave out missing values.
+        Ignore missing values.
     alias_name : str, optional
         Name of the result. Default: ``max(column)``.
     zero_factory : callable, optional
@@ -183,7 +183,7 @@ class AbsMax(ArrowAggregation):
     on : str
         The column.
     ignore_nulls : bool, default True
-        Leave out missing values.
+        Ignore missing values.
     alias_name : str, optional
         Name of the result. Default: ``abs_max(column)``.
     zero_factory : callable, optional
@@ -219,7 +219,7 @@ class Mean(ArrowAggregation):
     on : str
         The column.
     ignore_nulls : bool, default True
-        Leave out missing values.
+        Ignore missing values.
     alias_name : str, optional
         Name of the result. Default: ``mean(column)``.
 
@@ -254,9 +254,9 @@ class Std(Aggregation):
     on : str
         The column.
     ddof : int, default 1
-        What is subtracted from the number of values before dividing by it.
+        The divisor is the number of values minus this number.
     ignore_nulls : bool, default True
-        Leave out missing values.
+        Ignore missing values.
     alias_name : str, optional
         Name of the result. Default: ``std(column)``.
 
@@ -309,7 +309,7 @@ class Std(Aggregation):
 
 
 class AggregateFn(PythonAggregation):
-    """An aggregation of one's own, of functions.
+    """A user's aggregation, made of functions.
 
     Parameters
     ----------
@@ -471,7 +471,7 @@ class Quantile(_OfValues):
     q : float, default 0.5
         Which, from 0 to 1; 0.5 is the median.
     ignore_nulls : bool, default True
-        Leave out missing values.
+        Ignore missing values.
     alias_name : str, optional
         Name of the result. Default: ``quantile(column)``.
 
@@ -510,7 +510,7 @@ class Unique(_OfValues):
     on : str
         The column.
     ignore_nulls : bool, default False
-        Leave out missing values.
+        Ignore missing values.
     alias_name : str, optional
         Name of the result. Default: ``unique(column)``.
     encode_lists : bool, optional
@@ -567,7 +567,7 @@ class CountDistinct(Unique):
     on : str
         The column.
     ignore_nulls : bool, default True
-        Leave out missing values.
+        Ignore missing values.
     alias_name : str, optional
         Name of the result. Default: ``count_distinct(column)``.
 
@@ -596,7 +596,7 @@ class AsList(_OfValues):
     alias_name : str, optional
         Name of the result. Default: ``list(column)``.
     ignore_nulls : bool, default False
-        Leave out missing values.
+        Ignore missing values.
 
     Notes
     -----
@@ -657,7 +657,7 @@ class ApproximateQuantile(_OfValues):
 
 
 class ValueCounter(_OfValues):
-    """How often each value of a column is there: ``{"values": [...], "counts": [...]}``.
+    """The number of times each value of a column occurs: ``{"values": [...], "counts": [...]}``.
 
     Parameters
     ----------
@@ -769,7 +769,7 @@ class _Share(Aggregation):
 
 
 class MissingValuePercentage(_Share):
-    """How many values of a column are missing, in percent; NaN counts as missing.
+    """The percentage of missing values of a column; NaN counts as missing.
 
     Parameters
     ----------
@@ -792,7 +792,7 @@ class MissingValuePercentage(_Share):
 
 
 class ZeroPercentage(_Share):
-    """How many values of a column are zero, in percent.
+    """The percentage of zeros in a column.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How aggregations are computed: states of groups in blocks, merged, and finished.
+"""The computation of aggregations: states of groups in blocks, which are merged and finished.
 
 Each runs in two steps: a *state* of each group in each block, in columns of a table, and states of one
 group merged into one, as often as need be; at the end the result is computed from the state.
@@ -73,7 +73,7 @@ _ROW = "__raycompat_row__"
 
 
 class Aggregation(abc.ABC):
-    """What all aggregations have: a name, and how states are made, merged and finished."""
+    """Base class of all aggregations: a name, and functions that make, merge and finish states."""
 
     name: str
     #: The column that is read; None for aggregations of whole rows.

@@ -1,4 +1,4 @@
-"""Batches: blocks cut anew to a number of rows, in the format that was asked for."""
+"""Batches: blocks that are divided into a given number of rows, in the requested format."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_format(name: str | None) -> None:
 
 
 def check_size(value: Any, name: str = "batch_size") -> None:
-    """Raise a `ValueError` for what is not a number of rows."""
+    """Raise a `ValueError` for an invalid number of rows."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if value is not None and not (whole and value >= 1):
         raise ValueError(f"{name}={value!r} is not a number of rows: give an integer of 1 or more.")
@@ -45,7 +45,7 @@ def formatted(table: Block, batch_format: str | None) -> Any:
 def sized(
     tables: Iterable[Block], batch_size: int | None, drop_last: bool = False
 ) -> Iterator[Block]:
-    """Yield tables of `batch_size` rows; the last has what is left. None: each table as it is."""
+    """Yield tables of `batch_size` rows; the last has the rest. None: each table as it is."""
     if batch_size is None:
         yield from (table for table in tables if table.num_rows)
         return
@@ -66,7 +66,7 @@ def sized(
 def of_whole_batches(
     tables: Iterable[Block], batch_size: int, target_bytes: int
 ) -> Iterator[Block]:
-    """Yield tables of as many batches as are there, up to about a size; the last has what is left."""
+    """Yield tables of all available batches, up to about a size; the last has the rest."""
     left = pa.table({})
     for table in tables:
         if not table.num_rows:
@@ -109,13 +109,13 @@ def shuffled(
         num_pending += table.num_rows
         if len(order) + num_pending < 2 * buffer_size + batch_size:
             continue  # mixing copies the buffer: do it once for many rows
-        buffer = block.concat([_rows_at(buffer, order), *pending])
+        buffer = block.in_one_piece([_rows_at(buffer, order), *pending])
         pending, num_pending = [], 0
         order = random.permutation(buffer.num_rows)
         while len(order) >= buffer_size + batch_size:
             yield buffer.take(pa.array(order[:batch_size]))
             order = order[batch_size:]
-    buffer = block.concat([_rows_at(buffer, order), *pending])
+    buffer = block.in_one_piece([_rows_at(buffer, order), *pending])
     order = random.permutation(buffer.num_rows)
     for start in range(0, len(order), batch_size):
         if drop_last and start + batch_size > len(order):

@@ -1,4 +1,4 @@
-"""Blocks: the Arrow tables that a data set consists of, and what is known of each."""
+"""Blocks: the Arrow tables of a data set, and their metadata."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pyarrow as pa
 from raycompat.data import tensor
 from raycompat.object_ref import ObjectRef
 
-#: What Ray calls a block may be a DataFrame too; here each is a table.
+#: In Ray, a block may also be a DataFrame; here each block is a table.
 Block: TypeAlias = pa.Table
 
-#: What functions of batches take and return.
+#: The arguments and results of functions of batches.
 DataBatch: TypeAlias = "pa.Table | pd.DataFrame | Mapping[str, Any]"
 
 #: The column of values that are not dictionaries, and of arrays, as in Ray.
@@ -26,16 +26,16 @@ ITEM_COLUMN, TENSOR_COLUMN = "item", "data"
 
 @dataclass(frozen=True, slots=True)
 class BlockMetadata:
-    """What is known of a block without reading it.
+    """The metadata of a block.
 
     Parameters
     ----------
     num_rows : int or None
-        None if it is not known.
+        None if it is unknown.
     size_bytes : int or None
-        Bytes that the block takes in memory.
+        Bytes of the block in memory.
     input_files : list of str or None
-        The files that it was read from.
+        The files from which it was read.
     schema : pyarrow.Schema, optional
         The columns; None if they are not known.
 
@@ -53,7 +53,7 @@ class BlockMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A block where it is, the object store, and what is known of it."""
+    """The reference of a block in the object store, and its metadata."""
 
     ref: ObjectRef[Block]
     metadata: BlockMetadata
@@ -70,17 +70,17 @@ class Bundle:
 
 
 def metadata_of(table: Block, input_files: Sequence[str] | None = None) -> BlockMetadata:
-    """Return what is to be known of a table."""
+    """Return the metadata of a table."""
     return BlockMetadata(table.num_rows, table.nbytes, list(input_files or ()), table.schema)
 
 
 def to_table(batch: Any) -> Block:
-    """Return a batch, or what a function made of one, as a table.
+    """Return a batch, or a function's result for one, as a table.
 
     Raises
     ------
     ValueError
-        When it is no batch, or its columns differ in length.
+        When it is not a batch, or its columns have different lengths.
     """
     if isinstance(batch, pa.Table):
         return batch
@@ -174,7 +174,7 @@ def rows(table: Block) -> Iterator[dict[str, Any]]:
 
 
 def from_rows(items: Sequence[Mapping[str, Any]]) -> Block:
-    """Return a table of rows; what a row does not have is missing in it."""
+    """Return a table of rows; fields that a row lacks are missing in the table."""
     names = dict.fromkeys(name for item in items for name in item)
     if not names:
         return pa.table({})
@@ -223,6 +223,14 @@ def _with_one_tensor_type(tables: list[Block]) -> list[Block]:
     return tables
 
 
+def in_one_piece(tables: Iterable[Block]) -> Block:
+    """Return `concat` of the tables, with the values of each column next to each other.
+
+    Arrow copies all pieces of a column for each selection of rows from it. Use this before several.
+    """
+    return concat(tables).combine_chunks()
+
+
 def compact(table: Block) -> Block:
     """Return a table that keeps no memory alive but its own rows.
 
@@ -234,14 +242,14 @@ def compact(table: Block) -> Block:
 
 
 def require_columns(names: Iterable[str], schema: Sequence[str], what: str) -> None:
-    """Raise a `ValueError` for names that a data set does not have.
+    """Raise a `ValueError` for columns that a data set does not have.
 
     Parameters
     ----------
     names : iterable of str
-        What was asked for.
+        The requested columns.
     schema : sequence of str
-        The columns that there are.
+        The existing columns.
     what : str
         The operation, for the message.
     """

@@ -37,20 +37,20 @@ class Columns:
         runtime_env: Any = None,
         **ray_remote_args: Any,
     ) -> Dataset:
-        """Add a column, or replace one, by an expression.
+        """Add or replace a column with an expression.
 
         Parameters
         ----------
         column_name : str
             Name of the column.
         expr : Expr
-            Of `raycompat.data.expressions`.
+            An expression from `raycompat.data.expressions`.
         compute : TaskPoolStrategy, optional
-            How many tasks run at once at most.
+            Maximum number of concurrent tasks.
         num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-            What each task needs, as for `raycompat.remote`.
+            Options of each task, as in `raycompat.remote`.
         fallback_strategy
-            Refused.
+            Not supported.
         **ray_remote_args
             Further options of `raycompat.remote`.
 
@@ -101,18 +101,18 @@ class Columns:
         runtime_env: Any = None,
         **ray_remote_args: Any,
     ) -> Dataset:
-        """Add columns, or replace some, by expressions of the columns that there were before.
+        """Add or replace columns with expressions of the existing columns.
 
         Parameters
         ----------
         exprs, *more_exprs : dict of str to Expr
             The expressions by the names of their columns.
         compute : TaskPoolStrategy, optional
-            How many tasks run at once at most.
+            Maximum number of concurrent tasks.
         num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-            What each task needs, as for `raycompat.remote`.
+            Options of each task, as in `raycompat.remote`.
         fallback_strategy
-            Refused.
+            Not supported.
         **ray_remote_args
             Further options of `raycompat.remote`.
 
@@ -156,7 +156,7 @@ def _pairs(given: Any) -> list[tuple[str, Expr]]:
 
 
 def check(name: Any, expression: Any) -> None:
-    """Raise an error for what is not a name, or not an expression."""
+    """Raise an error for an invalid name or expression."""
     if not isinstance(name, str) or not name:
         raise ValueError(f"{name!r} is not the name of a column.")
     if not isinstance(expression, Expr):

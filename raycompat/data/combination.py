@@ -39,7 +39,7 @@ class Combination:
         return self._derived(Union((self._plan, *(each._plan for each in other))))
 
     def zip(self, *other: Dataset) -> Dataset:
-        """Put the columns of other data sets beside those of this one, row by row.
+        """Add the columns of other data sets to this one, row by row.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class Combination:
         aggregator_ray_remote_args: dict[str, Any] | None = None,
         validate_schemas: bool = False,
     ) -> Dataset:
-        """Join the rows that have equal keys, by Arrow.
+        """Join the rows with equal keys, using Arrow.
 
         Parameters
         ----------
@@ -131,9 +131,9 @@ class Combination:
         partition_size_hint : int, optional
             Has no effect.
         aggregator_ray_remote_args : optional
-            Refused.
+            Not supported.
         validate_schemas : bool, default False
-            Compare the types of the keys now, which may have to execute a part of both plans.
+            Compare the types of the keys now; this may execute a part of both plans.
 
         Raises
         ------

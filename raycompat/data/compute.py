@@ -1,4 +1,4 @@
-"""Where functions run: in tasks, or in a pool of actors that construct a class once."""
+"""The processes of functions: tasks, or a pool of actors that construct a class once."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from raycompat.data.operators import MapOperator, Task
 from raycompat.data.tasks import TaskOutput
 from raycompat.exceptions import UnsupportedRayFeatureError
 
-#: Calls that an actor has at once unless told otherwise: one runs, one is there when it ends.
+#: Default number of calls at an actor: one runs, and one waits.
 _IN_FLIGHT = 2
 
 
 @dataclass(frozen=True)
 class TaskPoolStrategy:
-    """Run a function in tasks.
+    """Runs a function in tasks.
 
     Parameters
     ----------
     size : int, optional
-        Tasks at once at most, 1 or more. Default: as many as there are CPUs for.
+        Maximum number of concurrent tasks, 1 or more. Default: the number of CPUs.
 
     Notes
     -----
@@ -36,7 +36,7 @@ class TaskPoolStrategy:
 
 
 class ActorPoolStrategy:
-    """Run a class in a pool of actors, which grows while calls wait.
+    """Runs a class in a pool of actors, which grows while calls wait.
 
     Parameters
     ----------
@@ -45,9 +45,9 @@ class ActorPoolStrategy:
     min_size, max_size : int, optional
         Actors at first and at most. Default: 1 and no limit but the number of blocks.
     initial_size : int, optional
-        Actors at first. Default: `min_size`.
+        Number of actors at the start. Default: `min_size`.
     max_tasks_in_flight_per_actor : int, optional
-        Calls that one actor has at once, those that wait included. Default: 2.
+        Maximum number of calls at one actor, including those that wait. Default: 2.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def _check_count(name: str, value: int | None) -> None:
 def strategy(
     compute: Any, concurrency: Any, is_class: bool
 ) -> TaskPoolStrategy | ActorPoolStrategy:
-    """Return where a function runs, as `compute` and `concurrency` of Ray's methods say.
+    """Return the pool or tasks for a function, from Ray's arguments `compute` and `concurrency`.
 
     Raises
     ------
@@ -204,12 +204,12 @@ class ActorMapOperator(MapOperator):
         return Task(lambda: handle.map_blocks.remote(*refs), group, self._slot(), on_worker=worker)
 
     def end_task(self, task: Task, output: TaskOutput, bundles: list[Bundle]) -> None:
-        """Take what a task has made; its actor has room again."""
+        """Record a result; its actor can take another call."""
         task.on_worker.num_running -= 1
         super().end_task(task, output, bundles)
 
     def release(self) -> None:
-        """Let go of the actors: they end."""
+        """Release the actors, which then end."""
         self._workers.clear()
 
 

@@ -1,4 +1,4 @@
-"""How a data set's rows are asked for: the methods of `Dataset` that execute its plan."""
+"""Reading a data set's rows: the methods of `Dataset` that execute its plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Consumption:
-    """The methods of a data set that return what is in it."""
+    """The methods of a data set that return its content."""
 
     _plan: Node
     _stats: ExecutionStats | None
@@ -86,7 +86,7 @@ class Consumption:
         Raises
         ------
         ValueError
-            When there are no rows.
+            When the data set has no rows.
 
         Notes
         -----
@@ -159,7 +159,7 @@ class Consumption:
         return sorted(found)
 
     def stats(self) -> str:
-        """Return what the last execution did, operator by operator, as text.
+        """Return a text about the last execution, operator by operator.
 
         Notes
         -----
@@ -170,7 +170,7 @@ class Consumption:
     # Iteration.
 
     def iterator(self) -> DataIterator:
-        """Return what reads the rows as often as it is iterated over.
+        """Return an iterator that can read the rows several times.
 
         Notes
         -----
@@ -276,14 +276,14 @@ class Consumption:
     def streaming_split(
         self, n: int, *, equal: bool = False, locality_hints: list[Any] | None = None
     ) -> list[DataIterator]:
-        """Return iterators that together read each row once, in as many processes.
+        """Return iterators for as many processes, which together read each row once.
 
         Parameters
         ----------
         n : int
-            Iterators to make. Each epoch begins when all of them have asked for it.
+            Number of iterators. Each epoch starts when all of them have requested it.
         equal : bool, default False
-            Give each exactly as many rows; up to ``n - 1`` rows are left out.
+            Give each exactly as many rows; up to ``n - 1`` rows are dropped.
         locality_hints : list, optional
             Has no effect: blocks are read where they are.
 
@@ -307,7 +307,7 @@ class Consumption:
         column : str
             The column.
         ignore_nulls : bool, default False
-            Leave out missing values.
+            Ignore missing values.
 
         Notes
         -----
@@ -317,14 +317,14 @@ class Consumption:
         return (found or {}).get("unique") or []
 
     def sum(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Any:
-        """Return the sum of a column, or a dictionary of those of several.
+        """Return the sum of a column, or a dictionary with the sums of several.
 
         Parameters
         ----------
         on : str or list of str, optional
-            The columns. Default: all. The sum of one column is no dictionary.
+            The columns. Default: all. For one column, the result is a number.
         ignore_nulls : bool, default True
-            Leave out missing values; else the result is None if there are any.
+            Ignore missing values; otherwise the result is None if there are any.
 
         Notes
         -----
@@ -369,7 +369,7 @@ class Consumption:
         on, ignore_nulls : optional
             As for `sum`.
         ddof : int, default 1
-            What is subtracted from the number of values before dividing by it.
+            The divisor is the number of values minus this number.
 
         Notes
         -----
@@ -487,7 +487,7 @@ class Consumption:
 
 
 def _compute_here(graph: Any, keys: Any, **options: Any) -> Any:
-    """Compute what Dask is asked for on this cluster; after its end, in threads, as Dask does alone."""
+    """Run Dask's computation on this cluster; without a session, in threads, as Dask does."""
     if ray.is_initialized():
         return ray.ObjectRef.__dask_scheduler__(graph, keys, **options)
     from dask.threaded import get

@@ -1,4 +1,4 @@
-"""Settings of `raycompat.data`: how large blocks are, how much may be held at once."""
+"""Settings of `raycompat.data`: the size of blocks, and the limits of memory."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class ExecutionResources:
 
 @dataclass
 class ExecutionOptions:
-    """How plans are executed.
+    """The limits with which plans are executed.
 
     Parameters
     ----------
     resource_limits : ExecutionResources, optional
-        What an execution may use at most: ``cpu`` tasks at once, ``object_store_memory`` bytes of
-        blocks between operators.
+        The limits of an execution: ``cpu``, the number of concurrent tasks; ``object_store_memory``,
+        the bytes of blocks between operators.
     preserve_order : bool, default False
-        Blocks come in order in any case.
+        Has no effect: blocks are always in order.
     verbose_progress : bool, optional
         Has no effect.
 
@@ -63,16 +63,16 @@ class ExecutionOptions:
 
 @dataclass
 class DataContext:
-    """Settings of the data sets that this process makes; each keeps a copy of its own.
+    """Settings of the data sets of this process; each data set keeps a copy.
 
     Parameters
     ----------
     target_max_block_size : int, default 128 MiB
         Bytes that a block has at most, roughly.
     target_min_block_size : int, default 1 MiB
-        Bytes that a block which is read has at least, if there is so much.
+        Minimum bytes of a block that is read, if there is enough data.
     read_op_min_num_blocks : int, default 200
-        Blocks that `range` and its like make at most when their size does not ask for more.
+        Maximum number of blocks of `range` and similar functions, unless their size needs more.
     enable_progress_bars : bool, default True
         Show bars on a terminal.
     execution_options : ExecutionOptions

@@ -1,4 +1,4 @@
-"""`Dataset`: rows in blocks, made by a plan that runs when its rows are asked for."""
+"""`Dataset`: rows in blocks, made by a plan that runs when its rows are read."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 
 
 class Dataset(Maps, Columns, Combination, Consumption, Writing):
-    """Rows, in blocks that are Arrow tables in the object store.
+    """Rows in blocks, which are Arrow tables in the object store.
 
     A data set is a plan. Its methods return other data sets at once; the plan is executed when rows are
-    asked for. Blocks then flow from task to task. Those that wait take a share of the object store, so
-    a data set may be larger than the store. Make data sets with the functions of `raycompat.data`.
+    read. Blocks then flow from task to task. Waiting blocks use only a share of the object store, so a
+    data set may be larger than the store. Make data sets with the functions of `raycompat.data`.
 
     Examples
     --------
@@ -126,11 +126,11 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
         return "\n".join(lines)
 
     def explain(self) -> None:
-        """Print the plan, and the operators that it is executed with; nothing is executed.
+        """Print the plan and its operators, without executing them.
 
         Notes
         -----
-        Ray source: ``Dataset.explain``, 2.60.0. Differs from Ray: two trees, since there are no others.
+        Ray source: ``Dataset.explain``, 2.60.0. Differs from Ray: it prints only two trees.
         """
         for title, node in (("Plan", self._plan), ("Operators", plan.fused(self._plan))):
             print(f"\n-------- {title} --------")
@@ -156,7 +156,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
         Parameters
         ----------
         seed : int, optional
-            Of the random numbers. With the same seed and blocks the order is the same.
+            Seed of the random numbers. With the same seed and blocks the order is the same.
         num_blocks : int, optional
             Blocks to make. Default: as many as there are.
 
@@ -189,7 +189,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
         keys: list[str] | None = None,
         sort: bool = False,
     ) -> Dataset:
-        """Divide the rows into another number of blocks.
+        """Divide the rows into a different number of blocks.
 
         Parameters
         ----------
@@ -198,13 +198,13 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
         target_num_rows_per_block : int, optional
             Rows of a block.
         strict : bool, default False
-            Has no effect: blocks have exactly so many rows, but for the last.
+            Has no effect: blocks have exactly this number of rows, except the last.
         shuffle : bool, default False
-            Put the rows into a random order, too.
+            Also put the rows into a random order.
         keys : list of str, optional
-            Bring rows with equal values in these columns into one block.
+            Put rows with equal values in these columns into the same block.
         sort : bool, default False
-            Refused: call `sort`.
+            Not supported: call `sort`.
 
         Notes
         -----
@@ -244,8 +244,8 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
         descending : bool or list of bool, default False
             The direction, for all or for each.
         boundaries : list, optional
-            Values of the one column at which blocks begin. Default: found from samples, so that blocks
-            are about equal.
+            Values of the one column at which blocks begin. By default they are estimated from samples,
+            for blocks of about equal size.
 
         Raises
         ------
@@ -323,7 +323,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
     # Parts.
 
     def limit(self, limit: int) -> Dataset:
-        """Keep the first rows; what lies behind them is not read.
+        """Keep the first rows; the rows after them are not read.
 
         Notes
         -----
@@ -334,7 +334,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
         return self._derived(Limit(self._plan, limit))
 
     def num_blocks(self) -> int:
-        """Refuse: call ``materialize().num_blocks()``.
+        """Raise an error: call ``materialize().num_blocks()``.
 
         Notes
         -----
@@ -400,7 +400,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
         Parameters
         ----------
         proportions : list of float
-            Shares of the rows, whose sum is less than 1; what is left is one more data set.
+            Shares of the rows, with a sum below 1; the rest is one more data set.
 
         Notes
         -----
@@ -423,7 +423,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
         seed: int | None = None,
         stratify: str | None = None,
     ) -> tuple[MaterializedDataset, MaterializedDataset]:
-        """Execute the plan, and divide its rows into those to train with and those to test with.
+        """Execute the plan, and divide its rows for training and for testing.
 
         Parameters
         ----------
@@ -432,13 +432,13 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
         shuffle : bool, default False
             Put the rows into a random order first.
         seed : int, optional
-            For `shuffle`.
+            The seed for `shuffle`.
         stratify : str, optional
-            Refused.
+            Not supported.
 
         Notes
         -----
-        Ray source: ``Dataset.train_test_split``, 2.60.0. Differs from Ray: `stratify` is refused.
+        Ray source: ``Dataset.train_test_split``, 2.60.0. Differs from Ray: `stratify` is not supported.
         """
         if stratify is not None:
             raise UnsupportedRayFeatureError(
@@ -473,7 +473,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
         Returns
         -------
         MaterializedDataset
-            Its blocks are released with it. What does not fit into the store goes to disk.
+            Its blocks are released with it. Blocks for which the store has no room go to disk.
 
         Notes
         -----
@@ -490,7 +490,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
         Parameters
         ----------
         fetch_if_missing : bool, default True
-            Execute as much of the plan as that needs; else return None if they are not known.
+            Execute the necessary part of the plan; otherwise return None if they are unknown.
 
         Notes
         -----
@@ -505,7 +505,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
         Parameters
         ----------
         fetch_if_missing : bool, default True
-            Execute as much of the plan as that needs; else return None if they are not known.
+            Execute the necessary part of the plan; otherwise return None if they are unknown.
 
         Returns
         -------
@@ -556,7 +556,7 @@ class MaterializedDataset(Dataset):
 
 
 def known_schema(node: Node) -> pa.Schema | None:
-    """Return the columns of what a node makes, if they are known without executing it."""
+    """Return the columns of a node's result, if they are known without executing it."""
     if isinstance(node, Input):
         schemas = [bundle.metadata.schema for bundle in node.bundles]
     elif isinstance(node, Read):
@@ -613,6 +613,7 @@ def _row_counts(num_blocks: int | None, num_rows: int | None, total: int) -> lis
 
 def _by_key(keys: list[str], num_parts: int, bundles: list[Bundle]) -> Any:
     groups = [[bundle] for bundle in bundles if bundle.num_rows]
+    bundles.clear()
     if not groups:
         return []
     return (

@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 
 class SaveMode(enum.Enum):
-    """What a write does when there is something already.
+    """The action of a write when the target exists.
 
     Notes
     -----
-    Ray source: ``ray.data.SaveMode``, 2.60.0. Differs from Ray: ``UPSERT`` is refused.
+    Ray source: ``ray.data.SaveMode``, 2.60.0. Differs from Ray: ``UPSERT`` is not supported.
     """
 
     CREATE = "create"
@@ -38,14 +38,14 @@ class SaveMode(enum.Enum):
 
 @dataclass
 class TaskContext:
-    """Which task writes.
+    """The context of the task that writes.
 
     Parameters
     ----------
     task_idx : int
         Its number, in the order of the rows.
     op_name : str
-        What writes.
+        The name of the writing operator.
     """
 
     task_idx: int
@@ -54,14 +54,14 @@ class TaskContext:
 
 @dataclass
 class WriteResult(Generic[T]):
-    """What a write has written.
+    """The result of a write.
 
     Parameters
     ----------
     num_rows, size_bytes : int
-        Of all tasks.
+        Totals of all tasks.
     write_returns : list
-        What `Datasink.write` returned in each task, in order.
+        The result of `Datasink.write` in each task, in order.
     """
 
     num_rows: int
@@ -78,7 +78,7 @@ class Datasink(Generic[T]):
     """
 
     def on_write_start(self, schema: Any = None) -> None:
-        """Do what comes before all tasks, in the driver."""
+        """Prepare the write, in the driver, before all tasks."""
 
     def write(self, blocks: Iterable[Block], ctx: TaskContext) -> T:
         """Write blocks, in a task; it may be called again for the same task after a failure.
@@ -93,10 +93,10 @@ class Datasink(Generic[T]):
         raise NotImplementedError(f"{type(self).__name__} has no write(blocks, ctx): define it.")
 
     def on_write_complete(self, write_result: WriteResult[T]) -> None:
-        """Do what comes after all tasks, in the driver."""
+        """Finish the write, in the driver, after all tasks."""
 
     def on_write_failed(self, error: Exception) -> None:
-        """Do what is to be done when a task has failed, in the driver."""
+        """Clean up after a failed task, in the driver."""
 
     def get_name(self) -> str:
         """Return a name for readers."""
@@ -114,7 +114,7 @@ class Datasink(Generic[T]):
 
 
 class _FileDatasink(Datasink[list[str]], abc.ABC):
-    """Writes files to a folder: what the two public classes share."""
+    """Writes files to a folder: the common part of the two public classes."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class _FileDatasink(Datasink[list[str]], abc.ABC):
         self.is_skipped = False
 
     def on_write_start(self, schema: Any = None) -> None:
-        """Make the folder, as the mode says."""
+        """Make the folder, depending on the mode."""
         info = self._filesystem.get_file_info(self._folder)
         is_there = info.type != pyarrow.fs.FileType.NotFound
         if is_there and self._mode in (SaveMode.ERROR, SaveMode.CREATE):
@@ -157,7 +157,7 @@ class _FileDatasink(Datasink[list[str]], abc.ABC):
         return self._filesystem.open_output_stream(path, **self._opening)
 
     def _write_file(self, name: str, write: Callable[[Any], None]) -> str:
-        """Write a file beside its place and rename it: whoever lists the folder sees whole files."""
+        """Write a file under another name and rename it, so that readers see only complete files."""
         path = posixpath.join(self._folder, name)
         if not isinstance(self._filesystem, pyarrow.fs.LocalFileSystem):
             with self.open_output_stream(path) as stream:
@@ -183,7 +183,7 @@ class BlockBasedFileDatasink(_FileDatasink):
     path : str
         The folder.
     min_rows_per_file : int, optional
-        Rows that a file has at least, if there are so many.
+        Minimum number of rows of a file, if there are enough.
     **file_datasink_kwargs
         ``filesystem``, ``try_create_dir``, ``open_stream_args``, ``filename_provider``,
         ``dataset_uuid``, ``file_format``, ``mode``.

@@ -9,7 +9,7 @@ from raycompat.data.block import Block, BlockMetadata, to_table
 
 
 class ReadTask:
-    """A function that reads one part of a data source, and what is known of that part.
+    """A function that reads one part of a data source, and the metadata of that part.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class ReadTask:
 
     @property
     def metadata(self) -> BlockMetadata:
-        """What is known of the part."""
+        """The metadata of the part."""
         return self._metadata
 
     @property
@@ -103,7 +103,7 @@ class Datasource:
         )
 
     def estimate_inmemory_data_size(self) -> int | None:
-        """Return the bytes that all of it takes in memory; None if they are not known."""
+        """Return the bytes of all data in memory; None if they are unknown."""
         return None
 
     def get_name(self) -> str:

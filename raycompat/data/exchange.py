@@ -1,7 +1,7 @@
 """Exchanges: operators that move rows between blocks, in two stages.
 
-The tasks of the first stage cut their blocks into one part for each block to come, by ``num_returns``.
-Those of the second put the parts together. Each function here is the stages of one operator.
+The tasks of the first stage divide their blocks into one part for each new block, with ``num_returns``.
+The tasks of the second stage combine the parts. Each function here has the stages of one operator.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from raycompat.data import block, tasks
 from raycompat.data.block import Block, Bundle
 from raycompat.data.operators import Stage, Stages, Task
 
-#: Rows of each block that a sort looks at to find where to cut.
+#: Number of rows of each block that a sort samples to find the cuts.
 _SAMPLES_A_BLOCK = 64
 
 #: Bytes that a part has at least, where there are enough rows for `_LEAST_PARTS` of them. Each task of
@@ -38,7 +38,12 @@ def filled(bundles: Sequence[Bundle]) -> list[Bundle]:
 
 
 def grouped(bundles: Sequence[Bundle], target_bytes: int) -> list[list[Bundle]]:
-    """Put blocks that follow each other into groups of about a size."""
+    """Put blocks that follow each other into groups of `target_bytes`, or of less for a small total.
+
+    A task copies all rows of its group.
+    """
+    total = sum(bundle.size_bytes for bundle in bundles)
+    target_bytes = min(target_bytes, max(2 * _PART_BYTES, -(-total // _LEAST_PARTS)))
     groups: list[list[Bundle]] = []
     num_bytes = 0
     for bundle in bundles:
@@ -93,17 +98,24 @@ def _reduce_tasks(
 
 
 def exchange(
-    groups: Sequence[Sequence[Bundle]],
+    groups: list[list[Bundle]],
     num_parts: int,
     partition: tuple[Any, ...],
     reduce: tuple[Any, ...],
 ) -> Stages:
-    """Run both stages: `partition` and `reduce` are functions, followed by their arguments."""
-    results = yield Stage(map_tasks(groups, num_parts, *partition))
+    """Run both stages: `partition` and `reduce` are functions, followed by their arguments.
+
+    `groups` is emptied: from then on only the task that takes a block keeps it.
+    """
+    tasks_of_groups = map_tasks(groups, num_parts, *partition)
+    groups.clear()
+    stage = Stage(tasks_of_groups)
+    del tasks_of_groups
+    results = yield stage
     parts = [bundles for _, bundles in results]
-    del results, groups
+    del results
     stage = Stage(_reduce_tasks(parts, num_parts, *reduce), is_last=True)
-    del parts  # from here on a part is kept by the task that takes it, and by nobody else
+    del parts  # from now on only the task that takes a part keeps it
     yield stage
     return None
 
@@ -123,12 +135,13 @@ def shuffle(
     num_parts = num_blocks or fitting_parts(inputs)
     groups = grouped(inputs, target_bytes)
     bundles.clear()
+    del inputs
     yield from exchange(groups, num_parts, (_random_parts, seed), (_shuffled, seed, target_bytes))
     return None
 
 
 def _random_parts(number: int, num_parts: int, seed: int, *tables: Block) -> list[Block]:
-    table = block.concat(tables)
+    table = block.in_one_piece(tables)
     random = np.random.default_rng([seed, 0, number])
     if num_parts == 1:
         return [table]
@@ -158,7 +171,7 @@ def reorder_blocks(seed: int | None, bundles: list[Bundle]) -> Stages:
 def sort(
     keys: SortKeys, boundaries: Sequence[Any] | None, target_bytes: int, bundles: list[Bundle]
 ) -> Stages:
-    """Sort all rows: sample the keys, cut the blocks where the samples say, sort each part."""
+    """Sort all rows: sample the keys, cut the blocks at the samples, sort each part."""
     inputs = filled(bundles)
     bundles.clear()
     if not inputs:
@@ -212,8 +225,8 @@ def _quantiles(samples: Block, num_parts: int) -> Block:
 def _sorted_parts(
     number: int, num_parts: int, keys: SortKeys, cuts: Block, *tables: Block
 ) -> list[Block]:
-    """Sort a block and cut it; what equals a cut goes behind it."""
-    table = block.concat(tables)
+    """Sort a block and cut it; a value equal to a cut goes after it."""
+    table = block.in_one_piece(tables)
     names = [name for name, _ in keys]
     block.require_columns(names, table.column_names, "sort")
     if num_parts == 1:
@@ -226,7 +239,7 @@ def _sorted_parts(
     return [table.take(pa.array(part)) for part in np.split(rows, bounds)]
 
 
-#: A column that tells cuts from rows.
+#: A column that marks cuts among rows.
 _MARK = "__raycompat_is_row__"
 
 
@@ -248,7 +261,7 @@ def _sorted(number: int, keys: SortKeys, *tables: Block) -> list[Block]:
 
 def hash_parts(number: int, num_parts: int, keys: Sequence[str], *tables: Block) -> list[Block]:
     """Cut a block so that rows with equal keys are in the part of one number."""
-    table = block.concat(tables)
+    table = block.in_one_piece(tables)
     if table.num_columns:
         block.require_columns(keys, table.column_names, "groupby")
     if num_parts == 1 or not table.num_rows:
@@ -277,7 +290,7 @@ Piece = tuple[Bundle, int, int]
 
 
 def pieces(bundles: Sequence[Bundle], counts: Sequence[int]) -> list[list[Piece]]:
-    """Say which rows of which blocks make up ranges of so many rows, one after the other."""
+    """Return the rows of each block for consecutive ranges of the given numbers of rows."""
     found: list[list[Piece]] = []
     index = offset = 0
     for count in counts:

@@ -34,8 +34,10 @@ _SHARE_OF_STORE = 0.25
 #: a CPU becomes free.
 _SUBMITTED_AHEAD = 0.5
 
-#: Blocks of the target size, for each CPU, that wait at most.
+#: Blocks, for each CPU, that wait or are in the making at most, and the bytes that a block counts at
+#: least.
 _BLOCKS_A_CPU = 4
+_LEAST_BLOCK_BYTES = 32 * 2**20
 
 
 class Budget:
@@ -47,30 +49,47 @@ class Budget:
         CPUs that tasks may take.
     num_bytes : float
         Bytes of blocks that may wait, or be in the making.
+    block_bytes : float, optional
+        Largest size of a block that the budget may make room for. With it, the budget is that of some
+        blocks for each CPU, as large as the operators make them, and `num_bytes` at most. Default: the
+        budget is `num_bytes`.
     """
 
-    def __init__(self, num_cpus: float, num_bytes: float) -> None:
+    def __init__(self, num_cpus: float, num_bytes: float, block_bytes: float | None = None) -> None:
         self.num_cpus = num_cpus
         self.num_bytes = num_bytes
+        self._block_bytes = block_bytes
+
+    def limit(self, operators: Sequence[Operator]) -> float:
+        """Return the bytes that may wait, or be in the making."""
+        if self._block_bytes is None:
+            return self.num_bytes
+        made = max((each.expected_bytes for each in operators if each.num_ended), default=0)
+        size = min(max(made, _LEAST_BLOCK_BYTES), self._block_bytes)
+        return min(self.num_bytes, _BLOCKS_A_CPU * self.num_cpus * size)
 
     def admits(self, operators: Sequence[Operator], index: int, ready_bytes: int) -> bool:
         """Whether the operator at `index`, in order from the sources, may start a task."""
         operator = operators[index]
         running = sum(each.num_running for each in operators)
         if not running and not ready_bytes:
-            return True  # whatever its size: else nothing would ever run
+            return True  # of any size, because otherwise nothing would ever run
         cpus = sum(each.num_running * each.cpus for each in operators)
         slots = self.num_cpus * (1 + _SUBMITTED_AHEAD)
         if operator.cpus and cpus + operator.cpus > max(slots, operator.cpus):
             return False
         if _feeds_barrier(operator):
             return True
-        held = ready_bytes + sum(each.held_bytes for each in operators)
+        # The blocks before an operator are not its output: to take them makes room.
+        held = ready_bytes + operator.outputs.size_bytes
+        held += sum(each.held_bytes for each in operators[index + 1 :])
         making = sum(
-            each.num_running * each.expected_bytes for each in operators if not _feeds_barrier(each)
+            each.num_running * each.expected_bytes
+            for each in operators[index:]
+            if not _feeds_barrier(each)
         )
         share = (index + 1) / len(operators)
-        return held + making + operator.expected_bytes <= self.num_bytes * share
+        return held + making + operator.expected_bytes <= self.limit(operators) * share
 
 
 def _feeds_barrier(operator: Operator) -> bool:
@@ -90,7 +109,7 @@ class Execution:
     context : DataContext
         Limits.
     keeps_output : bool
-        Whether the consumer keeps all blocks, so that what it has not taken yet is no reason to wait.
+        Whether the consumer keeps all blocks, so that unread blocks do not slow the execution.
     """
 
     def __init__(
@@ -133,7 +152,7 @@ class Execution:
         return None
 
     def close(self) -> None:
-        """End the run: cancel its tasks, let go of its blocks, wait for its thread."""
+        """End the run: cancel its tasks, release its blocks, wait for its thread."""
         with self._changed:
             self._is_closed = True
         self._events.put(_nothing)
@@ -182,7 +201,7 @@ class Execution:
             self._changed.notify_all()
 
     def _stop_before(self, operator: Operator) -> None:
-        """End what works for an operator that wants no more."""
+        """End the operators that only feed an operator which needs no more input."""
         for port, each in enumerate(operator.upstream):
             if each.is_finished and operator.closed[port]:
                 continue
@@ -206,7 +225,7 @@ class Execution:
                     break
 
     def _is_wanted(self, operator: Operator) -> bool:
-        """Whether a union further down has come to what this operator makes."""
+        """Return whether a later union has reached this operator's output."""
         while operator.downstream is not None:
             following, port = operator.downstream
             if not following.admits(port):
@@ -225,7 +244,7 @@ class Execution:
         refs[0].future().add_done_callback(lambda _: ended())
 
     def _end_task(self, number: int) -> None:
-        """Take what a task has made, or raise what it has raised."""
+        """Store a task's result, or raise its error."""
         task, refs = self._running.pop(number, (None, []))
         if task is None:
             return  # it was cancelled
@@ -233,7 +252,7 @@ class Execution:
         try:
             output: TaskOutput = ray.get(refs[0])
         except BaseException:
-            _expect_errors(refs[1:])  # the same one: the consumer is told once
+            _expect_errors(refs[1:])  # the same error, which is raised once
             raise
         operator.num_running -= 1
         operator.num_ended += 1
@@ -281,7 +300,7 @@ def _cancel(task: Task, refs: Sequence[Any]) -> None:
 
 
 def _expect_errors(refs: Sequence[Any]) -> None:
-    """Let nobody report errors of these: they are known, or no longer of interest."""
+    """Do not log the errors of these references: they are known or not needed."""
     for ref in refs:
         ref.future().add_done_callback(_take_error)
 
@@ -295,10 +314,7 @@ def _budget(context: DataContext) -> Budget:
     limits = context.execution_options.resource_limits or ExecutionResources()
     resources = ray.cluster_resources()
     num_cpus = limits.cpu or resources.get("CPU", 1.0)
-    num_bytes = limits.object_store_memory
-    if num_bytes is None:
-        num_bytes = min(
-            resources.get("object_store_memory", 2**30) * _SHARE_OF_STORE,
-            _BLOCKS_A_CPU * num_cpus * context.target_max_block_size,
-        )
-    return Budget(num_cpus, num_bytes)
+    if limits.object_store_memory is not None:
+        return Budget(num_cpus, limits.object_store_memory)
+    share = resources.get("object_store_memory", 2**30) * _SHARE_OF_STORE
+    return Budget(num_cpus, share, context.target_max_block_size)

@@ -20,7 +20,7 @@ __all__ = ["Expr", "col", "lit", "pyarrow_udf", "udf"]
 
 
 class Expr:
-    """A value for each row, computed from columns. `col` and `lit` make the first ones.
+    """A value for each row, computed from columns. `col` and `lit` make simple ones.
 
     Expressions are joined by ``+ - * / // %``, comparisons, ``& | ~`` and the methods here.
 
@@ -127,7 +127,7 @@ class Expr:
         return self._call(pc.is_in, value_set=pa.array(list(values)))
 
     def not_in(self, values: Iterable[Any]) -> Expr:
-        """Whether the value is none of some."""
+        """Return whether the value is in none of some values."""
         return ~self.is_in(values)
 
     def alias(self, name: str) -> Expr:
@@ -349,12 +349,12 @@ def lit(value: Any) -> Expr:
 
 
 def udf(return_dtype: Any = None) -> Callable[[Callable[..., Any]], Callable[..., Expr]]:
-    """Make a function of Arrow arrays one of expressions; use it as a decorator.
+    """Make a function of Arrow arrays usable in expressions, as a decorator.
 
     Parameters
     ----------
     return_dtype : DataType, optional
-        Has no effect: the function's array says its type.
+        Has no effect: the function's array has a type.
 
     Examples
     --------
@@ -368,7 +368,7 @@ def udf(return_dtype: Any = None) -> Callable[[Callable[..., Any]], Callable[...
 
     Notes
     -----
-    Ray source: ``ray.data.expressions.udf``, 2.60.0. Differs from Ray: classes are refused.
+    Ray source: ``ray.data.expressions.udf``, 2.60.0. Differs from Ray: classes are not supported.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Expr]:

@@ -81,7 +81,7 @@ class FileDatasource(Datasource):
         return ReadTask(self.read_of(paths), BlockMetadata(None, size, paths), None, limit)
 
     def read_of(self, paths: Sequence[str], reader: Callable[..., Any] | None = None) -> Any:
-        """Return what reads some of the files."""
+        """Return a function that reads some of the files."""
         return readers.FileRead(
             reader or self._reader,
             self.filesystem,

@@ -21,7 +21,7 @@ class FileShuffleConfig:
     Parameters
     ----------
     seed : int, optional
-        Of the random numbers.
+        Seed of the random numbers.
     reseed_after_execution : bool, default True
         Has no effect: the order is chosen when the data set is made.
 
@@ -166,7 +166,7 @@ def _nothing_there(filesystem: Any, path: str, extensions: Sequence[str] | None)
     info = filesystem.get_file_info(path)
     if info.type == pyarrow.fs.FileType.Directory:
         return f"The folder {path!r} has no file{kinds}. Name the files, or pass file_extensions."
-    return f"There is no file or folder {path!r}."
+    return f"The file or folder {path!r} does not exist."
 
 
 def hive_values(path: str, roots: Sequence[str]) -> dict[str, str]:

@@ -71,7 +71,7 @@ class GroupedData:
         on : str or list of str, optional
             The columns. Default: all but the keys.
         ignore_nulls : bool, default True
-            Leave out missing values.
+            Ignore missing values.
 
         Notes
         -----
@@ -116,9 +116,9 @@ class GroupedData:
         on : str or list of str, optional
             The columns. Default: all but the keys.
         ddof : int, default 1
-            What is subtracted from the number of values before dividing by it.
+            The divisor is the number of values minus this number.
         ignore_nulls : bool, default True
-            Leave out missing values.
+            Ignore missing values.
 
         Notes
         -----
@@ -168,13 +168,13 @@ class GroupedData:
             Given a batch of one group, it returns a batch; see `Dataset.map_batches`. A class is
             constructed once in each task.
         zero_copy_batch : bool, default True
-            Has no effect: a group's rows are a copy in any case.
+            Has no effect: a group's rows are always a copy.
         batch_format : {"default", "numpy", "pandas", "pyarrow", None}
-            What the function is given.
+            The format of the function's argument.
         fn_args, fn_kwargs : optional
-            Given to the function after the batch.
+            More arguments of the function, after the batch.
         fn_constructor_args, fn_constructor_kwargs : optional
-            Given to the constructor of a class.
+            Arguments for the constructor of a class.
 
         Raises
         ------
@@ -212,16 +212,16 @@ class GroupedData:
         )
 
     def with_column(self, column_name: str, expr: Any, **ray_remote_args: Any) -> Dataset:
-        """Add a column, or replace one, by an expression; the rows of a group come together.
+        """Add or replace a column with an expression; the rows of a group become adjacent.
 
         Parameters
         ----------
         column_name : str
             Name of the column.
         expr : Expr
-            Of `raycompat.data.expressions`.
+            An expression from `raycompat.data.expressions`.
         **ray_remote_args
-            Refused.
+            Not supported.
 
         Notes
         -----
@@ -237,7 +237,7 @@ class GroupedData:
 
 
 def check(aggs: Sequence[Any]) -> None:
-    """Raise an error for what is no aggregation."""
+    """Raise an error for an object that is not an aggregation."""
     if not aggs:
         raise ValueError(
             "aggregate() needs at least one aggregation: raycompat.data.aggregate.Count()"

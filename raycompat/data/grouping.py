@@ -41,7 +41,7 @@ def aggregate(
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Return the names, with a number where one comes again."""
+    """Return the names; repeated names get a number."""
     counts: dict[str, int] = {}
     made = []
     for name in names:
@@ -105,6 +105,7 @@ def map_groups(
         if not keys:
             num_parts = 1
         bundles.clear()
+        del inputs
         if not groups:
             return []
         reduce = (_mapped, keys, function, batch_format, target_bytes)

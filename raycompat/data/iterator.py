@@ -1,4 +1,4 @@
-"""`DataIterator`: rows and batches, one after the other, in the process that asks for them."""
+"""`DataIterator`: rows and batches, one after the other, in the process that reads them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Again(Iterable[Any]):
 
 
 def fetched(bundles: Iterable[tuple[Bundle, int, int]], num_ahead: int) -> Iterator[Block]:
-    """Yield the blocks' rows; those of the next blocks are brought to this host meanwhile."""
+    """Yield the blocks' rows; the next blocks are fetched to this host in the background."""
     waiting: deque[tuple[Bundle, int, int]] = deque()
     for bundle, start, stop in bundles:
         waiting.append((bundle, start, stop))
@@ -65,7 +65,7 @@ class DataIterator(abc.ABC):
 
     @abc.abstractmethod
     def stats(self) -> str:
-        """Return what the last iteration has done, as text."""
+        """Return a text about the last iteration."""
 
     @abc.abstractmethod
     def get_context(self) -> DataContext:
@@ -95,9 +95,9 @@ class DataIterator(abc.ABC):
         drop_last : bool, default False
             Leave out the last batch if it has fewer rows.
         local_shuffle_buffer_size : int, optional
-            Draw rows at random from at least so many.
+            Draw rows at random from at least this number.
         local_shuffle_seed : int, optional
-            Of the random numbers.
+            Seed of the random numbers.
 
         Notes
         -----
@@ -166,12 +166,12 @@ class DataIterator(abc.ABC):
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
     ) -> Iterable[Any]:
-        """Return an iterable of batches that are dictionaries of TensorFlow's tensors.
+        """Return an iterable of batches that are dictionaries of tensors of TensorFlow.
 
         Parameters
         ----------
         dtypes : tf.dtypes.DType or dict of str to tf.dtypes.DType, optional
-            What the tensors are converted to, all or by column.
+            The types of the tensors, for all or by column.
         prefetch_batches, batch_size, drop_last, local_shuffle_buffer_size, local_shuffle_seed
             As for `iter_batches`.
 
@@ -223,7 +223,7 @@ class DataIterator(abc.ABC):
         additional_columns : str or list of str, optional
             A third element of each batch: sample weights, for example.
         prefetch_batches, batch_size, drop_last, local_shuffle_buffer_size, local_shuffle_seed
-            As for `iter_batches`; a batch has 1 row unless told otherwise.
+            As for `iter_batches`; by default a batch has 1 row.
         feature_type_spec, label_type_spec, additional_type_spec : tf.TypeSpec or dict, optional
             Types of the elements. Default: from the schema.
 
@@ -286,7 +286,7 @@ class DatasetIterator(DataIterator):
         return self._dataset.schema()
 
     def stats(self) -> str:
-        """Return what the last iteration has done, as text."""
+        """Return a text about the last iteration."""
         return self._dataset.stats()
 
     def get_context(self) -> DataContext:

@@ -1,4 +1,4 @@
-"""The plan of a join: rows with equal keys come together in one task, where Arrow joins them."""
+"""The plan of a join: rows with equal keys go to the same task, where Arrow joins them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from raycompat.data.block import Block, Bundle
 from raycompat.data.operators import Stage, Stages, Task
 from raycompat.data.plan import AllToAll, Node
 
-#: What Ray calls a join, and what Arrow calls it.
+#: The names of joins in Ray and in Arrow.
 TYPES = {
     "inner": "inner",
     "left_outer": "left outer",
@@ -26,7 +26,7 @@ TYPES = {
     "right_anti": "right anti",
 }
 
-#: Columns that say which rows found each other.
+#: Columns that mark the matching rows.
 _LEFT, _RIGHT = "__raycompat_left__", "__raycompat_right__"
 
 
@@ -52,8 +52,9 @@ def join(
             for each, names in zip(groups, keys, strict=True)
         ]
         num_left = len(made[0])
-        parts = [bundles for _, bundles in (yield Stage(made[0] + made[1]))]
-        del groups, made
+        stage_of_groups = Stage(made[0] + made[1])
+        del groups, made  # from now on only the task that takes a block keeps it
+        parts = [bundles for _, bundles in (yield stage_of_groups)]
         function = functools.partial(_joined, join_type, keys, suffixes)
         stage = [
             _task(

@@ -1,4 +1,4 @@
-"""What a data set's rows are put through: the maps of `Dataset`."""
+"""The maps of `Dataset`, which change its rows."""
 
 from __future__ import annotations
 
@@ -75,15 +75,16 @@ class Maps:
         fn_args, fn_kwargs : optional
             Given to `fn` after the row.
         fn_constructor_args, fn_constructor_kwargs : optional
-            Given to the constructor of a class.
+            Arguments for the constructor of a class.
         concurrency : int or (int, int), optional
-            Tasks at once at most; for a class, the number of actors, or the least and the greatest.
+            Maximum number of concurrent tasks; for a class, the number of actors, or its minimum and
+            maximum.
         compute : TaskPoolStrategy or ActorPoolStrategy, optional
-            The same, in full.
+            The same setting as an object.
         num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-            What each task or actor needs, as for `raycompat.remote`.
+            Options of each task or actor, as in `raycompat.remote`.
         fallback_strategy, ray_remote_args_fn
-            Refused.
+            Not supported.
         **ray_remote_args
             Further options of `raycompat.remote`.
 
@@ -150,24 +151,25 @@ class Maps:
         batch_size : int, optional
             Rows of a batch. Default: those of a block.
         batch_format : {"default", "numpy", "pandas", "pyarrow", None}
-            What `fn` is given: a dictionary of arrays (default), a DataFrame or a table. The first axis
-            of an array is the rows.
+            The format of the argument of `fn`: a dictionary of arrays (default), a DataFrame or a
+            table. The first axis of an array is the rows.
         zero_copy_batch : bool, default True
-            Give `fn` memory that is shared and must not be written to; else a copy.
+            Pass shared memory to `fn`, which must not write to it; otherwise a copy.
         udf_modifying_row_count : bool, default True
             Has no effect.
         fn_args, fn_kwargs : optional
             Given to `fn` after the batch.
         fn_constructor_args, fn_constructor_kwargs : optional
-            Given to the constructor of a class.
+            Arguments for the constructor of a class.
         concurrency : int or (int, int), optional
-            Tasks at once at most; for a class, the number of actors, or the least and the greatest.
+            Maximum number of concurrent tasks; for a class, the number of actors, or its minimum and
+            maximum.
         compute : TaskPoolStrategy or ActorPoolStrategy, optional
-            The same, in full.
+            The same setting as an object.
         num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-            What each task or actor needs, as for `raycompat.remote`.
+            Options of each task or actor, as in `raycompat.remote`.
         fallback_strategy, ray_remote_args_fn
-            Refused.
+            Not supported.
         **ray_remote_args
             Further options of `raycompat.remote`.
 
@@ -225,7 +227,7 @@ class Maps:
         ray_remote_args_fn: Callable[[], dict[str, Any]] | None = None,
         **ray_remote_args: Any,
     ) -> Dataset:
-        """Call a function with each row; it returns a list of rows.
+        """Call a function with each row; the function returns a list of rows.
 
         Parameters
         ----------
@@ -234,15 +236,16 @@ class Maps:
         fn_args, fn_kwargs : optional
             Given to `fn` after the row.
         fn_constructor_args, fn_constructor_kwargs : optional
-            Given to the constructor of a class.
+            Arguments for the constructor of a class.
         concurrency : int or (int, int), optional
-            Tasks at once at most; for a class, the number of actors, or the least and the greatest.
+            Maximum number of concurrent tasks; for a class, the number of actors, or its minimum and
+            maximum.
         compute : TaskPoolStrategy or ActorPoolStrategy, optional
-            The same, in full.
+            The same setting as an object.
         num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-            What each task or actor needs, as for `raycompat.remote`.
+            Options of each task or actor, as in `raycompat.remote`.
         fallback_strategy, ray_remote_args_fn
-            Refused.
+            Not supported.
         **ray_remote_args
             Further options of `raycompat.remote`.
 
@@ -310,15 +313,16 @@ class Maps:
         fn_args, fn_kwargs : optional
             Given to `fn` after the row.
         fn_constructor_args, fn_constructor_kwargs : optional
-            Given to the constructor of a class.
+            Arguments for the constructor of a class.
         concurrency : int or (int, int), optional
-            Tasks at once at most; for a class, the number of actors, or the least and the greatest.
+            Maximum number of concurrent tasks; for a class, the number of actors, or its minimum and
+            maximum.
         compute : TaskPoolStrategy or ActorPoolStrategy, optional
-            The same, in full.
+            The same setting as an object.
         num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-            What each task or actor needs, as for `raycompat.remote`.
+            Options of each task or actor, as in `raycompat.remote`.
         fallback_strategy, ray_remote_args_fn
-            Refused.
+            Not supported.
         **ray_remote_args
             Further options of `raycompat.remote`.
 
@@ -384,15 +388,15 @@ class Maps:
         col : str
             Name of the column; one that there is, is replaced.
         fn : callable
-            Given a batch, it returns the column's values: an array, a Series or a list.
+            It gets a batch and returns the column's values: an array, a Series or a list.
         batch_format : {"default", "numpy", "pandas", "pyarrow"}
-            What `fn` is given. Default: pandas.
+            The format of the argument of `fn`. Default: pandas.
         concurrency, compute : optional
-            Tasks at once at most.
+            Maximum number of concurrent tasks.
         num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-            What each task or actor needs, as for `raycompat.remote`.
+            Options of each task or actor, as in `raycompat.remote`.
         fallback_strategy
-            Refused.
+            Not supported.
         **ray_remote_args
             Further options of `raycompat.remote`.
 
@@ -436,18 +440,18 @@ class Maps:
         runtime_env: Any = None,
         **ray_remote_args: Any,
     ) -> Dataset:
-        """Leave out columns.
+        """Remove columns.
 
         Parameters
         ----------
         cols : list of str
-            Columns that there are, each once.
+            Existing columns, each once.
         concurrency, compute : optional
-            Tasks at once at most.
+            Maximum number of concurrent tasks.
         num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-            What each task or actor needs, as for `raycompat.remote`.
+            Options of each task or actor, as in `raycompat.remote`.
         fallback_strategy
-            Refused.
+            Not supported.
         **ray_remote_args
             Further options of `raycompat.remote`.
 
@@ -493,13 +497,13 @@ class Maps:
         Parameters
         ----------
         cols : str or list of str
-            Columns that there are, in the order that they are to have.
+            Existing columns, in the order of the result.
         concurrency, compute : optional
-            Tasks at once at most.
+            Maximum number of concurrent tasks.
         num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-            What each task or actor needs, as for `raycompat.remote`.
+            Options of each task or actor, as in `raycompat.remote`.
         fallback_strategy
-            Refused.
+            Not supported.
         **ray_remote_args
             Further options of `raycompat.remote`.
 
@@ -539,18 +543,18 @@ class Maps:
         runtime_env: Any = None,
         **ray_remote_args: Any,
     ) -> Dataset:
-        """Give columns other names.
+        """Rename columns.
 
         Parameters
         ----------
         names : dict or list of str
             New names by the old, or one for each column.
         concurrency, compute : optional
-            Tasks at once at most.
+            Maximum number of concurrent tasks.
         num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-            What each task or actor needs, as for `raycompat.remote`.
+            Options of each task or actor, as in `raycompat.remote`.
         fallback_strategy
-            Refused.
+            Not supported.
         **ray_remote_args
             Further options of `raycompat.remote`.
 
@@ -586,7 +590,7 @@ class Maps:
         fraction : float
             The probability, from 0 to 1.
         seed : int, optional
-            Of the random numbers; each block begins with it.
+            Seed of the random numbers; each block starts with it.
 
         Notes
         -----

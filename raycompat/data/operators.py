@@ -1,7 +1,7 @@
-"""Operators: what is to be done next, as state machines that know neither threads nor time.
+"""Operators: state machines that determine the next tasks, without threads or timing.
 
-An operator takes bundles, names tasks that could run, and is told what they made. `Execution` decides
-which of them do run, and when.
+An operator takes bundles, offers tasks that can run, and gets their results. `Execution` decides which
+of them run, and when.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _UNKNOWN_BYTES = 16 * 2**20
 
 @dataclass
 class Task:
-    """A call that could be made.
+    """A call that can be made.
 
     Parameters
     ----------
     submit : callable
         Makes the call; returns the reference of its `TaskOutput`, and then those of its blocks.
     inputs : list of Bundle
-        What the call needs, for the account of memory.
+        The inputs of the call, to estimate its memory.
     slot : int
-        Where its blocks belong in the operator's output.
+        The position of its blocks in the operator's output.
     on_worker : object
         The actor that it runs on, if any.
     """
@@ -77,9 +77,9 @@ class OrderedOutputs:
 
 
 class Operator:
-    """What all operators have; this one hands on what it is given."""
+    """The common part of all operators; this one passes its input on."""
 
-    #: Whether it needs all its input before it makes anything: then what it holds is not flow.
+    #: Whether it needs all its input before its first output: then its input does not count as flow.
     is_barrier = False
 
     def __init__(self, name: str, num_ports: int = 1, cpus: float = 0.0) -> None:
@@ -108,7 +108,7 @@ class Operator:
             self.step()
 
     def step(self) -> None:
-        """Go on with what has come, as far as that needs no task."""
+        """Process new input, as far as no task is necessary."""
         while self.inputs[0]:
             self.outputs.ready.append(self.inputs[0].popleft())
 
@@ -121,7 +121,7 @@ class Operator:
         raise LookupError(f"{self.name} has no task")
 
     def end_task(self, task: Task, output: TaskOutput, bundles: list[Bundle]) -> None:
-        """Take what a task has made."""
+        """Store the result of a task."""
         self.outputs.append(task.slot, bundles)
         self.outputs.close(task.slot)
 
@@ -131,12 +131,12 @@ class Operator:
 
     @property
     def wants_no_more(self) -> bool:
-        """Whether what comes from now on would be dropped."""
+        """Return whether further input would be dropped."""
         return False
 
     @property
     def has_all_input(self) -> bool:
-        """Whether nothing more comes in, and nothing waits."""
+        """Return whether its input has ended and nothing waits."""
         return all(self.closed) and not any(self.inputs)
 
     @property
@@ -159,14 +159,14 @@ class Operator:
         return waiting or _UNKNOWN_BYTES
 
     def stop(self) -> None:
-        """Drop what waits, and take nothing more."""
+        """Drop the waiting input, and accept no more."""
         for queue in self.inputs:
             queue.clear()
         self.closed = [True] * len(self.closed)
         self.outputs = OrderedOutputs()
 
     def release(self) -> None:
-        """Let go of actors."""
+        """Release its actors."""
 
     def _slot(self) -> int:
         self._num_slots += 1
@@ -174,18 +174,18 @@ class Operator:
 
 
 class InputOperator(Operator):
-    """Begins with bundles that are there."""
+    """Starts with existing bundles."""
 
     def __init__(self, bundles: Sequence[Bundle]) -> None:
         super().__init__("Input", num_ports=0)
         self.outputs.ready.extend(bundles)
 
     def step(self) -> None:
-        """There is no input."""
+        """Raise an error: it has no input."""
 
     @property
     def held_bytes(self) -> int:
-        """Nothing: who has the data set has the blocks."""
+        """0, because the data set itself holds the blocks."""
         return 0
 
 
@@ -230,7 +230,7 @@ class MapOperator(Operator):
 
     @property
     def has_all_input(self) -> bool:
-        """Whether nothing more comes in, and nothing waits."""
+        """Return whether its input has ended and nothing waits."""
         return super().has_all_input and not self._groups and not self._group
 
     @property
@@ -247,14 +247,14 @@ class MapOperator(Operator):
         return super().expected_bytes
 
     def stop(self) -> None:
-        """Drop what waits."""
+        """Drop the waiting input."""
         super().stop()
         self._groups.clear()
         self._group = []
 
 
 class ReadOperator(Operator):
-    """Makes a task of each read task; what is larger than a block is read one block a call."""
+    """Makes a task of each read task; a part larger than a block is read in several calls."""
 
     def __init__(
         self,
@@ -268,7 +268,7 @@ class ReadOperator(Operator):
         super().__init__(name, num_ports=0, cpus=cpus)
         self._calls = calls
         self._limit = limit
-        #: For numbers of calls: what starts an actor, and then makes the call for a block of it.
+        #: By numbers of calls: starts an actor, and then makes the call for one of its blocks.
         self._readers = readers
         self._open: dict[int, Callable[[int], Sequence[Any]]] = {}
         self._indices: dict[int, int] = {}
@@ -276,7 +276,7 @@ class ReadOperator(Operator):
         self._idle: deque[int] = deque()
 
     def step(self) -> None:
-        """There is no input."""
+        """Raise an error: it has no input."""
 
     def has_task(self) -> bool:
         """Whether something is to be read, and another task may run."""
@@ -321,12 +321,12 @@ class ReadOperator(Operator):
         self._open.clear()
 
     def release(self) -> None:
-        """Let go of the readers."""
+        """Release the readers."""
         self._open.clear()
 
 
-#: Yields lists of tasks and is sent what each has made; returns bundles, or None if those of the
-#: last tasks are the output.
+#: Yields lists of tasks and is sent their results; returns bundles, or None if the output consists of
+#: the bundles of the last tasks.
 Stages: TypeAlias = Generator[
     "Stage", "list[tuple[TaskOutput, list[Bundle]]]", "list[Bundle] | None"
 ]
@@ -334,7 +334,7 @@ Stages: TypeAlias = Generator[
 
 @dataclass
 class Stage:
-    """Tasks of which none needs another; the next stage begins when all have ended."""
+    """Independent tasks; the next stage starts when all have ended."""
 
     tasks: list[Task]
     is_last: bool = False
@@ -358,7 +358,7 @@ class StagedOperator(Operator):
         self._is_over = False
 
     def step(self) -> None:
-        """Begin when all input has come."""
+        """Start when all input has arrived."""
         if all(self.closed) and self._stages is None and not self._is_over:
             bundles = [list(queue) for queue in self.inputs]
             for queue in self.inputs:
@@ -385,7 +385,7 @@ class StagedOperator(Operator):
         stage.tasks.clear()
 
     def has_task(self) -> bool:
-        """Whether a task of the stage has not begun."""
+        """Return whether a task of the stage has not started."""
         return bool(self._tasks)
 
     def next_task(self) -> Task:
@@ -393,7 +393,7 @@ class StagedOperator(Operator):
         return self._tasks.popleft()
 
     def end_task(self, task: Task, output: TaskOutput, bundles: list[Bundle]) -> None:
-        """Take what a task has made; go on when it was the last of its stage."""
+        """Store the result of a task; start the next stage after the last one."""
         if self._is_last:
             super().end_task(task, output, bundles)
         else:
@@ -417,7 +417,7 @@ class StagedOperator(Operator):
 
     @property
     def expected_bytes(self) -> int:
-        """Bytes of what the next task takes."""
+        """Bytes of the input of the next task."""
         return sum(b.size_bytes for b in self._tasks[0].inputs) if self._tasks else 0
 
 
@@ -429,7 +429,7 @@ class UnionOperator(Operator):
         self._port = 0
 
     def step(self) -> None:
-        """Hand on what has its turn."""
+        """Pass on the bundles that are next in order."""
         while self._port < len(self.inputs):
             queue = self.inputs[self._port]
             self.outputs.ready.extend(queue)
@@ -485,5 +485,5 @@ class LimitOperator(Operator):
 
     @property
     def has_all_input(self) -> bool:
-        """Whether all rows are there, or nothing more comes."""
+        """Return whether enough rows have arrived, or the input has ended."""
         return self._last is None and (not self._missing or super().has_all_input)

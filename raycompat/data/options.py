@@ -15,7 +15,7 @@ def remote_args(
     ray_remote_args_fn: Any = None,
     **named: Any,
 ) -> dict[str, Any]:
-    """Return the options for `ray.remote` that a method was given, those that are None left out."""
+    """Return a method's options for `ray.remote`, without those that are None."""
     for name, value in [
         ("fallback_strategy", fallback_strategy),
         ("ray_remote_args_fn", ray_remote_args_fn),

@@ -1,4 +1,4 @@
-"""Plans: what a data set is made of, and how operators come of it.
+"""Plans: the steps of a data set, and how operators are made from them.
 
 A plan is a tree of nodes that do nothing. `operators` makes the operators of an execution of it; maps
 that run in tasks with equal options become one operator, together with the read before them.
@@ -68,7 +68,7 @@ class Map:
 
 @dataclass(frozen=True)
 class AllToAll:
-    """What needs all blocks before it makes any."""
+    """A step that needs all blocks before its first output."""
 
     inputs: tuple[Node, ...]
     name: str

@@ -35,7 +35,7 @@ class Preprocessor(abc.ABC):
         FITTED = "FITTED"
 
     _is_fittable = True
-    #: What the data set said, by the names of columns.
+    #: The results of fitting, by the names of columns.
     stats_: dict[str, Any]
 
     def fit_status(self) -> Preprocessor.FitStatus:
@@ -47,7 +47,7 @@ class Preprocessor(abc.ABC):
         return Preprocessor.FitStatus.NOT_FITTED
 
     def fit(self, ds: Dataset) -> Preprocessor:
-        """Learn from a data set, in place of what was learned before.
+        """Fit to a data set; earlier results are replaced.
 
         Returns
         -------
@@ -157,7 +157,7 @@ class Preprocessor(abc.ABC):
 
     @staticmethod
     def deserialize(serialized: str) -> Preprocessor:
-        """Return what `serialize` has written; only of text that you trust: it may run code."""
+        """Return the preprocessor from trusted text of `serialize`: the text can run code."""
         loaded: Preprocessor = pickle.loads(base64.b64decode(serialized))
         return loaded
 

@@ -1,4 +1,4 @@
-"""A progress bar for each operator, with tqdm; none where nobody would see it."""
+"""A progress bar for each operator, with tqdm; none if the output is not a terminal."""
 
 from __future__ import annotations
 

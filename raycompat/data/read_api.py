@@ -51,7 +51,7 @@ class Partitioning:
             )
 
 
-#: What files of tables are read with unless told otherwise.
+#: Default options for reading files of tables.
 HIVE = Partitioning("hive")
 
 #: Endings of the files of a folder that are read.
@@ -99,25 +99,25 @@ def read_csv(
     paths : str or list of str
         Files, folders (all files below) and patterns, with ``*``.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
-        Where the paths are. Default: what their URLs say.
+        The file system of the paths. Default: that of their URLs.
     partition_filter : callable, optional
-        Given a path, it returns whether to read the file.
+        Takes a path, and returns whether to read the file.
     partitioning : optional
         Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
     include_paths : bool, default False
         Add a column ``path``.
     ignore_missing_paths : bool, default False
-        Leave out what is not there, rather than raise an error.
+        Skip missing files instead of raising an error.
     shuffle : "files" or FileShuffleConfig, optional
         Read the files in a random order.
     file_extensions : list of str, optional
-        Which files of a folder are read.
+        Endings of the files to read in a folder.
     concurrency : int, optional
-        Tasks at once at most.
+        Maximum number of concurrent tasks.
     override_num_blocks, parallelism : int, optional
-        Tasks to make, about. Default: by the number and size of the files.
+        Approximate number of tasks. Default: from the number and size of the files.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+        Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
     **arrow_csv_args
         Arguments of ``pyarrow.csv.open_csv``.
 
@@ -197,25 +197,25 @@ def read_json(
     lines : bool, default False
         Has no effect: both are recognised.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
-        Where the paths are. Default: what their URLs say.
+        The file system of the paths. Default: that of their URLs.
     partition_filter : callable, optional
-        Given a path, it returns whether to read the file.
+        Takes a path, and returns whether to read the file.
     partitioning : optional
         Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
     include_paths : bool, default False
         Add a column ``path``.
     ignore_missing_paths : bool, default False
-        Leave out what is not there, rather than raise an error.
+        Skip missing files instead of raising an error.
     shuffle : "files" or FileShuffleConfig, optional
         Read the files in a random order.
     file_extensions : list of str, optional
-        Which files of a folder are read.
+        Endings of the files to read in a folder.
     concurrency : int, optional
-        Tasks at once at most.
+        Maximum number of concurrent tasks.
     override_num_blocks, parallelism : int, optional
-        Tasks to make, about. Default: by the number and size of the files.
+        Approximate number of tasks. Default: from the number and size of the files.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+        Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
     **arrow_json_args
         Arguments of ``pyarrow.json.read_json``.
 
@@ -295,27 +295,27 @@ def read_text(
     encoding : str, default "utf-8"
         Of the files.
     drop_empty_lines : bool, default True
-        Leave out lines of nothing but blanks.
+        Skip lines with only blanks.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
-        Where the paths are. Default: what their URLs say.
+        The file system of the paths. Default: that of their URLs.
     partition_filter : callable, optional
-        Given a path, it returns whether to read the file.
+        Takes a path, and returns whether to read the file.
     partitioning : optional
         Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
     include_paths : bool, default False
         Add a column ``path``.
     ignore_missing_paths : bool, default False
-        Leave out what is not there, rather than raise an error.
+        Skip missing files instead of raising an error.
     shuffle : "files" or FileShuffleConfig, optional
         Read the files in a random order.
     file_extensions : list of str, optional
-        Which files of a folder are read.
+        Endings of the files to read in a folder.
     concurrency : int, optional
-        Tasks at once at most.
+        Maximum number of concurrent tasks.
     override_num_blocks, parallelism : int, optional
-        Tasks to make, about. Default: by the number and size of the files.
+        Approximate number of tasks. Default: from the number and size of the files.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+        Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
 
     Raises
     ------
@@ -389,25 +389,25 @@ def read_binary_files(
     paths : str or list of str
         Files, folders (all files below) and patterns, with ``*``.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
-        Where the paths are. Default: what their URLs say.
+        The file system of the paths. Default: that of their URLs.
     partition_filter : callable, optional
-        Given a path, it returns whether to read the file.
+        Takes a path, and returns whether to read the file.
     partitioning : optional
         Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
     include_paths : bool, default False
         Add a column ``path``.
     ignore_missing_paths : bool, default False
-        Leave out what is not there, rather than raise an error.
+        Skip missing files instead of raising an error.
     shuffle : "files" or FileShuffleConfig, optional
         Read the files in a random order.
     file_extensions : list of str, optional
-        Which files of a folder are read.
+        Endings of the files to read in a folder.
     concurrency : int, optional
-        Tasks at once at most.
+        Maximum number of concurrent tasks.
     override_num_blocks, parallelism : int, optional
-        Tasks to make, about. Default: by the number and size of the files.
+        Approximate number of tasks. Default: from the number and size of the files.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+        Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
 
     Raises
     ------
@@ -473,25 +473,25 @@ def read_numpy(
     paths : str or list of str
         Files, folders (all files below) and patterns, with ``*``.
     allow_pickle : bool, default False
-        Load arrays of objects, too; only of files that you trust.
+        Also load arrays of objects; only for trusted files.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
-        Where the paths are. Default: what their URLs say.
+        The file system of the paths. Default: that of their URLs.
     partition_filter : callable, optional
-        Given a path, it returns whether to read the file.
+        Takes a path, and returns whether to read the file.
     partitioning : optional
         Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
     include_paths : bool, default False
         Add a column ``path``.
     ignore_missing_paths : bool, default False
-        Leave out what is not there, rather than raise an error.
+        Skip missing files instead of raising an error.
     shuffle : "files" or FileShuffleConfig, optional
         Read the files in a random order.
     file_extensions : list of str, optional
-        Which files of a folder are read.
+        Endings of the files to read in a folder.
     concurrency : int, optional
-        Tasks at once at most.
+        Maximum number of concurrent tasks.
     override_num_blocks, parallelism : int, optional
-        Tasks to make, about. Default: by the number and size of the files.
+        Approximate number of tasks. Default: from the number and size of the files.
     **numpy_load_args
         Arguments of ``numpy.load``.
 
@@ -560,27 +560,27 @@ def read_images(
     size : (int, int), optional
         Height and width to which all are resized.
     mode : str, optional
-        Pillow's name of the colours: ``"RGB"``, ``"L"``.
+        Pillow's name of the colour mode: ``"RGB"``, ``"L"``.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
-        Where the paths are. Default: what their URLs say.
+        The file system of the paths. Default: that of their URLs.
     partition_filter : callable, optional
-        Given a path, it returns whether to read the file.
+        Takes a path, and returns whether to read the file.
     partitioning : optional
         Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
     include_paths : bool, default False
         Add a column ``path``.
     ignore_missing_paths : bool, default False
-        Leave out what is not there, rather than raise an error.
+        Skip missing files instead of raising an error.
     shuffle : "files" or FileShuffleConfig, optional
         Read the files in a random order.
     file_extensions : list of str, optional
-        Which files of a folder are read.
+        Endings of the files to read in a folder.
     concurrency : int, optional
-        Tasks at once at most.
+        Maximum number of concurrent tasks.
     override_num_blocks, parallelism : int, optional
-        Tasks to make, about. Default: by the number and size of the files.
+        Approximate number of tasks. Default: from the number and size of the files.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+        Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
 
     Raises
     ------
@@ -654,25 +654,25 @@ def read_tfrecords(
     paths : str or list of str
         Files, folders (all files below) and patterns, with ``*``.
     tf_schema : optional
-        Refused.
+        Not supported.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
-        Where the paths are. Default: what their URLs say.
+        The file system of the paths. Default: that of their URLs.
     partition_filter : callable, optional
-        Given a path, it returns whether to read the file.
+        Takes a path, and returns whether to read the file.
     include_paths : bool, default False
         Add a column ``path``.
     ignore_missing_paths : bool, default False
-        Leave out what is not there, rather than raise an error.
+        Skip missing files instead of raising an error.
     shuffle : "files" or FileShuffleConfig, optional
         Read the files in a random order.
     file_extensions : list of str, optional
-        Which files of a folder are read.
+        Endings of the files to read in a folder.
     concurrency : int, optional
-        Tasks at once at most.
+        Maximum number of concurrent tasks.
     override_num_blocks, parallelism : int, optional
-        Tasks to make, about. Default: by the number and size of the files.
+        Approximate number of tasks. Default: from the number and size of the files.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+        Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
 
     Raises
     ------
@@ -751,25 +751,25 @@ def read_orc(
     paths : str or list of str
         Files, folders (all files below) and patterns, with ``*``.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
-        Where the paths are. Default: what their URLs say.
+        The file system of the paths. Default: that of their URLs.
     partition_filter : callable, optional
-        Given a path, it returns whether to read the file.
+        Takes a path, and returns whether to read the file.
     partitioning : optional
         Hive's (``year=2024/``): names of folders are columns. Default: they are not.
     include_paths : bool, default False
         Add a column ``path``.
     ignore_missing_paths : bool, default False
-        Leave out what is not there, rather than raise an error.
+        Skip missing files instead of raising an error.
     shuffle : "files" or FileShuffleConfig, optional
         Read the files in a random order.
     file_extensions : list of str, optional
-        Which files of a folder are read.
+        Endings of the files to read in a folder.
     concurrency : int, optional
-        Tasks at once at most.
+        Maximum number of concurrent tasks.
     override_num_blocks, parallelism : int, optional
-        Tasks to make, about. Default: by the number and size of the files.
+        Approximate number of tasks. Default: from the number and size of the files.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+        Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
 
     Raises
     ------
@@ -840,7 +840,7 @@ def read_parquet(
     ray_remote_args: dict[str, Any] | None = None,
     **arrow_parquet_args: Any,
 ) -> Dataset:
-    """Return a data set of the rows of Parquet files; only the columns that are asked for are read.
+    """Return a data set of the rows of Parquet files; only the requested columns are read.
 
     Parameters
     ----------
@@ -849,27 +849,27 @@ def read_parquet(
     columns : list of str, optional
         The columns to read. Default: all.
     catalog, tensor_column_schema, include_row_hash, skip_paths : optional
-        Refused.
+        Not supported.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
-        Where the paths are. Default: what their URLs say.
+        The file system of the paths. Default: that of their URLs.
     partition_filter : callable, optional
-        Given a path, it returns whether to read the file.
+        Takes a path, and returns whether to read the file.
     partitioning : optional
         Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
     include_paths : bool, default False
         Add a column ``path``.
     ignore_missing_paths : bool, default False
-        Leave out what is not there, rather than raise an error.
+        Skip missing files instead of raising an error.
     shuffle : "files" or FileShuffleConfig, optional
         Read the files in a random order.
     file_extensions : list of str, optional
-        Which files of a folder are read.
+        Endings of the files to read in a folder.
     concurrency : int, optional
-        Tasks at once at most.
+        Maximum number of concurrent tasks.
     override_num_blocks, parallelism : int, optional
-        Tasks to make, about. Default: by the number and size of the files.
+        Approximate number of tasks. Default: from the number and size of the files.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+        Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
     **arrow_parquet_args
         Arguments of ``pyarrow.parquet.ParquetFile.iter_batches``, and ``filter``, an Arrow expression.
 

@@ -1,4 +1,4 @@
-"""Readers: what makes tables of one file, for each format, by the libraries of the formats."""
+"""Readers: functions that make tables from one file, for each format, with the formats' libraries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from raycompat.data import block, files, tensor, tensorflow
 from raycompat.data.block import Block
 
-#: Bytes of a file that a reader takes at once.
+#: Bytes of one read from a file.
 _CHUNK_BYTES = 8 * 2**20
 
 #: Rows of a table of a reader that makes them one by one.
@@ -24,7 +24,7 @@ _ROWS = 1024
 
 @dataclass(frozen=True)
 class FileRead:
-    """Reads some files, one after the other; what a `ReadTask` of files calls.
+    """Reads some files, one after the other; a `ReadTask` of files calls it.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def _with_columns(table: Block, columns: Mapping[str, str]) -> Block:
 
 
 def _opened(filesystem: Any, path: str, opening: Mapping[str, Any]) -> Any:
-    """Open a file to read it from its beginning; pyarrow decompresses it as its name says."""
+    """Open a file for reading; pyarrow decompresses it depending on its name."""
     return filesystem.open_input_stream(path, **{"buffer_size": _CHUNK_BYTES, **opening})
 
 
@@ -281,7 +281,7 @@ _FEATURE_TYPES = {"bytes_list": pa.binary(), "float_list": pa.float32(), "int64_
 
 
 def _examples(records: Sequence[bytes]) -> Block:
-    """Return a table of serialized examples; what an example does not have is missing in its row."""
+    """Return a table of serialized examples; fields that an example lacks are missing in its row."""
     tf = tensorflow.imported()
     rows = [tf.train.Example.FromString(record).features.feature for record in records]
     names = sorted({name for row in rows for name in row})

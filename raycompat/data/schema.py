@@ -13,7 +13,7 @@ class Schema:
     Parameters
     ----------
     base_schema : pyarrow.Schema
-        What Arrow knows of them.
+        Arrow's schema of them.
 
     Notes
     -----

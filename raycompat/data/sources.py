@@ -18,11 +18,15 @@ from raycompat.data.datasource import Datasource, ReadTask
 from raycompat.data.options import remote_args
 from raycompat.data.plan import Read
 
+#: Bytes of a block that is read, if there are enough. Each process that makes, copies or reads a block
+#: holds one, so smaller blocks need less memory; a task of this size takes far longer than its call.
+_READ_BYTES = 32 * 2**20
+
 
 def num_tasks(
     parallelism: int, num_blocks: int | None, size_bytes: int | None, context: DataContext
 ) -> int:
-    """Return into how many tasks to divide what is read, as far as its parts allow."""
+    """Return the number of read tasks, as far as the parts of the source allow."""
     for name, value in [("override_num_blocks", num_blocks), ("parallelism", parallelism)]:
         if value is not None and value != -1 and value < 1:
             raise ValueError(f"{name}={value!r} is not a number of 1 or more.")
@@ -34,7 +38,8 @@ def num_tasks(
     at_least = -(-size // context.target_max_block_size)
     at_most = max(1, size // context.target_min_block_size)
     cpus = int(ray.cluster_resources().get("CPU", 1)) if ray.is_initialized() else 2
-    return max(at_least, min(at_most, 4 * cpus, context.read_op_min_num_blocks), 1)
+    enough = max(4 * cpus, -(-size // _READ_BYTES))
+    return max(at_least, min(at_most, enough, context.read_op_min_num_blocks), 1)
 
 
 def dataset_of(
@@ -103,7 +108,7 @@ class _NumbersFrom:
 
     def __call__(self) -> Iterator[Block]:
         start, stop = self._bounds
-        rows = max(1, 2**24 // (8 * int(np.prod(self._shape or (1,)))))
+        rows = max(1, _READ_BYTES // (8 * int(np.prod(self._shape or (1,)))))
         for first in _python_range(start, max(stop, start + 1), rows):
             yield _numbers(first, min(first + rows, stop), self._shape)
 
@@ -135,9 +140,9 @@ def range(
     Parameters
     ----------
     n : int
-        Rows, 0 or more.
+        Number of rows, 0 or more.
     concurrency : int, optional
-        Tasks at once at most.
+        Maximum number of concurrent tasks.
     override_num_blocks, parallelism : int, optional
         Blocks to make. Default: by size and CPUs.
 
@@ -194,20 +199,20 @@ def read_datasource(
     ray_remote_args: dict[str, Any] | None = None,
     **read_args: Any,
 ) -> Dataset:
-    """Return the data set of a data source of your own.
+    """Return the data set of a user's data source.
 
     Parameters
     ----------
     datasource : Datasource
-        What it reads.
+        The data source.
     concurrency : int, optional
-        Tasks at once at most.
+        Maximum number of concurrent tasks.
     compute : TaskPoolStrategy, optional
-        The same, in full.
+        The same setting as an object.
     override_num_blocks, parallelism : int, optional
-        Tasks to ask the data source for.
+        Number of tasks to request from the data source.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
-        What each task needs, as for `raycompat.remote`; more of it in `ray_remote_args`.
+        Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
 
     Notes
     -----
@@ -276,9 +281,9 @@ def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> Materialize
     Parameters
     ----------
     dfs : pandas.DataFrame or list of pandas.DataFrame
-        A block is made of each.
+        Each becomes a block.
     override_num_blocks : int, optional
-        Divide the rows into so many blocks.
+        Number of blocks for the rows.
 
     Notes
     -----
@@ -294,9 +299,9 @@ def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> Materi
     Parameters
     ----------
     tables : pyarrow.Table, bytes or list of these
-        A block is made of each; bytes are a stream of Arrow's IPC format.
+        Each becomes a block; bytes are a stream of Arrow's IPC format.
     override_num_blocks : int, optional
-        Divide the rows into so many blocks.
+        Number of blocks for the rows.
 
     Notes
     -----
@@ -426,7 +431,7 @@ def from_huggingface(
     dataset : datasets.Dataset
         In memory, or memory-mapped.
     override_num_blocks : int, optional
-        Divide the rows into so many blocks.
+        Number of blocks for the rows.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""What an execution has done, operator by operator: the text of `Dataset.stats`."""
+"""Statistics of an execution, operator by operator: the text of `Dataset.stats`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from raycompat.data.block import BlockMetadata
 
 @dataclass
 class OperatorStats:
-    """What the tasks of one operator have done so far.
+    """Statistics of one operator's tasks so far.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class OperatorStats:
 
 @dataclass
 class ExecutionStats:
-    """What one execution has done."""
+    """Statistics of one execution."""
 
     operators: list[OperatorStats]
     started: float = field(default_factory=time.perf_counter)

@@ -1,7 +1,7 @@
 """`Dataset.streaming_split`: one execution that feeds iterators in several processes.
 
-An actor executes the plan. Each iterator asks it for the next piece of a block, and reads that itself,
-from the store of its host. Blocks are made only as fast as they are asked for.
+An actor executes the plan. Each iterator requests the next piece of a block from it, and reads the
+piece from the store of its host. Blocks are made only as fast as they are requested.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Distribution:
             self.pieces[to].append((first, 0, first.num_rows))
 
     def end(self) -> None:
-        """Cut what was kept back, so that all have as many rows; what is left over is dropped."""
+        """Divide the held-back rows, so that all iterators get equally many; the rest is dropped."""
         total = sum(self._counts) + sum(bundle.num_rows for bundle in self._kept)
         goal = total // len(self._counts)
         offset = 0
@@ -115,10 +115,10 @@ class SplitCoordinator:
         self._condition.notify_all()
 
     def next_piece(self, index: int, epoch: int) -> Piece | None:
-        """Return the next rows for an iterator; None when there are no more."""
+        """Return the next rows for an iterator; None at the end."""
         with self._condition:
             if epoch != self._epoch:
-                return None  # somebody has begun another epoch
+                return None  # another iterator has started another epoch
             own = self._distribution.pieces[index]
             while not own and not self._is_over:
                 self._advance(index)
@@ -144,7 +144,7 @@ class SplitCoordinator:
             return self._dataset.schema()
 
     def stats(self) -> str:
-        """Return what the last epoch has done."""
+        """Return the statistics of the last epoch."""
         return self._dataset.stats()
 
 
@@ -178,7 +178,7 @@ class SplitIterator(DataIterator):
         return found
 
     def stats(self) -> str:
-        """Return what the last epoch has done, as text."""
+        """Return a text about the last epoch."""
         text: str = ray.get(self._coordinator.stats.remote())
         return text
 
@@ -189,7 +189,7 @@ class SplitIterator(DataIterator):
 
 def streaming_split(dataset: Dataset, num: int, equal: bool) -> list[DataIterator]:
     """Return iterators over one execution of a data set."""
-    # Each iterator may have two calls that wait; the other methods are to be answered meanwhile.
+    # Each iterator may have two waiting calls; the other methods must be answered at the same time.
     actor = ray.remote(SplitCoordinator).options(num_cpus=0, max_concurrency=2 * num + 2)
     coordinator = actor.remote(dataset, num, equal)
     return [SplitIterator(coordinator, index, num, dataset.context) for index in range(num)]

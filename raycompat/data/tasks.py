@@ -1,4 +1,4 @@
-"""What runs in executors: remote functions and actors that make blocks of blocks.
+"""The code in executors: remote functions and actors that make blocks.
 
 Each call returns a `TaskOutput`, small, for the driver, and then blocks, which stay where they are
 made.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class TaskOutput:
-    """What the driver hears of a task.
+    """A task's report to the driver.
 
     Parameters
     ----------
@@ -37,9 +37,9 @@ class TaskOutput:
     more : list of ObjectRef
         Blocks beyond those that the task returns itself.
     is_end : bool
-        Whether a reader has nothing more.
+        Whether a reader has reached its end.
     value : object
-        What a task that makes no blocks has found.
+        The result of a task that makes no blocks.
     """
 
     blocks: list[BlockMetadata] = field(default_factory=list)
@@ -80,7 +80,7 @@ def map_blocks(transform: Transform, *tables: Block) -> tuple[TaskOutput, Block]
 
 @ray.remote(num_returns=2)
 def read(task: ReadTask, transform: Transform) -> tuple[TaskOutput, Block]:
-    """Read what a read task names, and run the steps of an operator on it."""
+    """Run a read task, and the steps of an operator on its blocks."""
     return _collected(transform.load()(task()), task.metadata.input_files)
 
 
@@ -127,7 +127,7 @@ class MapActor:
 
 
 class ReadActor:
-    """Reads what is larger than a block, one block for each call: so it can be told to wait."""
+    """Reads parts larger than a block, one block in each call, so that the reading can be paused."""
 
     def __init__(self, task: ReadTask, transform: Transform) -> None:
         self._files = task.metadata.input_files

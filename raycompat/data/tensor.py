@@ -1,4 +1,4 @@
-"""Columns of arrays: how numpy arrays of any shape become Arrow columns, and come back.
+"""Columns of arrays: the conversion of numpy arrays of any shape to Arrow columns and back.
 
 Arrays of one shape are Arrow's own ``fixed_shape_tensor``, without a copy. Arrays of several shapes,
 and those of bool, which Arrow's tensors do not have, are a `TensorType`. Python objects that Arrow has
@@ -136,9 +136,12 @@ def _lists(items: Sequence[np.ndarray[Any, Any]], dtype: np.dtype[Any]) -> pa.Li
 
 
 def to_numpy(column: pa.ChunkedArray | pa.Array) -> np.ndarray[Any, Any]:
-    """Return a column as an array whose first axis is the rows; without a copy where that can be."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):  # what is too long for one chunk
+    """Return a column as an array whose first axis is the rows; without a copy if possible."""
+    if isinstance(column, pa.ChunkedArray):  # combine_chunks copies even a single chunk
+        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    else:
+        array = column
+    if isinstance(array, pa.ChunkedArray):  # too long for one chunk
         return np.concatenate([to_numpy(chunk) for chunk in array.chunks])
     type_ = array.type
     if isinstance(type_, pa.FixedShapeTensorType) and not array.null_count:

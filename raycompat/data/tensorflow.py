@@ -15,7 +15,7 @@ from raycompat.data.block import require_columns
 from raycompat.data.schema import Schema
 from raycompat.data.tensor import TensorType
 
-#: Bytes of the tables that are converted at once, and then cut into batches.
+#: Bytes of the tables that are converted together, and then divided into batches.
 _CONVERTED_BYTES = 4 * 2**20
 
 

@@ -1,4 +1,4 @@
-"""Steps: what a map operator does with blocks. A task runs several, one after the other."""
+"""Steps: functions of blocks in a map operator. A task runs several, one after the other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROWS_A_TABLE = 4096
 
 @dataclass(frozen=True)
 class UserFunction:
-    """A function, or a class whose instances are called, with what else it is given."""
+    """A function, or a class whose instances are called, with its further arguments."""
 
     function: Callable[..., Any]
     args: Sequence[Any] = ()
@@ -57,12 +57,12 @@ class UserFunction:
 
     @property
     def name(self) -> str:
-        """How operators show it."""
+        """The name in the list of operators."""
         default = type(self.function).__name__
         return str(getattr(self.function, "__name__", default))
 
     def load(self) -> Callable[[Any], Any]:
-        """Return what is called with one batch or row."""
+        """Return the callable for one batch or row."""
         function = self.function
         if self.is_class:
             function = function(*self.constructor_args, **self.constructor_kwargs)
@@ -188,7 +188,7 @@ class FilterRows:
 
 @dataclass(frozen=True)
 class TableStep:
-    """Call a function of ours with each table."""
+    """Call an internal function with each table."""
 
     function: Callable[..., Block]
     args: tuple[Any, ...] = ()

@@ -1,4 +1,4 @@
-"""How a data set's rows are written: the ``write_`` methods of `Dataset`."""
+"""Writing a data set's rows: the ``write_`` methods of `Dataset`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Writing:
         ray_remote_args: dict[str, Any] | None = None,
         concurrency: int | None = None,
     ) -> None:
-        """Execute the plan, and write its blocks to a sink of your own.
+        """Execute the plan, and write its blocks to a user's sink.
 
         Parameters
         ----------
@@ -48,7 +48,7 @@ class Writing:
         ray_remote_args : dict, optional
             Options of the tasks that write, as for `raycompat.remote`.
         concurrency : int, optional
-            Tasks at once at most. Default: twice the number of CPUs.
+            Maximum number of concurrent tasks. Default: twice the number of CPUs.
 
         Notes
         -----
@@ -81,14 +81,14 @@ class Writing:
         mode: SaveMode = SaveMode.APPEND,
         **arrow_csv_args: Any,
     ) -> None:
-        """Write CSV files, by ``pyarrow.csv``.
+        """Write CSV files, with ``pyarrow.csv``.
 
         Parameters
         ----------
         path : str
             The folder.
         filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
-            Where the path is. Default: what its URL says.
+            The file system of the path. Default: that of its URL.
         try_create_dir : bool, default True
             Make the folder.
         arrow_open_stream_args : dict, optional
@@ -100,9 +100,9 @@ class Writing:
         ray_remote_args, concurrency : optional
             As for `write_datasink`.
         mode : SaveMode, default APPEND
-            What to do when the folder is there.
+            What to do when the folder exists.
         arrow_csv_args_fn : callable, optional
-            Returns further arguments, in the task that writes.
+            Returns more arguments; called in the task that writes.
         **arrow_csv_args
             Arguments of ``pyarrow.csv.write_csv``.
 
@@ -139,14 +139,14 @@ class Writing:
         mode: SaveMode = SaveMode.APPEND,
         **pandas_json_args: Any,
     ) -> None:
-        """Write JSON files, a row on each line, by pandas.
+        """Write JSON files, a row on each line, with pandas.
 
         Parameters
         ----------
         path : str
             The folder.
         filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
-            Where the path is. Default: what its URL says.
+            The file system of the path. Default: that of its URL.
         try_create_dir : bool, default True
             Make the folder.
         arrow_open_stream_args : dict, optional
@@ -158,9 +158,9 @@ class Writing:
         ray_remote_args, concurrency : optional
             As for `write_datasink`.
         mode : SaveMode, default APPEND
-            What to do when the folder is there.
+            What to do when the folder exists.
         pandas_json_args_fn : callable, optional
-            Returns further arguments, in the task that writes.
+            Returns more arguments; called in the task that writes.
         **pandas_json_args
             Arguments of ``DataFrame.to_json``.
 
@@ -201,7 +201,7 @@ class Writing:
         mode: SaveMode = SaveMode.APPEND,
         **arrow_parquet_args: Any,
     ) -> None:
-        """Write Parquet files, by ``pyarrow.parquet``.
+        """Write Parquet files, with ``pyarrow.parquet``.
 
         Parameters
         ----------
@@ -210,9 +210,9 @@ class Writing:
         partition_cols : list of str, optional
             Columns whose values name folders, as Hive does: ``year=2024/``.
         catalog, max_rows_per_file, min_bytes_per_file : optional
-            Refused.
+            Not supported.
         filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
-            Where the path is. Default: what its URL says.
+            The file system of the path. Default: that of its URL.
         try_create_dir : bool, default True
             Make the folder.
         arrow_open_stream_args : dict, optional
@@ -224,9 +224,9 @@ class Writing:
         ray_remote_args, concurrency : optional
             As for `write_datasink`.
         mode : SaveMode, default APPEND
-            What to do when the folder is there.
+            What to do when the folder exists.
         arrow_parquet_args_fn : callable, optional
-            Returns further arguments, in the task that writes.
+            Returns more arguments; called in the task that writes.
         **arrow_parquet_args
             Arguments of ``pyarrow.parquet.write_table``.
 
@@ -272,14 +272,14 @@ class Writing:
         mode: SaveMode = SaveMode.APPEND,
         **arrow_orc_args: Any,
     ) -> None:
-        """Write ORC files, by ``pyarrow.orc``.
+        """Write ORC files, with ``pyarrow.orc``.
 
         Parameters
         ----------
         path : str
             The folder.
         filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
-            Where the path is. Default: what its URL says.
+            The file system of the path. Default: that of its URL.
         try_create_dir : bool, default True
             Make the folder.
         arrow_open_stream_args : dict, optional
@@ -291,9 +291,9 @@ class Writing:
         ray_remote_args, concurrency : optional
             As for `write_datasink`.
         mode : SaveMode, default APPEND
-            What to do when the folder is there.
+            What to do when the folder exists.
         arrow_orc_args_fn : callable, optional
-            Returns further arguments, in the task that writes.
+            Returns more arguments; called in the task that writes.
         **arrow_orc_args
             Arguments of ``pyarrow.orc.write_table``.
 
@@ -338,7 +338,7 @@ class Writing:
         column : str
             The column.
         filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
-            Where the path is. Default: what its URL says.
+            The file system of the path. Default: that of its URL.
         try_create_dir : bool, default True
             Make the folder.
         arrow_open_stream_args : dict, optional
@@ -350,7 +350,7 @@ class Writing:
         ray_remote_args, concurrency : optional
             As for `write_datasink`.
         mode : SaveMode, default APPEND
-            What to do when the folder is there.
+            What to do when the folder exists.
 
         Notes
         -----
@@ -391,9 +391,9 @@ class Writing:
         path : str
             The folder.
         tf_schema : optional
-            Refused.
+            Not supported.
         filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
-            Where the path is. Default: what its URL says.
+            The file system of the path. Default: that of its URL.
         try_create_dir : bool, default True
             Make the folder.
         arrow_open_stream_args : dict, optional
@@ -405,7 +405,7 @@ class Writing:
         ray_remote_args, concurrency : optional
             As for `write_datasink`.
         mode : SaveMode, default APPEND
-            What to do when the folder is there.
+            What to do when the folder exists.
 
         Notes
         -----
@@ -452,7 +452,7 @@ class Writing:
         file_format : str, default "png"
             Pillow's name of the format.
         filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
-            Where the path is. Default: what its URL says.
+            The file system of the path. Default: that of its URL.
         try_create_dir : bool, default True
             Make the folder.
         arrow_open_stream_args : dict, optional
@@ -462,7 +462,7 @@ class Writing:
         ray_remote_args, concurrency : optional
             As for `write_datasink`.
         mode : SaveMode, default APPEND
-            What to do when the folder is there.
+            What to do when the folder exists.
 
         Notes
         -----

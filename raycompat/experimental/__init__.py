@@ -1,14 +1,13 @@
-"""Names that Ray keeps, or once kept, under ``ray.experimental``.
+"""Names that Ray has, or had, under ``ray.experimental``.
 
-Each is imported when it is first used, so that ``import raycompat`` stays quick and never
-imports TensorFlow.
+Each is imported at its first use, so that ``import raycompat`` stays fast and never imports TensorFlow.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from raycompat.experimental import queue, tf_utils, tqdm_ray
+    from raycompat.experimental import queue, shuffle, tf_utils, tqdm_ray
     from raycompat.experimental.locations import get_local_object_locations, get_object_locations
     from raycompat.experimental.tf_utils import TensorFlowVariables
     from raycompat.util.actor_pool import ActorPool
@@ -19,17 +18,19 @@ __all__ = [
     "get_local_object_locations",
     "get_object_locations",
     "queue",
+    "shuffle",
     "tf_utils",
     "tqdm_ray",
 ]
 
-#: The module of each name; a module's own name stands for itself.
+#: The module of each name; a module's own name refers to itself.
 _MODULES = {
     "ActorPool": "raycompat.util.actor_pool",
     "TensorFlowVariables": "raycompat.experimental.tf_utils",
     "get_local_object_locations": "raycompat.experimental.locations",
     "get_object_locations": "raycompat.experimental.locations",
     "queue": "raycompat.experimental.queue",
+    "shuffle": "raycompat.experimental.shuffle",
     "tf_utils": "raycompat.experimental.tf_utils",
     "tqdm_ray": "raycompat.experimental.tqdm_ray",
 }

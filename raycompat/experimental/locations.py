@@ -1,4 +1,4 @@
-"""Where objects are: `get_object_locations`."""
+"""The nodes that have an object: `get_object_locations`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from raycompat import _api, _driver
 from raycompat._caller.object_table import Entry, State
+from raycompat._protocol.operations import Request
 from raycompat._protocol.values import InlineValue
 from raycompat.exceptions import GetTimeoutError
 from raycompat.object_ref import ObjectRef
@@ -16,32 +17,32 @@ __all__ = ["get_local_object_locations", "get_object_locations"]
 def get_object_locations(
     obj_refs: list[ObjectRef[Any]], timeout_ms: int = -1
 ) -> dict[ObjectRef[Any], dict[str, Any]]:
-    """Return where the values of references are, and how large.
+    """Return the nodes that have the values of references, and their sizes.
 
     Parameters
     ----------
     obj_refs : list of ObjectRef
     timeout_ms : int, default -1
-        Milliseconds to wait at most for what is being made; below 0, wait for ever.
+        Maximum milliseconds to wait for unfinished objects; below 0, wait without limit.
 
     Returns
     -------
     dict
         For each reference ``{"node_ids": [...], "object_size": ..., "did_spill": False}``: the nodes
-        that have it, none for a value of up to 100 KiB, which is with those who refer to it; and its
-        bytes, None for a call that has failed.
+        that have it (none for a value of up to 100 KiB, which is stored in the processes that refer to
+        it), and its bytes (None for a failed call).
 
     Raises
     ------
     RuntimeError
         When there is no session.
     GetTimeoutError
-        When not all are there in time.
+        When not all objects are ready in time.
 
     Notes
     -----
-    Ray source: ``ray.experimental.get_object_locations``, 2.60.0. Differs from Ray: a value
-    that is on several nodes is named on the one whose copy this process knows.
+    Ray source: ``ray.experimental.get_object_locations``, 2.60.0. Differs from Ray: of the nodes with a
+    copy, only the one whose copy this process knows is returned.
     """
     _require_session()
     timeout = None if timeout_ms < 0 else timeout_ms / 1000
@@ -56,9 +57,9 @@ def get_object_locations(
 def get_local_object_locations(
     obj_refs: list[ObjectRef[Any]],
 ) -> dict[ObjectRef[Any], dict[str, Any]]:
-    """Return what this process knows of where values are, without waiting; see `get_object_locations`.
+    """Return the locations that this process knows, without waiting; see `get_object_locations`.
 
-    A value that is being made has no nodes, and the size None.
+    An unfinished object has no nodes, and the size None.
     """
     _require_session()
     return {ref: _location(ref) for ref in obj_refs}
@@ -77,12 +78,12 @@ def _location(ref: ObjectRef[Any]) -> dict[str, Any]:
 def _nodes_and_size(ref: ObjectRef[Any], entry: Entry) -> tuple[list[str], int | None]:
     if entry.state is not State.READY:
         return [], None
-    if entry.value is None:  # it is in the cluster, and is fetched to be looked at
+    if entry.value is None:  # fetched from the cluster, to read its size
         _api.get(ref)
     value = entry.value
     assert value is not None
     if isinstance(value, InlineValue):
         return [], len(value.block)
-    nodes = _driver.connected_session("get_object_locations").rpc("raycompat_state")["nodes"]
+    nodes = _driver.connected_session("get_object_locations").rpc(Request.STATE)["nodes"]
     # A segment is named after the store of its node.
     return [node["node_id"] for node in nodes if f"{node['place'][0]}-" in value.path], value.size

@@ -1,4 +1,4 @@
-"""Where Ray before 1.0 kept its queue; today it is `raycompat.util.queue`."""
+"""The module of the queue before Ray 1.0; today it is `raycompat.util.queue`."""
 
 from raycompat.util.queue import Empty, Full, Queue
 

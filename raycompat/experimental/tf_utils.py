@@ -1,14 +1,14 @@
 """A network's weights as a dictionary of NumPy arrays.
 
-A TensorFlow graph cannot be pickled, so it never leaves the process that built it. What travels
-between tasks and actors is the values of its variables:
+A TensorFlow graph cannot be pickled, so it never leaves its process. Only the values of its variables
+are sent between tasks and actors:
 
 1. every process builds the same graph, once;
 2. ``get_weights`` reads the variables of one copy into a dictionary of arrays;
 3. ``ray.put`` shares that dictionary, and references to it are passed around;
 4. ``set_weights`` writes it into another copy.
 
-TensorFlow is imported when an instance is made, not with this module.
+TensorFlow is imported when an instance is created, not with this module.
 """
 
 import importlib
@@ -28,52 +28,52 @@ _VARIABLE_OPS = frozenset({"Variable", "VariableV2", "VarHandleOp"})
 
 
 class TensorFlowVariables:
-    """Read and write all variables that a TensorFlow output depends on.
+    """Reads and writes all variables on which a TensorFlow output depends.
 
     Parameters
     ----------
     output : tensor, operation, Keras model, optimizer, tf.Module, variable, or a list of these
-        In a TF1 graph: whatever the variables should be found from, usually the loss. A loss leads
-        to the weights alone, a train operation to the optimizer's slots as well. In TF2, where a
-        loss is only a number: the model, the optimizer, or the variables themselves.
+        In a TF1 graph: the node from which the variables are found, usually the loss. A loss leads
+        to the weights only, a train operation also to the optimizer's slots. In TF2, where a loss is
+        only a number: the model, the optimizer, or the variables themselves.
     sess : tf.compat.v1.Session, optional
         The session whose values are read and written. TF1 graphs only; may follow later with
         `set_session`.
     input_variables : list of tf.Variable, optional
-        Variables to include although `output` does not depend on them.
+        More variables to include, on which `output` does not depend.
 
     Attributes
     ----------
     sess : tf.compat.v1.Session or None
         The session in use.
     variables : OrderedDict of str to tf.Variable
-        The variables by name, in the order in which they were made. The name is that of the
-        variable's operation in a graph, its ``path`` in Keras 3. Eager variables that share a name
-        get ``_1``, ``_2``… as in a graph. A graph variable that is in no collection (an imported
-        graph's) appears as the tensor that its operation makes.
+        The variables by name, in the order of their creation. The name is that of the variable's
+        operation in a graph, or its ``path`` in Keras 3. Eager variables with equal names get ``_1``,
+        ``_2``… as in a graph. A graph variable that is in no collection (from an imported graph)
+        appears as the tensor that its operation makes.
     placeholders : dict of str to tf.Tensor
-        What `set_weights` feeds, in a graph. Empty in TF2.
+        The placeholders that `set_weights` feeds, in a graph. Empty in TF2.
     assignment_nodes : dict of str to tf.Operation
-        What `set_weights` runs, in a graph. Empty in TF2.
+        The operations that `set_weights` runs, in a graph. Empty in TF2.
 
     Raises
     ------
     ImportError
         TensorFlow is not installed.
     TypeError
-        `output` is, or holds, something that leads to no variables, such as an eager tensor.
+        `output` is, or contains, an object without variables, such as an eager tensor.
     ValueError
         The parts of `output` or `sess` belong to different graphs; graph and eager parts are mixed;
         a Keras object is not built yet.
     RuntimeError
-        The graph is finalized already.
+        The graph is already finalized.
 
     Notes
     -----
     Ray source: ``ray.experimental.tf_utils.TensorFlowVariables``, 0.8.7;
-    ``ray.rllib.utils.tf_utils.TensorFlowVariables``, 2.60.0. All nodes that reading and writing
-    need are made here, once: afterwards the graph does not grow and may be finalized. The graph is
-    the one that `output` belongs to, whichever is the default.
+    ``ray.rllib.utils.tf_utils.TensorFlowVariables``, 2.60.0. All nodes for reading and writing are
+    created here, once: afterwards the graph does not grow and may be finalized. The graph is that of
+    `output`, even if another one is the default.
 
     Differs from Ray: names must match exactly (2.60 also tries similar ones); a scalar's value is
     an array of shape () and not a NumPy scalar; ``ValueError`` and ``RuntimeError`` where Ray
@@ -117,7 +117,7 @@ class TensorFlowVariables:
             self.set_session(sess)
 
     def set_session(self, sess: Any) -> None:
-        """Use another session from now on.
+        """Use another session.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class TensorFlowVariables:
         Raises
         ------
         RuntimeError
-            A graph's variables were asked for without a session.
+            A graph's variables are read without a session.
         tf.errors.FailedPreconditionError
             A variable is not initialized yet.
         """
@@ -167,23 +167,23 @@ class TensorFlowVariables:
         return OrderedDict((name, np.asarray(values[name])) for name in self.variables)
 
     def set_weights(self, new_weights: Mapping[str, npt.ArrayLike]) -> None:
-        """Write variables by name; those that are not named keep their values.
+        """Write variables by name; variables without a new value are not changed.
 
         Parameters
         ----------
         new_weights : mapping of str to array_like
-            Values by variable name, each of its variable's shape. They are cast to the variable's
-            dtype, only read, and copied: the read-only arrays of ``ray.get`` will do.
+            Values by variable name, each with its variable's shape. They are cast to the variable's
+            dtype and copied, so the read-only arrays of ``ray.get`` are allowed.
 
         Raises
         ------
         TypeError
-            `new_weights` is no mapping.
+            `new_weights` is not a mapping.
         ValueError
-            A name is not one of `variables`, a shape is not the variable's, or there is nothing to
-            write. No variable has changed then.
+            A name is not in `variables`, a shape is not the variable's, or there is nothing to write.
+            No variable has changed then.
         RuntimeError
-            A graph's variables are to be written without a session.
+            A graph's variables are written without a session.
         """
         sess = None if self._graph is None else self._require_session()
         self._check_names(new_weights)
@@ -222,13 +222,13 @@ class TensorFlowVariables:
         -------
         numpy.ndarray, shape (get_flat_size(),)
             The variables one after another in the order of `variables`, each in row-major order.
-            Its dtype is the one that NumPy promotes theirs to: float32 for float32 weights,
-            float64 as soon as an int64 step counter is among them.
+            Its dtype is NumPy's promotion of theirs: float32 for float32 weights, float64 if an int64
+            step counter is among them.
 
         Raises
         ------
         RuntimeError
-            A graph's variables were asked for without a session.
+            A graph's variables are read without a session.
         """
         values = [value.ravel() for value in self.get_weights().values()]
         return np.concatenate(values) if values else np.zeros(0, np.float32)
@@ -247,7 +247,7 @@ class TensorFlowVariables:
         ValueError
             `new_weights` is not a vector of that length. No variable has changed then.
         RuntimeError
-            A graph's variables are to be written without a session.
+            A graph's variables are written without a session.
         """
         if self._graph is not None:
             self._require_session()
@@ -267,7 +267,7 @@ class TensorFlowVariables:
             )
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled."""
+        """Raise an error: instances cannot be pickled."""
         raise TypeError(
             "TensorFlowVariables cannot be pickled: its graph, session and variables live in this "
             "process. Send get_weights() instead (for example ray.put(variables.get_weights())), "
@@ -301,7 +301,7 @@ class TensorFlowVariables:
             for item in graph.get_collection(key)
             if isinstance(item, tf.Variable)
         }
-        # Whatever scope, device or control flow the caller is in, the new nodes stand outside it.
+        # The new nodes do not depend on the caller's scope, device or control flow.
         with (
             graph.as_default(),
             graph.name_scope(None),

@@ -1,7 +1,7 @@
 """Progress bars of many processes in the driver's terminal, one below the other.
 
-A bar in a task or actor prints its state as a line of JSON; the driver that prints what tasks print
-(`_caller.driver_logs`) knows such lines, and draws the bar. It needs the package tqdm.
+A bar in a task or actor prints its state as a line of JSON. The driver that prints the output of tasks
+(`_caller.driver_logs`) recognizes such lines, and draws the bar. This needs the package tqdm.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from raycompat._protocol.frames import BAR_MARK
 
 logger = logging.getLogger(__name__)
 
-#: What marks the lines that are bars: see `_protocol.frames.BAR_MARK`.
+#: Marks the output lines of bars, as in `_protocol.frames.BAR_MARK`.
 RAY_TQDM_MAGIC = "__ray_tqdm_magic_token__"
 
 _print = builtins.print
 
 
 class tqdm:  # noqa: N801 (Ray's name)
-    """A progress bar that is drawn by the driver, wherever it is used.
+    """A progress bar that the driver draws, in whichever process it is used.
 
     Parameters
     ----------
     iterable : iterable, optional
         What to iterate over: the bar advances by one for each item.
     desc : str, optional
-        What stands before the bar.
+        The text before the bar.
     total : int, optional
         The number of steps, by default the length of `iterable`.
     unit : str, default "it"
         The name of a step.
     position : int, default 0
-        Where the bar is among those of its process.
+        The position of the bar among those of its process.
     flush_interval_s : float, default 1.0
-        Seconds between two updates of what is shown, at least.
+        Minimum seconds between two updates of the bar.
 
     Notes
     -----
-    Ray source: ``ray.experimental.tqdm_ray.tqdm``, 2.60.0. Without tqdm nothing is drawn, and a warning
-    says so.
+    Ray source: ``ray.experimental.tqdm_ray.tqdm``, 2.60.0. Without tqdm no bar is drawn, and a warning
+    is logged.
     """
 
     DEFAULT_FLUSH_INTERVAL_SECONDS = 1.0
@@ -79,7 +79,7 @@ class tqdm:  # noqa: N801 (Ray's name)
         self._shown = 0.0
 
     def set_description(self, desc: str) -> None:
-        """Change what stands before the bar."""
+        """Change the text before the bar."""
         self._desc = desc
         self._show()
 
@@ -89,11 +89,11 @@ class tqdm:  # noqa: N801 (Ray's name)
         self._show()
 
     def refresh(self) -> None:
-        """Show what there is, unless that was done just now."""
+        """Draw the current state, unless it was drawn a moment ago."""
         self._show()
 
     def close(self) -> None:
-        """Show the last state, and draw the bar no more."""
+        """Draw the last state, and stop drawing the bar."""
         self._is_closed = True
         self._show(now=True)
 
@@ -132,7 +132,7 @@ class tqdm:  # noqa: N801 (Ray's name)
 
 
 class _Bars:
-    """The bars that this process draws, each on a line of its own."""
+    """The bars that this process draws, each on a separate line."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -140,7 +140,7 @@ class _Bars:
         self._was_told = False
 
     def process_state_update(self, state: dict[str, Any]) -> None:
-        """Draw a bar as it is now."""
+        """Draw a bar in its new state."""
         try:
             from tqdm.auto import tqdm as real
         except ModuleNotFoundError:
@@ -183,7 +183,7 @@ class _Bars:
             builtins.print = _print
 
     def hide_bars(self) -> None:
-        """Make room for other output: keep the lock until `unhide_bars`."""
+        """Hide the bars, and keep the lock until `unhide_bars`."""
         self._lock.acquire()
         for bar in self._bars.values():
             bar.clear()
@@ -198,7 +198,7 @@ class _Bars:
 
 
 def _described(state: dict[str, Any]) -> str:
-    """Return what stands before a bar: of another process, its pid."""
+    """Return the text before a bar; for another process it has the pid."""
     session = sessions.current()
     if state["pid"] == os.getpid() or session is None:
         return str(state["desc"])
@@ -210,17 +210,17 @@ _bars = _Bars()
 
 
 def instance() -> _Bars:
-    """Return what draws the bars of this process."""
+    """Return the object that draws the bars of this process."""
     return _bars
 
 
 def draws(line: str) -> bool:
-    """Draw the bar that a line of output is; False if it is another line."""
+    """Draw the bar in a line of output; return False if the line is not a bar."""
     if not line.startswith(BAR_MARK):
         return False
     try:
         state = json.loads(line)
-    except ValueError:  # cut, because it was too long
+    except ValueError:  # the line was cut, because it was too long
         return False
     _bars.process_state_update(state)
     return True
@@ -228,7 +228,7 @@ def draws(line: str) -> bool:
 
 @contextmanager
 def above() -> Iterator[None]:
-    """Hide the bars while something is printed."""
+    """Hide the bars while other output is printed."""
     _bars.hide_bars()
     try:
         yield
@@ -237,7 +237,7 @@ def above() -> Iterator[None]:
 
 
 def safe_print(*args: Any, **kwargs: Any) -> None:
-    """Print above the bars. While there are bars, it stands for ``print``.
+    """Print above the bars. While there are bars, this function replaces ``print``.
 
     Notes
     -----

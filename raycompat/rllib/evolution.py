@@ -37,7 +37,7 @@ def noise_size(num_parameters: int, wanted: int | None = None) -> int:
     num_parameters : int
         The length of one vector of noise.
     wanted : int, optional
-        At most so many. By default 16 million, 64 MB.
+        Maximum number. By default 16 million, 64 MB.
 
     Returns
     -------

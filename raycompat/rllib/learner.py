@@ -16,7 +16,7 @@ class Learner:
     ----------
     network : NetworkSpec
     seed : int
-        What the initial weights are drawn from.
+        The seed of the initial weights.
     grad_clip : float, optional
         The largest norm of all gradients together; larger ones are scaled down.
     epsilon : float
@@ -58,7 +58,7 @@ class Learner:
         return self.network.get_weights()
 
     def get_state(self) -> dict[str, Any]:
-        """Return the weights, and what the optimizer remembers."""
+        """Return the weights, and the state of the optimizer."""
         optimizer = [variable.numpy() for variable in self._optimizer.variables]
         return {"weights": self.get_weights(), "optimizer": optimizer}
 
@@ -70,7 +70,7 @@ class Learner:
 
 
 def check_finite(statistics: dict[str, Any], what: str) -> None:
-    """Refuse losses that are not finite.
+    """Raise for losses that are not finite.
 
     Raises
     ------

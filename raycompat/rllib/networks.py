@@ -1,6 +1,6 @@
 """Networks: a plain description, its Keras layers for learning, and a quick way to act by it.
 
-A network is a trunk, which all heads share, and heads, each with layers of its own. Networks of dense
+A network is a trunk, which all heads share, and heads, each with separate layers. Networks of dense
 layers act in numpy, which for one observation is many times quicker than a call into TensorFlow; others
 act in a `tf.function`.
 """
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 Weights = list[NDArray[Any]]
 
-#: What the option ``fcnet_activation`` can be, in numpy; Keras has the same names.
+#: The values of the option ``fcnet_activation``, in numpy; Keras has the same names.
 ACTIVATIONS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, 0),
@@ -80,7 +80,7 @@ class NetworkSpec:
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers a dense network has."""
+        """Number of parameters of a dense network."""
         assert self.is_dense, "only dense networks are counted without being made"
         return sum(
             (before + 1) * width
@@ -196,7 +196,7 @@ class KerasNetwork:
     ----------
     spec : NetworkSpec
     seed : int
-        What its initial weights are drawn from.
+        The seed of its initial weights.
 
     Attributes
     ----------

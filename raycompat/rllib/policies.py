@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from raycompat.rllib.distributions import distribution_class
 from raycompat.rllib.networks import NetworkSpec, Weights, make_forward
 
-#: What a policy wants to remember of each step, by name; arrays of shape (rows, ...).
+#: The columns that a policy needs of each step, by name; arrays of shape (rows, ...).
 Extras = dict[str, NDArray[Any]]
 
 
 class Policy(Protocol):
-    """What an env runner acts by."""
+    """The policy with which an env runner acts."""
 
     def act(
         self, observations: NDArray[Any], rng: np.random.Generator, explore: bool

@@ -94,7 +94,7 @@ class ReplayBuffer:
         return self._size
 
     def add(self, steps: dict[str, NDArray[Any]]) -> NDArray[Any]:
-        """Keep steps.
+        """Store steps.
 
         Parameters
         ----------
@@ -160,7 +160,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
     beta : float, 0 to 1, default 0.4
         How far the weights make up for the unequal chances: with 1 entirely.
     epsilon : float, default 1e-6
-        What is added to errors, so that no step has no chance.
+        A constant that is added to errors, so that every step can be chosen.
 
     Notes
     -----
@@ -183,7 +183,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self._largest = 1.0
 
     def add(self, steps: dict[str, NDArray[Any]]) -> NDArray[Any]:
-        """Keep steps, with the largest priority seen."""
+        """Store steps with the largest priority so far."""
         places = super().add(steps)
         self._tree[places] = np.full(len(places), self._largest**self._alpha)
         return places

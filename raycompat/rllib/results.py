@@ -52,11 +52,11 @@ class EpisodeStatistics:
         self.num_new_steps += num_steps
 
     def begin_iteration(self) -> None:
-        """Count from 0 what is new."""
+        """Reset the counters of new episodes to 0."""
         self.new, self.num_new_steps = [], 0
 
     def described(self) -> dict[str, Any]:
-        """Return what a result says of the episodes."""
+        """Return the part of a result about the episodes."""
         episodes = self.new if len(self.new) >= len(self._last) else list(self._last)
         return {
             **describe(episodes),

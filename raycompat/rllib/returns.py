@@ -1,4 +1,4 @@
-"""Returns and advantages: what a step was worth, from the rewards that followed it.
+"""Returns and advantages: the value of a step, from the rewards that followed it.
 
 Arrays have the shape (steps, environments). An episode that *terminated* has no value after its last
 step; one that was *truncated*, by a time limit or by the end of the sample, has the value of the
@@ -41,7 +41,7 @@ def generalized_advantages(
     Returns
     -------
     array of float32, shape (steps, environments)
-        Their sum with `values` is what the critic should learn.
+        Their sum with `values` is the target of the critic.
 
     Notes
     -----
@@ -103,7 +103,7 @@ def n_step_transitions(
     last : array of int64, shape (steps, environments)
         The index of the last joined step: the observation after it is bootstrapped from.
     discounts : array of float32, shape (steps, environments)
-        What the value of that observation is multiplied by; 0 where the episode terminated.
+        The factor of the value of that observation; 0 where the episode terminated.
 
     Notes
     -----

@@ -35,9 +35,9 @@ class Rollout:
         Parameters
         ----------
         num_steps : int
-            Stop after so many steps, within an episode if need be.
+            Stop after this number of steps, also within an episode.
         num_episodes : int, optional
-            Stop after so many episodes.
+            Stop after this number of episodes.
         """
         config = dict(self._algorithm.config.env_config)
         if self._render:

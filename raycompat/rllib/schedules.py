@@ -33,12 +33,12 @@ def scheduled(value: Any, num_steps: int) -> float:
 
 
 def check_schedule(name: str, value: Any) -> None:
-    """Refuse what `scheduled` cannot use.
+    """Raise for values that `scheduled` cannot use.
 
     Raises
     ------
     ValueError
-        Says what is wrong with the option.
+        Describes the invalid option.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         return

@@ -82,7 +82,7 @@ class ActionDecoder:
     normalize : bool, default True
         Stretch -1 to 1 to the limits of a bounded box.
     clip : bool, default False
-        Cut off what is outside of the limits.
+        Clip values outside the limits.
 
     Attributes
     ----------

@@ -7,10 +7,10 @@ The life of a run, ``trainer.fit()``:
    on from its last checkpoint (`_controller`, `_run_state`).
 3. It reserves a placement group and starts an actor for each rank, a fresh process (`_worker_group`,
    `_worker`), which the backend makes ready for its library (`backend`, `tensorflow.config`).
-4. All ranks call the training function (`_attempt`). What they report is put together rank by rank
+4. All ranks call the training function (`_attempt`). Their reports are combined rank by rank
    (`_session`, `_rounds`). A checkpoint is written beside its place and renamed (`raycompat._storage`).
-5. When a rank raises, dies or hangs (`_health`), all are killed, and a new try begins at step 3 from
-   the last checkpoint that is whole, as often as `FailureConfig` allows.
+5. When a rank raises, dies or hangs (`_health`), all are killed, and a new attempt starts at step 3
+   from the last checkpoint that is complete, as often as `FailureConfig` allows.
 """
 
 from raycompat.train._callback import UserCallback

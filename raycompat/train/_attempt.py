@@ -9,7 +9,6 @@ from typing import Any
 
 import raycompat as ray
 from raycompat.train._checkpoint import Checkpoint
-from raycompat.train._context import StorageContext
 from raycompat.train._health import Health
 from raycompat.train._rounds import Round, Rounds
 from raycompat.train._run_state import RunState
@@ -20,7 +19,7 @@ from raycompat.train._worker_group import Worker, WorkerGroup
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between two looks at the workers' health when nothing else happens.
+#: Seconds between two checks of the workers' health when nothing else happens.
 _TICK_S = 1.0
 
 OnReport = Callable[[list[dict[str, Any]], Checkpoint | None], None]
@@ -74,7 +73,7 @@ class Attempt:
         self._return_value: Any = None
 
     def run(self) -> Any:
-        """Train; return what the training function of rank 0 has returned.
+        """Train; return the result of the training function of rank 0.
 
         Raises
         ------
@@ -83,7 +82,7 @@ class Attempt:
         """
         workers = self._group.workers
         health = Health(workers)
-        #: What each call's answer belongs to; a call of `train` fails, or is followed by an event.
+        #: The worker of each pending call; a call of `train` fails, or is followed by an event.
         training = {worker.actor.train.remote(): worker for worker in workers}
         events = {worker.actor.next_event.remote(): worker for worker in workers}
         while events:
@@ -134,7 +133,9 @@ class Attempt:
         round_ = self._rounds.add_report(worker.rank, report)
         if round_ is None:
             return
-        round_.name = round_.reports[0].name or StorageContext.make_default_checkpoint_dir_name()
+        round_.name = round_.reports[0].name
+        if round_.name is None:
+            round_.name = self._state.checkpoint_name() if round_.savers else ""
         self._tell_all("name", report.index, round_.name)
 
     def _tell_all(self, about: str, index: int, value: Any) -> None:
@@ -172,8 +173,7 @@ class Attempt:
                 continue
             self._questions.remove(question)
             found = [
-                (entry.checkpoint, entry.metrics, entry.status)
-                for entry in self._state.registry.ranked
+                (entry.checkpoint, entry.metrics, entry.status) for entry in self._state.kept()
             ]
             about = "checkpoints_now" if asked.consistency == "now" else "checkpoints"
             worker.actor.answer.remote(about, asked.index, found)

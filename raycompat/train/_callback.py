@@ -1,4 +1,4 @@
-"""`UserCallback`: code of the user's that runs beside a run, where `fit` was called."""
+"""`UserCallback`: user code that runs in the process of `fit`, during a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class RayTrainCallback:
-    """What all callbacks inherit from."""
+    """Base class of all callbacks."""
 
 
 class UserCallback(RayTrainCallback):
@@ -27,29 +27,29 @@ class UserCallback(RayTrainCallback):
         metrics: list[dict[str, Any]],
         checkpoint: Checkpoint | None,
     ) -> None:
-        """Take a report in.
+        """Handle a report.
 
         Parameters
         ----------
         run_context : TrainRunContext
             The configurations of the run.
         metrics : list of dict
-            What each rank has reported, in the order of ranks.
+            The metrics of each rank, in the order of ranks.
         checkpoint : Checkpoint or None
-            What they have saved together.
+            The common checkpoint of all ranks.
         """
 
     def after_exception(
         self, run_context: TrainRunContext, worker_exceptions: dict[int, Exception]
     ) -> None:
-        """Take a failure in.
+        """Handle a failure.
 
         Parameters
         ----------
         run_context : TrainRunContext
             The configurations of the run.
         worker_exceptions : dict of int to Exception
-            What each failed rank has raised, or how its process ended.
+            The exception of each failed rank, or how its process ended.
         """
 
 

@@ -1,4 +1,4 @@
-"""`Checkpoint`: a folder of files, on a disk or on what fsspec or pyarrow reach."""
+"""`Checkpoint`: a folder of files, on a disk or on a file system of fsspec or pyarrow."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _METADATA = ".metadata.json"
 
 
 class Checkpoint:
-    """A folder with what training is resumed from.
+    """A folder with the data from which training is resumed.
 
     Parameters
     ----------
     path : str or path-like
         A local folder, or a URI; with `filesystem`, a path on it.
     filesystem : pyarrow or fsspec file system, optional
-        Where the folder is. By default what the path says.
+        The file system of the folder. By default it depends on the path.
 
     Attributes
     ----------

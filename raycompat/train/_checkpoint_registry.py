@@ -37,9 +37,9 @@ class Registered:
     metrics : dict
         Its metrics.
     index : int
-        Number of the report that it came with.
+        Number of the report with the checkpoint.
     status : str
-        What is known of it, as `ReportedCheckpointStatus` has it.
+        Its status, as in `ReportedCheckpointStatus`.
     """
 
     checkpoint: Checkpoint
@@ -49,7 +49,7 @@ class Registered:
 
 
 class CheckpointRegistry:
-    """Rank checkpoints, and say which ones to delete.
+    """Rank checkpoints, and choose those to delete.
 
     Parameters
     ----------
@@ -59,9 +59,9 @@ class CheckpointRegistry:
     Attributes
     ----------
     ranked : list of Registered
-        What is kept, worst first; without a score in the order of reports.
+        The kept checkpoints, worst first; without a score, in the order of reports.
     latest : Registered or None
-        What was registered last.
+        The checkpoint that was registered last.
     """
 
     def __init__(self, config: Retention) -> None:
@@ -75,14 +75,14 @@ class CheckpointRegistry:
         Parameters
         ----------
         entry : Registered
-            What is added.
+            The checkpoint to add.
         pinned : tuple of Registered
-            What must be kept for now, whatever its score.
+            Checkpoints that must be kept for now, whatever their scores.
 
         Returns
         -------
         list of Registered
-            What is not kept any more and is to be deleted. Never the latest.
+            Checkpoints to delete, because they are not kept any more. Never the latest.
         """
         self.latest = entry
         self.ranked.append(entry)
@@ -109,7 +109,7 @@ class CheckpointRegistry:
         return self.ranked[-(self._config.num_to_keep or 0) :]
 
     def _score(self, metrics: Mapping[str, Any]) -> tuple[bool, float]:
-        """Return what checkpoints are sorted by; one without a score, or with NaN, comes first."""
+        """Return the sort key of a checkpoint; one without a score, or with NaN, comes first."""
         name = str(self._config.checkpoint_score_attribute)
         value = lookup(name, metrics)
         if value is None:

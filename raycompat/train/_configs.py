@@ -1,4 +1,4 @@
-"""What a trainer is configured with."""
+"""The configurations of trainers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from raycompat.air.config import DEPRECATED, check_retention
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.train._callback import RayTrainCallback
 
+#: How the name of a run begins to which the program has given none.
+UNNAMED = "ray_train_run-"
+
 
 def _given_up(what: str, instead: str) -> DeprecationWarning:
     return DeprecationWarning(f"{what}: Ray has given this up. {instead}")
@@ -23,14 +26,14 @@ def _given_up(what: str, instead: str) -> DeprecationWarning:
 
 @dataclass
 class ScalingConfig(air.ScalingConfig):
-    """Say how many workers train, and what each may use.
+    """The number of workers that train, and the resources of each.
 
     Parameters
     ----------
     trainer_resources : dict, optional
-        Refused: what starts the workers needs no resources.
+        Not supported: the process that starts the workers needs no resources.
     num_workers : int, default 1
-        Number of workers, each a fresh process. 0: the function runs in the calling process.
+        Number of workers, each a new process. 0: the function runs in the calling process.
     use_gpu : bool, default False
         Whether each worker gets a GPU.
     resources_per_worker : dict, optional
@@ -40,11 +43,11 @@ class ScalingConfig(air.ScalingConfig):
     accelerator_type : str, optional
         Type of accelerator that the workers' nodes must have.
     label_selector : dict or list of dict, optional
-        Labels of nodes that a worker may run on; in a list one for each worker.
+        Labels of nodes on which a worker may run; in a list, one dictionary for each worker.
     use_tpu, topology
-        Refused: there are no TPUs here.
+        Not supported: TPUs do not exist here.
     elastic_resize_monitor_interval_s : float, default 60.0
-        Of no effect: the number of workers is fixed.
+        Has no effect: the number of workers is fixed.
 
     Raises
     ------
@@ -55,7 +58,8 @@ class ScalingConfig(air.ScalingConfig):
 
     Notes
     -----
-    Ray source: ``ray.train.ScalingConfig``, 2.60.0. Differs: a tuple of numbers of workers is refused.
+    Ray source: ``ray.train.ScalingConfig``, 2.60.0. Differs: a tuple of numbers of workers is not
+    supported.
     """
 
     num_workers: Any = 1
@@ -69,7 +73,7 @@ class ScalingConfig(air.ScalingConfig):
         if self.trainer_resources is not None:
             raise _given_up(
                 f"ScalingConfig(trainer_resources={self.trainer_resources!r})",
-                "What starts the workers needs no resources: leave it out.",
+                "The process that starts the workers needs no resources: leave it out.",
             )
         self._check_workers()
         if self.elastic_resize_monitor_interval_s < 0:
@@ -146,7 +150,7 @@ class ScalingConfig(air.ScalingConfig):
 
 @dataclass
 class CheckpointConfig(ShownAsTable):
-    """Say which checkpoints of a run are kept.
+    """The checkpoints of a run that are kept.
 
     Parameters
     ----------
@@ -157,7 +161,7 @@ class CheckpointConfig(ShownAsTable):
     checkpoint_score_order : {"max", "min"}, default "max"
         Whether high or low values are better.
     checkpoint_frequency, checkpoint_at_end
-        Refused: the training function says when there is a checkpoint.
+        Not supported: the training function decides when it makes a checkpoint.
 
     Notes
     -----
@@ -184,23 +188,23 @@ class CheckpointConfig(ShownAsTable):
 
 @dataclass
 class FailureConfig(air.FailureConfig):
-    """Say what happens when a worker fails.
+    """The reaction to the failure of a worker.
 
     Parameters
     ----------
     max_failures : int, default 0
-        How many failures are recovered from, from the last checkpoint. -1: any number.
+        Number of failures after which training continues from the last checkpoint. -1: no limit.
     fail_fast : bool or "raise"
-        Refused.
+        Not supported.
     controller_failure_limit : int, default -1
-        How often the start of the workers may fail. -1: any number of times.
+        How often the start of the workers may fail. -1: no limit.
     max_preemption_failures, relax_collectives_on_preemption, preemption_grace_s
         Of no effect: a node that goes is a failure as any other.
 
     Notes
     -----
-    Ray source: ``ray.train.FailureConfig``, 2.60.0. Differs: nothing tells here that a node is going to
-    be taken away.
+    Ray source: ``ray.train.FailureConfig``, 2.60.0. Differs: raycompat gets no notice of nodes that
+    will be preempted.
     """
 
     fail_fast: Any = DEPRECATED
@@ -219,7 +223,7 @@ class FailureConfig(air.FailureConfig):
 
 @dataclass
 class LoggingConfig(ShownAsTable):
-    """Say how much Train logs.
+    """The amount of logging by Train.
 
     Parameters
     ----------
@@ -242,7 +246,7 @@ class LoggingConfig(ShownAsTable):
 
 @dataclass
 class RunConfig(ShownAsTable):
-    """Say where a run keeps its checkpoints, and what happens meanwhile.
+    """The place of a run's checkpoints, and other settings of the run.
 
     Parameters
     ----------
@@ -259,15 +263,15 @@ class RunConfig(ShownAsTable):
     checkpoint_config : CheckpointConfig, optional
         Which checkpoints are kept.
     callbacks : list of UserCallback, optional
-        What is called after reports and failures.
+        Callbacks that run after reports and failures.
     worker_runtime_env : dict, optional
         Runtime environment of the workers.
     logging_config : LoggingConfig, optional
         How much Train logs.
     verbose : int, optional
-        0: no line of progress. 1 or more: one for each report. Ray's older Train had it, too.
+        0: no line of progress. 1 or more: one for each report, as in Ray's older Train.
     sync_config, stop, progress_reporter, log_to_file
-        Refused: they are Tune's.
+        Not supported: they belong to Tune.
 
     Notes
     -----
@@ -298,7 +302,7 @@ class RunConfig(ShownAsTable):
         self.logging_config = self.logging_config or LoggingConfig()
         self._refuse_what_is_tunes()
         if not self.name:
-            self.name = f"ray_train_run-{datetime.now():%Y-%m-%d_%H-%M-%S}"
+            self.name = f"{UNNAMED}{datetime.now():%Y-%m-%d_%H-%M-%S}"
         self.callbacks = self.callbacks or []
         self.worker_runtime_env = self.worker_runtime_env or {}
         self._check_types()

@@ -1,4 +1,4 @@
-"""`TrainContext`: what a worker knows of itself and of its run."""
+"""`TrainContext`: a worker's description of itself and of its run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from raycompat import _storage
 
 
 class StorageContext:
-    """Where a run keeps its files.
+    """The place of a run's files.
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ class StorageContext:
 
     Notes
     -----
-    Ray source: what ``ray.train.get_context().get_storage()`` returns, 2.60.0.
+    Ray source: the result of ``ray.train.get_context().get_storage()``, 2.60.0.
     """
 
     def __init__(self, folder: _storage.Folder) -> None:
@@ -57,14 +57,14 @@ class StorageContext:
 
 def _only_in_tune(name: str) -> NoReturn:
     raise DeprecationWarning(
-        f"TrainContext.{name}(): Ray has given this up for Train, where there are no trials. In a "
-        "trial of Tune call it on tune.get_context()."
+        f"TrainContext.{name}(): Ray has removed this from Train, which has no trials. In a "
+        "trial of Tune, call it on tune.get_context()."
     )
 
 
 @dataclass(frozen=True)
 class TrainContext:
-    """What a worker knows of itself and of its run. Made by `get_context`.
+    """A worker's description of itself and of its run, from `get_context`.
 
     Notes
     -----
@@ -116,26 +116,26 @@ class TrainContext:
         return StorageContext(self._folder)
 
     def get_metadata(self) -> NoReturn:
-        """Refused: pass what the workers need as `train_loop_config`."""
+        """Not supported: pass the data for workers as `train_loop_config`."""
         raise DeprecationWarning(
-            "TrainContext.get_metadata(): Ray has given this up. Pass what the workers need as "
+            "TrainContext.get_metadata(): Ray has removed this. Pass the data for workers as "
             "train_loop_config."
         )
 
     def get_trial_name(self) -> NoReturn:
-        """Refused: it is Tune's."""
+        """Not supported: it belongs to Tune."""
         _only_in_tune("get_trial_name")
 
     def get_trial_id(self) -> NoReturn:
-        """Refused: it is Tune's."""
+        """Not supported: it belongs to Tune."""
         _only_in_tune("get_trial_id")
 
     def get_trial_resources(self) -> NoReturn:
-        """Refused: it is Tune's."""
+        """Not supported: it belongs to Tune."""
         _only_in_tune("get_trial_resources")
 
     def get_trial_dir(self) -> NoReturn:
-        """Refused: it is Tune's."""
+        """Not supported: it belongs to Tune."""
         _only_in_tune("get_trial_dir")
 
 

@@ -1,4 +1,4 @@
-"""A run: tries, one after the other, until one succeeds or there are no more.
+"""A run: attempts, one after the other, until one succeeds or no more are allowed.
 
 It runs where `fit` was called: when that process ends, the cluster ends the workers.
 """
@@ -6,11 +6,8 @@ It runs where `fit` was called: when that process ends, the cluster ends the wor
 from __future__ import annotations
 
 import logging
-import pickle
 from collections.abc import Callable
 from typing import Any
-
-import cloudpickle
 
 import raycompat as ray
 from raycompat.exceptions import RayActorError
@@ -23,10 +20,12 @@ from raycompat.train._progress import Progress
 from raycompat.train._report_options import ValidationConfig
 from raycompat.train._result import Result
 from raycompat.train._run import TrainRunContext
-from raycompat.train._run_state import ERROR_FILE, RunState
+from raycompat.train._run_state import RunState
 from raycompat.train._validation import Validations
 from raycompat.train._worker import MARKER, RayTrainWorker, Setup
 from raycompat.train._worker_group import WorkerGroup
+from raycompat.util.placement_group import PlacementGroup
+from raycompat.util.tracking import Experiment
 
 _log = logging.getLogger("raycompat.train")
 
@@ -46,11 +45,15 @@ class Controller:
     datasets : dict
         Data sets, or functions that make them, by name.
     state : RunState
-        What is known of the run so far.
+        The state of the run so far.
     resume_from : Checkpoint, optional
-        What a run that has no checkpoint begins with.
+        The checkpoint with which a run without checkpoints starts.
     validation : ValidationConfig, optional
         How checkpoints are validated.
+    group : PlacementGroup, optional
+        Where the workers are placed. By default each try reserves a group.
+    in_trial : bool, default False
+        Whether the run is a trial of Tune.
     """
 
     def __init__(
@@ -61,8 +64,12 @@ class Controller:
         state: RunState,
         resume_from: Checkpoint | None,
         validation: ValidationConfig | None,
+        group: PlacementGroup | None = None,
+        *,
+        in_trial: bool = False,
     ) -> None:
         self._function = function
+        self._group = group
         self._context = context
         self._config = context.run_config
         self._datasets = datasets
@@ -72,6 +79,9 @@ class Controller:
         self._validations = Validations(validation, state)
         verbose = self._config.verbose if isinstance(self._config.verbose, int) else 1
         self._progress = Progress(str(self._config.name), verbose)
+        #: A trial's figures are shown by Tune.
+        self._shown = None if in_trial else Experiment(str(self._config.name), kind="Train")
+        self._num_reports = 0
         self._num_failures = 0
         self._num_failed_starts = 0
 
@@ -83,8 +93,10 @@ class Controller:
         TrainingFailedError
             When the failures are more than `FailureConfig` allows.
         """
+        end = "ERROR"
         try:
-            self._begin()
+            self._state.begin()
+            self._state.folder.write(MARKER, b"")
             while True:
                 try:
                     value = self._try()
@@ -93,32 +105,22 @@ class Controller:
                 except RayActorError as error:
                     self._take_failed_start(error)
                 else:
+                    end = "TERMINATED"
                     return self._state.as_result(return_value=value)
         except TrainingFailedError as error:
-            self._keep_error(error)
+            self._state.keep_error(error)
             raise
         except Exception as error:
             failure = ControllerError(error)
-            self._keep_error(failure)
+            self._state.keep_error(failure)
             raise failure from error
+        finally:  # after Ctrl-C, too
+            self._show_end(end)
 
-    def _begin(self) -> None:
-        folder = self._state.folder.create()
-        folder.delete_partial()
-        folder.delete(ERROR_FILE)
-        folder.write(MARKER, b"")
-
-    def _keep_error(self, error: TrainingFailedError) -> None:
-        """Write the error, for `Result.from_path`."""
-        try:
-            content = cloudpickle.dumps(error)
-            pickle.loads(content)
-        except Exception:  # the user's error cannot travel: its text can
-            content = cloudpickle.dumps(TrainingFailedError(str(error)))
-        try:
-            self._state.folder.write(ERROR_FILE, content)
-        except OSError as failure:
-            _log.error("The error of the run could not be written: %s", failure)
+    def _show_end(self, state: str) -> None:
+        if self._shown is not None:
+            self._shown.trial("run", state)
+            self._shown.end()
 
     def _take_failure(self, failed: WorkersFailed) -> None:
         """Count a failure, and raise it if there were too many."""
@@ -156,6 +158,9 @@ class Controller:
     def _on_report(self, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None) -> None:
         name = None if checkpoint is None else checkpoint.path.rpartition("/")[2]
         self._progress.add(metrics[0], len(metrics), name)
+        self._num_reports += 1
+        if self._shown is not None:
+            self._shown.report("run", self._num_reports, metrics[0])
         for callback in self._callbacks():
             callback.after_report(self._context, metrics, checkpoint)
 
@@ -181,7 +186,7 @@ class Controller:
                 "__module__": "__main__",
             },
         )
-        return WorkerGroup(self._context.scaling_config, worker_class, runtime_env, {})
+        return WorkerGroup(self._context.scaling_config, worker_class, runtime_env, {}, self._group)
 
     def _try(self) -> Any:
         group = self._new_group()
@@ -238,6 +243,6 @@ class Controller:
 
 
 def require_session() -> None:
-    """Start a cluster on this machine where the program has not."""
+    """Start a cluster on this machine if the program has not started one."""
     if not ray.is_initialized():
         ray.init()

@@ -10,16 +10,16 @@ from raycompat.object_ref import ObjectRef
 
 
 class DataConfig:
-    """Say which data sets are split, and how.
+    """The data sets that are split between workers.
 
     Parameters
     ----------
     datasets_to_split : "all" or list of str, default "all"
-        Names of data sets of which each worker gets a part. The others it gets as a whole.
+        Names of data sets of which each worker gets a part. Each worker gets all of the others.
     execution_options : ExecutionOptions or dict, optional
-        Refused.
+        Not supported.
     enable_shard_locality : bool, default True
-        Whether workers get what is on their node, where that is possible.
+        Whether workers get data from their own node if possible.
 
     Notes
     -----
@@ -97,7 +97,7 @@ def _unknown_kind(name: str, dataset: Any) -> TypeError:
 
 
 def _split(name: str, dataset: Any, number: int, hints: list[str] | None) -> Sequence[Any]:
-    if not _can_be_split(dataset):  # what a function has returned
+    if not _can_be_split(dataset):  # the result of a function
         raise _unknown_kind(name, dataset)
     if hasattr(dataset, "streaming_split"):
         parts: Sequence[Any] = dataset.streaming_split(number, equal=True, locality_hints=hints)

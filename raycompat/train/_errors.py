@@ -8,7 +8,7 @@ from raycompat.exceptions import RayError
 
 
 class TrainingFailedError(RayError):
-    """What `fit` raises when a run has failed.
+    """The error that `fit` raises when a run has failed.
 
     Notes
     -----
@@ -24,7 +24,7 @@ class WorkerGroupError(TrainingFailedError):
     error_message : str
         For each failed rank its node, its process and its traceback.
     worker_failures : dict of int to Exception
-        What each failed rank has raised, or how its process ended.
+        The exception of each failed rank, or how its process ended.
 
     Notes
     -----
@@ -69,7 +69,7 @@ class ControllerError(TrainingFailedError):
 
 @dataclass(frozen=True)
 class PreemptionInfo:
-    """Which nodes are about to be taken away.
+    """The nodes that are about to be preempted.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class PreemptionInfo:
 
     Notes
     -----
-    Ray source: ``ray.train.PreemptionInfo``, 2.60.0. Nothing tells of such nodes here.
+    Ray source: ``ray.train.PreemptionInfo``, 2.60.0. raycompat gets no notice of such nodes.
     """
 
     deadline_ms: int | None

@@ -1,4 +1,4 @@
-"""What training functions call."""
+"""The functions for use in training functions."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def report(
     checkpoint_upload_fn: Callable[[Checkpoint, str], Checkpoint] | None = None,
     validation: bool | ValidationTaskConfig = False,
 ) -> None:
-    """Report metrics, and a checkpoint where there is one. Every rank must call it equally often.
+    """Report metrics, and optionally a checkpoint. Every rank must call it equally often.
 
-    It waits for the other ranks. What they save goes into one folder; a file that several have saved is
-    one rank's.
+    It waits for the other ranks. Their files go into one folder; if several ranks save a file with the
+    same name, one of these files remains.
 
     Parameters
     ----------
     metrics : dict
-        Metrics by name. Those of rank 0 are the run's.
+        Metrics by name. The run's metrics are those of rank 0.
     checkpoint : Checkpoint, optional
-        What is kept. Its files are copied into the run's folder.
+        The checkpoint to keep. Its files are copied into the run's folder.
     checkpoint_dir_name : str, optional
-        Name of the folder that they are copied to; rank 0's is taken. By default made of the time.
+        Name of the target folder; that of rank 0 is used. By default it is made from the time.
     checkpoint_upload_mode : CheckpointUploadMode, default SYNC
         When they are copied.
     delete_local_checkpoint_after_upload : bool, optional
@@ -61,14 +61,14 @@ def report(
     FileNotFoundError
         When the checkpoint's folder is missing.
     OSError
-        When there is no room for it.
+        When there is not enough room for it.
     RuntimeError
-        Outside of a training function.
+        Outside a training function.
 
     Notes
     -----
     Ray source: ``ray.train.report``, 2.60.0. Differs: a rank that ends while others wait in `report`
-    fails the run, where Ray waits for ever.
+    fails the run; in Ray they wait without limit.
     """
     session = _session.current("report")
     if not isinstance(metrics, Mapping):
@@ -108,12 +108,12 @@ def _plain(value: Any) -> Any:
 
 
 def get_checkpoint() -> Checkpoint | None:
-    """Return the last checkpoint: this worker's, or the one that the run is resumed from.
+    """Return the last checkpoint: this worker's, or the one from which the run is resumed.
 
     Returns
     -------
     Checkpoint or None
-        None at the start of a run that begins anew.
+        None at the start of a new run.
 
     Notes
     -----
@@ -123,7 +123,7 @@ def get_checkpoint() -> Checkpoint | None:
 
 
 def get_context() -> TrainContext:
-    """Return what this worker knows of itself and of its run.
+    """Return the worker's description of itself and of its run.
 
     Notes
     -----
@@ -189,7 +189,7 @@ def get_all_reported_checkpoints(
 
 
 def get_preemption_info() -> PreemptionInfo | None:
-    """Return which nodes are about to be taken away: None, for nothing tells of that here.
+    """Return the nodes that are about to be preempted: always None, because there is no notice here.
 
     Notes
     -----

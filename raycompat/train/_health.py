@@ -1,8 +1,8 @@
-"""Finds workers that hang: stopped processes soon, and others that do not answer, later.
+"""The detection of workers that hang: soon for stopped processes, later for others that do not answer.
 
-A worker that holds the interpreter's lock for long, as TensorFlow does while it connects to other
-workers, does not answer either. So a silent process is looked at on its node; it is given up at once
-only if it is stopped.
+A worker that holds the interpreter's lock for long does not answer either: for example, TensorFlow
+while it connects to other workers. So the status of a silent process is checked on its node. Only a
+stopped process is given up at once.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Ping:
         self._look: Any = None
 
     def check(self) -> Exception | None:
-        """Send the next ping, or see what keeps the last one."""
+        """Send the next ping, or check why the last one has no answer."""
         now = time.monotonic()
         if self._answer is not None and ray.wait([self._answer], timeout=0)[0]:
             self._answer = self._look = None
@@ -82,7 +82,7 @@ class Ping:
         look, self._look = self._look, None
         try:
             status = ray.get(look)
-        except RayError:  # the node has gone: the calls of the worker say so themselves
+        except RayError:  # the node has left: the worker's calls will fail
             return None
         if status == psutil.STATUS_STOPPED:
             return RuntimeError("Its process is stopped (SIGSTOP) and does not answer.")

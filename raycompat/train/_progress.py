@@ -57,10 +57,10 @@ class Progress:
             _log.info(line)
 
     def _show_in_notebook(self, line: str) -> None:
-        from IPython.display import display  # type: ignore[import-not-found]
+        from IPython.display import display
 
         content = {"text/plain": line}
         if self._display is None:
-            self._display = display(content, raw=True, display_id=True)
+            self._display = display(content, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         else:
             self._display.update(content, raw=True)

@@ -1,4 +1,4 @@
-"""What `report` can be asked for, and what is said of the checkpoints that it has taken."""
+"""The options of `report`, and the descriptions of reported checkpoints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CheckpointUploadMode(Enum):
     Ray source: ``ray.train.CheckpointUploadMode``, 2.60.0. No known difference.
     """
 
-    #: Beside the training: `report` returns at once.
+    #: In parallel to the training: `report` returns at once.
     ASYNC = "ASYNC"
     #: Before `report` returns.
     SYNC = "SYNC"
@@ -26,21 +26,21 @@ class CheckpointUploadMode(Enum):
     NO_UPLOAD = "NO_UPLOAD"
 
     def default_delete_local_checkpoint_after_upload(self) -> bool:
-        """Return whether the original is deleted when the caller says nothing of it."""
+        """Return whether the original is deleted by default."""
         return self is CheckpointUploadMode.ASYNC
 
 
 class CheckpointConsistencyMode(Enum):
-    """What `get_all_reported_checkpoints` waits for."""
+    """The event for which `get_all_reported_checkpoints` waits."""
 
     #: That all reports so far are written.
     COMMITTED = "COMMITTED"
-    #: And validated, where that was asked for.
+    #: And validated, if validation was requested.
     VALIDATED = "VALIDATED"
 
 
 class ReportedCheckpointStatus(Enum):
-    """How far a checkpoint has come."""
+    """The progress of a checkpoint."""
 
     COMMITTED = "COMMITTED"
     PENDING_VALIDATION = "PENDING_VALIDATION"
@@ -58,9 +58,9 @@ class ReportedCheckpoint:
     checkpoint : Checkpoint
         The checkpoint.
     metrics : dict
-        What was reported with it, and what its validation has added.
+        The metrics of its report, and of its validation.
     status : ReportedCheckpointStatus
-        How far it has come.
+        The progress of the checkpoint.
     """
 
     checkpoint: Checkpoint
@@ -77,7 +77,7 @@ class ValidationFn(Protocol):
 
 @dataclass
 class ValidationTaskConfig:
-    """How one validation runs.
+    """The settings of one validation.
 
     Parameters
     ----------
@@ -99,16 +99,16 @@ class ValidationTaskConfig:
 
 
 class ValidationConfig:
-    """How checkpoints are validated beside the training.
+    """The validation of checkpoints in parallel to the training.
 
     Parameters
     ----------
     fn : callable
         Takes the checkpoint and the arguments of `task_config`; returns metrics.
     task_config : ValidationTaskConfig, optional
-        How it runs when a report says nothing of it.
+        The settings of a validation whose report has none.
     ray_remote_kwargs : dict, optional
-        Options of the remote function that it becomes.
+        Options of the remote function that is made from `fn`.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""What a run has come to: `TrialResult`, as Tune has it too, and Train's `Result`."""
+"""The result of a run: `TrialResult`, which Tune uses too, and Train's `Result`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lookup(metric: str, metrics: Mapping[str, Any]) -> Any:
 
 @dataclass(repr=False)
 class TrialResult:
-    """What a run or a trial has come to.
+    """The result of a run or a trial.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class TrialResult:
         return _storage.as_pyarrow(self._storage_filesystem or _storage.resolve("/")[0])
 
     def _shown(self) -> dict[str, Any]:
-        """Return what the repr shows, by name."""
+        """Return the fields of the repr, by name."""
         shown = {name: getattr(self, name) for name in self._items_to_repr}
         shown["filesystem"] = shown["filesystem"].type_name
         if self.error is None:
@@ -98,9 +98,9 @@ class TrialResult:
         Raises
         ------
         RuntimeError
-            When there is no checkpoint, or none has the metric.
+            When the run has no checkpoint, or none with the metric.
         ValueError
-            When `mode` is another word.
+            When `mode` is not "max" or "min".
         """
         if not self.best_checkpoints:
             raise RuntimeError("The run has kept no checkpoint, so there is no best one.")
@@ -126,12 +126,12 @@ TrialResult.__module__ = "raycompat.air"
 
 @dataclass
 class Result(TrialResult):
-    """What `fit` returns.
+    """The result of `fit`.
 
     Parameters
     ----------
     metrics : dict or None
-        What rank 0 reported with the last checkpoint; without checkpoints, what it reported last.
+        The metrics of rank 0 with the last checkpoint; without checkpoints, its last metrics.
     checkpoint : Checkpoint or None
         The last checkpoint.
     error : TrainingFailedError or None
@@ -141,9 +141,9 @@ class Result(TrialResult):
     metrics_dataframe : pandas.DataFrame, optional
         The metrics of `best_checkpoints`, one row each; without checkpoints, those of all reports.
     best_checkpoints : list of (Checkpoint, dict), optional
-        The checkpoints that were kept, with their metrics; the best last, where there is a score.
+        The kept checkpoints with their metrics; the best is last, if there is a score.
     return_value : object, optional
-        What the training function of rank 0 has returned.
+        The result of the training function of rank 0.
 
     Notes
     -----
@@ -167,15 +167,15 @@ class Result(TrialResult):
 
     @property
     def config(self) -> dict[str, Any] | None:
-        """Refused, because a run of Train has no hyperparameters."""
+        """Not supported, because a run of Train has no hyperparameters."""
         raise DeprecationWarning(
-            "Result.config: Ray has given this up for Train; results of Tune have it. Keep what you "
-            "passed as train_loop_config."
+            "Result.config: Ray has removed this from Train; results of Tune have it. Keep the "
+            "train_loop_config that you have passed."
         )
 
     @classmethod
     def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> Result:
-        """Read the result of a run that this or another process has made.
+        """Read the result of a run, of this or another process.
 
         Parameters
         ----------
@@ -187,7 +187,7 @@ class Result(TrialResult):
         Raises
         ------
         RuntimeError
-            When there is no such folder, or no run of Train has made it.
+            When the folder does not exist, or does not belong to a run of Train.
         """
         from raycompat.train._run_state import RunState
 

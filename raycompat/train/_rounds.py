@@ -1,6 +1,6 @@
-"""Reports put together: the n-th report of a run is the n-th of each rank.
+"""The combination of reports: the n-th report of a run consists of the n-th report of each rank.
 
-Pure bookkeeping; the controller acts on what it finds here.
+It only stores data; the controller reads it and acts.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class Round:
     Attributes
     ----------
     reports : dict of int to Reported
-        What each rank has reported so far.
+        The reports of the ranks so far.
     saved : dict of int to Saved
-        What each rank has saved so far.
+        The saved checkpoints of the ranks so far.
     name : str or None
-        The checkpoint's folder, from when all ranks have reported.
+        The checkpoint's folder, after all ranks have reported.
     """
 
     reports: dict[int, Reported] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Round:
 
     @property
     def elsewhere(self) -> Checkpoint | None:
-        """Where the training function has put the checkpoint by itself; None: the run's folder."""
+        """The folder in which the training function saved the checkpoint itself; None: the run's."""
         return next((self.saved[rank].elsewhere for rank in self.savers), None)
 
 
@@ -80,11 +80,11 @@ class Rounds:
         return self._next - 1, round_
 
     def add_return(self, rank: int, num_reports: int) -> None:
-        """Take in that the training function of a rank has returned, after so many reports."""
+        """Record the end of a rank's training function, after `num_reports` reports."""
         self._returned[rank] = num_reports
 
     def incomplete(self) -> tuple[int, list[int], list[int]] | None:
-        """Return the first report that some ranks have made and some have not.
+        """Return the first report that only some of the ranks have made.
 
         Returns
         -------

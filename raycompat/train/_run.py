@@ -1,4 +1,4 @@
-"""`TrainRunContext`: what a run was configured with, as callbacks see it."""
+"""`TrainRunContext`: the configuration of a run, for callbacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from raycompat.train._configs import RunConfig, ScalingConfig
 
 @dataclass(frozen=True)
 class TrainRunContext:
-    """What a run was configured with.
+    """The configuration of a run.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a run's folder says of it: its checkpoints, and the metrics of each report.
+"""The state of a run in its folder: its checkpoints, and the metrics of each report.
 
 The state is replaced as a whole after each checkpoint, when its files are all there. So it never names
 a checkpoint that is not whole. Metrics are lines that are added to a second file.
@@ -7,18 +7,25 @@ a checkpoint that is not whole. Metrics are lines that are added to a second fil
 from __future__ import annotations
 
 import json
+import logging
 import pickle
 from typing import Any
+
+import cloudpickle
 
 from raycompat._storage import Folder, as_json
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._checkpoint_registry import CheckpointRegistry, Registered, Retention
 from raycompat.train._configs import CheckpointConfig
+from raycompat.train._context import StorageContext
+from raycompat.train._errors import TrainingFailedError
 from raycompat.train._result import Result
+
+_log = logging.getLogger("raycompat.train")
 
 #: The name that Ray has for it.
 STATE_FILE = "checkpoint_manager_snapshot.json"
-#: A line of JSON for each report: what rank 0 has reported.
+#: A line of JSON for each report: the metrics of rank 0.
 METRICS_FILE = "metrics.jsonl"
 #: The error of the last try, pickled.
 ERROR_FILE = "error.pkl"
@@ -93,6 +100,27 @@ class RunState:
             )
         return Registered(self.checkpoint(name), item["metrics"], item["index"], item["status"])
 
+    def begin(self) -> None:
+        """Make the run's folder ready: without unfinished files, and without an earlier error."""
+        self.folder.create().delete_partial()
+        self.folder.delete(ERROR_FILE)
+
+    def keep_error(self, error: TrainingFailedError) -> None:
+        """Write the error, for `Result.from_path`."""
+        try:
+            content = cloudpickle.dumps(error)
+            pickle.loads(content)
+        except Exception:  # the user's error cannot travel: its text can
+            content = cloudpickle.dumps(TrainingFailedError(str(error)))
+        try:
+            self.folder.write(ERROR_FILE, content)
+        except OSError as failure:
+            _log.error("The error of the run could not be written: %s", failure)
+
+    def checkpoint_name(self) -> str:
+        """Return the name of the next checkpoint's folder."""
+        return StorageContext.make_default_checkpoint_dir_name()
+
     def checkpoint(self, name: str) -> Checkpoint:
         """Return the checkpoint of that name in the run's folder, or elsewhere by its path."""
         return Checkpoint(self.folder.at(name), self.folder.filesystem)
@@ -113,7 +141,7 @@ class RunState:
     def add_report(
         self, metrics: dict[str, Any], checkpoint: Checkpoint | None
     ) -> Registered | None:
-        """Take in what rank 0 has reported, and what all have saved; delete what is not kept any more.
+        """Record the metrics of rank 0 and the saved files; delete checkpoints that are not kept.
 
         Returns
         -------
@@ -131,10 +159,14 @@ class RunState:
         return entry
 
     def keep(self, doomed: list[Registered]) -> None:
-        """Write the state without what is to be deleted, and delete it then."""
+        """Write the state without the checkpoints to delete, and then delete them."""
         self.save()
         for entry in doomed:
             entry.checkpoint._folder.delete()
+
+    def kept(self) -> list[Registered]:
+        """Return the checkpoints that exist, worst first."""
+        return self.registry.ranked
 
     @property
     def pending(self) -> tuple[Registered, ...]:
@@ -144,7 +176,7 @@ class RunState:
         )
 
     def as_result(self, error: Any = None, return_value: Any = None) -> Result:
-        """Return what `fit` returns; `error` is by default what the folder has."""
+        """Return the result of `fit`; `error` is by default the one in the folder."""
         if error is None and self.folder.exists(ERROR_FILE):
             error = pickle.loads(self.folder.read(ERROR_FILE))
         latest = self.registry.latest
@@ -164,7 +196,7 @@ class RunState:
 
 
 def _read_rows(folder: Folder) -> list[dict[str, Any]]:
-    """Return the metrics of earlier reports; a line that a killed process has cut short is none."""
+    """Return the metrics of earlier reports; an incomplete line of a killed process is skipped."""
     if not folder.exists(METRICS_FILE):
         return []
     *lines, _ = folder.read(METRICS_FILE).split(b"\n")

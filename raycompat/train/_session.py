@@ -1,9 +1,9 @@
-"""The part of a run that lives in a worker: its context, and what it tells the controller.
+"""The part of a run in a worker: its context, and its messages to the controller.
 
 A report goes in steps, which all ranks take together:
 
 1. The worker puts a `Reported` into its outbox and waits. The controller fetches it.
-2. When all ranks have come so far, the controller answers with the name of the checkpoint's folder.
+2. When all ranks have done this, the controller answers with the name of the checkpoint's folder.
 3. The worker copies its files there, as a folder that is not committed yet, and puts a `Saved`.
 4. When all have, the controller commits the folder, writes the run's state, and answers with the
    checkpoint. Then `report` returns.
@@ -56,7 +56,7 @@ class Returned:
 
 @dataclass(frozen=True)
 class Asked:
-    """A worker asks for the checkpoints of the run, with those of its first `num_reports` reports."""
+    """A worker's request for the checkpoints of the run, with those of its first `num_reports`."""
 
     index: int
     num_reports: int
@@ -65,7 +65,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """How a report's checkpoint is saved; see `report`."""
+    """The options with which a report's checkpoint is saved, from `report`."""
 
     name: str | None = None
     mode: CheckpointUploadMode = CheckpointUploadMode.SYNC
@@ -76,7 +76,7 @@ class ReportOptions:
 
 @dataclass
 class Session:
-    """What the training function of a worker may use.
+    """The functions of a worker that its training function uses.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class Session:
         self.outbox.put(Asked(index, self.num_reports, consistency))
         try:
             return answer.result(timeout_s)
-        except TimeoutError:  # then without what is not there yet
+        except TimeoutError:  # then without the checkpoints that are not ready
             answer = self._future("checkpoints_now", index)
             self.outbox.put(Asked(index, 0, "now"))
             return answer.result()
@@ -170,8 +170,8 @@ class Session:
         if Path(self.folder.path).is_relative_to(Path(checkpoint.path)):
             raise ValueError(
                 f"delete_local_checkpoint_after_upload: {checkpoint.path} contains the run's folder "
-                f"{self.folder.path}, which would be deleted with it. Save checkpoints in a folder of "
-                "their own."
+                f"{self.folder.path}, which would be deleted with it. Save checkpoints in a separate "
+                "folder."
             )
 
     def _save(self, index: int, name: str, checkpoint: Checkpoint, options: ReportOptions) -> None:
@@ -194,7 +194,7 @@ class Session:
     def _save_beside(
         self, index: int, name: str, checkpoint: Checkpoint, options: ReportOptions
     ) -> None:
-        """Save in a thread, after what is being saved already."""
+        """Save in a thread, after the saves that are in progress."""
         before = self._uploads[-1] if self._uploads else None
 
         def save() -> None:
@@ -214,7 +214,7 @@ class Session:
             raise self._upload_error
 
     def finish(self) -> None:
-        """Wait for what is being saved; raise what went wrong with it."""
+        """Wait for the saves in progress; raise their error."""
         for thread in self._uploads:
             thread.join()
         self._raise_upload_error()
@@ -222,19 +222,23 @@ class Session:
 
 @dataclass
 class LocalSession:
-    """What the training function uses when it runs in the caller's process."""
+    """The functions for a training function in the caller's process."""
 
     context: TrainContext
     shards: dict[str, Any]
     checkpoint: Checkpoint | None = None
     metrics: dict[str, Any] | None = None
+    #: Called with the metrics and the checkpoint of each report.
+    on_report: Callable[[dict[str, Any], Checkpoint | None], None] | None = None
 
     def report(
         self, metrics: dict[str, Any], checkpoint: Checkpoint | None, options: ReportOptions
     ) -> None:
-        """Keep the metrics and the checkpoint as the last ones."""
+        """Keep the metrics and the checkpoint of the last report."""
         self.metrics = metrics
         self.checkpoint = checkpoint or self.checkpoint
+        if self.on_report is not None:
+            self.on_report(metrics, checkpoint)
 
 
 #: The session of this process.

@@ -9,7 +9,7 @@ from raycompat.air._shown import ShownAsTable
 
 @dataclass
 class SyncConfig(ShownAsTable):
-    """Say how files of a run that are no checkpoints reach its storage.
+    """How files of a run other than checkpoints are copied to its storage.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Validation of checkpoints, beside the training, by remote functions."""
+"""Validation of checkpoints in parallel to the training, by remote functions."""
 
 from __future__ import annotations
 

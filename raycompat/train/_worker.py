@@ -22,7 +22,7 @@ _UNSENT = "The return value of the training function cannot be sent: "
 
 @dataclass(frozen=True)
 class Place:
-    """Where a worker is.
+    """The node and the process of a worker.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker is told before it trains; see `Session`."""
+    """The settings of a worker, for its `Session`."""
 
     context: TrainContext
     folder: _storage.Folder
@@ -115,7 +115,7 @@ class RayTrainWorker:
         raise NotImplementedError
 
     def train(self) -> None:
-        """Run the training function; the last event tells what it has returned."""
+        """Run the training function; the last event has its result."""
         session = self._session
         assert session is not None
         try:
@@ -128,7 +128,7 @@ class RayTrainWorker:
         session.outbox.put(_session.Returned(session.num_reports, value))
 
     def next_event(self) -> Any:
-        """Wait for the next thing that the training function tells."""
+        """Wait for the next event of the training function."""
         assert self._session is not None
         return self._session.outbox.get()
 

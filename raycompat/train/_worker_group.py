@@ -59,7 +59,7 @@ class Worker:
 
 
 class PlacementFailed(RuntimeError):
-    """The cluster has no room for the workers; the text says what it has."""
+    """The cluster has no room for the workers; the text shows its resources."""
 
 
 class WorkerGroup:
@@ -68,13 +68,16 @@ class WorkerGroup:
     Parameters
     ----------
     scaling : ScalingConfig
-        How many workers, and what each may use.
+        Number of workers, and the resources of each.
     worker_class : type
         A `RayTrainWorker`.
     runtime_env : dict
         Their runtime environment.
     variables : dict of str to str
-        Environment variables that they set when they begin.
+        Environment variables that the workers set at their start.
+    group : PlacementGroup, optional
+        A group with a bundle for each worker, which stays when the workers end. By default a group is
+        reserved, and removed.
     """
 
     def __init__(
@@ -83,11 +86,13 @@ class WorkerGroup:
         worker_class: type[RayTrainWorker],
         runtime_env: dict[str, Any],
         variables: dict[str, str],
+        group: PlacementGroup | None = None,
     ) -> None:
         self._scaling = scaling
         self._class = worker_class
         self._runtime_env = runtime_env
         self._variables = variables
+        self._given_group = group
         self._group: PlacementGroup | None = None
         self._actors: list[Any] = []
         self.workers: list[Worker] = []
@@ -105,7 +110,7 @@ class WorkerGroup:
         RayError
             When a process did not start.
         """
-        self._group = self._reserve()
+        self._group = self._given_group or self._reserve()
         nodes = placement_group_table(self._group)["bundles_to_node_id"]
         first_seen = list(dict.fromkeys(nodes[bundle] for bundle in sorted(nodes)))
         bundles = sorted(nodes, key=lambda bundle: (first_seen.index(nodes[bundle]), bundle))
@@ -169,14 +174,14 @@ class WorkerGroup:
             )
             seconds = _WARN_S
 
-    # --- what backends use ----------------------------------------------------------------------
+    # --- functions for backends -----------------------------------------------------------------
 
     def execute_async(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
         """Call a function on all workers; return references, by rank."""
         return [worker.actor.execute.remote(function, *args, **kwargs) for worker in self.workers]
 
     def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
-        """Call a function on all workers; return what it returns, by rank."""
+        """Call a function on all workers; return the results by rank."""
         results: list[Any] = ray.get(self.execute_async(function, *args, **kwargs))
         return results
 
@@ -189,7 +194,7 @@ class WorkerGroup:
     def execute_single(
         self, worker_index: int, function: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Any:
-        """Call a function on one worker; return what it returns."""
+        """Call a function on one worker; return the result."""
         return ray.get(self.execute_single_async(worker_index, function, *args, **kwargs))
 
     def get_resources_per_worker(self) -> dict[str, float]:
@@ -212,7 +217,7 @@ class WorkerGroup:
                 )
 
     def stop(self) -> None:
-        """Kill the processes at once, whatever they do, and give the resources back."""
+        """Kill the processes at once, and release their resources."""
         for actor in self._actors:
             try:
                 ray.kill(actor)
@@ -220,7 +225,8 @@ class WorkerGroup:
                 _log.warning("A worker could not be killed: %s", error)
         self._actors, self.workers = [], []
         if self._group is not None:
-            remove_placement_group(self._group)
+            if self._group is not self._given_group:
+                remove_placement_group(self._group)
             self._group = None
 
 
@@ -241,7 +247,7 @@ def _amounts(resources: dict[str, float], names: dict[str, float]) -> dict[str, 
 
 
 def _lacking(needs: dict[str, float], scaling: ScalingConfig) -> str | None:
-    """Say what the cluster would have to have; None when it suffices once it is free."""
+    """Return the resources that the cluster lacks; None if it has enough when it is empty."""
     number = scaling.num_workers
     total = _amounts(ray.cluster_resources(), needs)
     wanted = {name: amount * number for name, amount in needs.items()}

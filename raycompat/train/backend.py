@@ -1,4 +1,4 @@
-"""`Backend` and `BackendConfig`: what makes a group of workers ready for a library."""
+"""`Backend` and `BackendConfig`: the preparation of a group of workers for a library."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class BackendConfig:
         return {}
 
     def _variables(self, function: Callable[..., Any], given: dict[str, str]) -> dict[str, str]:
-        """Return variables of the environment that the workers' processes start with.
+        """Return environment variables for the start of the workers' processes.
 
         Parameters
         ----------
         function : callable
             The training function.
         given : dict of str to str
-            What the user sets for the workers.
+            The user's variables for the workers.
         """
         return {}
 

@@ -12,6 +12,7 @@ import cloudpickle
 
 from raycompat import _storage
 from raycompat.train import _data_config, _session
+from raycompat.train._callback import UserCallback
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._configs import RunConfig, ScalingConfig
 from raycompat.train._context import TrainContext
@@ -21,37 +22,38 @@ from raycompat.train._report_options import ValidationConfig
 from raycompat.train._result import Result
 from raycompat.train._run import TrainRunContext
 from raycompat.train._run_state import STATE_FILE, RunState
+from raycompat.train._trial import InTrial, TrialRunState
 from raycompat.train.backend import BackendConfig
 
 __all__ = ["DataParallelTrainer"]
 
-#: What a trainer is restored from: its arguments, pickled.
+#: The file from which a trainer is restored: its arguments, pickled.
 TRAINER_FILE = "trainer.pkl"
 
 
 class DataParallelTrainer:
-    """Run a function on many workers, each a fresh process that sees its part of the data.
+    """Runs a function on many workers, each a new process with its part of the data.
 
     Parameters
     ----------
     train_loop_per_worker : callable
-        What each worker runs; it takes nothing, or `train_loop_config`.
+        The function for each worker; it takes no argument, or `train_loop_config`.
     train_loop_config : dict, optional
         The function's argument.
     backend_config : BackendConfig, optional
-        What makes the workers ready for a library.
+        The preparation of the workers for a library.
     scaling_config : ScalingConfig, optional
-        How many workers, and what each may use. By default one with one CPU.
+        Number of workers, and the resources of each. By default one worker with one CPU.
     run_config : RunConfig, optional
-        The run's name, its folder, which failures are recovered from.
+        The run's name, its folder, and the reaction to failures.
     datasets : dict, optional
-        Data sets by name: what has ``streaming_split``, lists, or functions that return them.
+        Data sets by name: objects with ``streaming_split``, lists, or functions that return them.
     dataset_config : DataConfig, optional
         How they are divided.
     resume_from_checkpoint : Checkpoint, optional
-        What `get_checkpoint` returns at the start of a run that has none of its own.
+        The result of `get_checkpoint` at the start of a run without checkpoints.
     metadata : dict, optional
-        Refused.
+        Not supported.
     validation_config : ValidationConfig, optional
         How checkpoints are validated.
 
@@ -160,15 +162,26 @@ class DataParallelTrainer:
         ValueError
             When the training function takes more than one argument.
         """
+        return self._fit(None)
+
+    def _fit(self, in_trial: InTrial | None) -> Result:
+        """Train as the run that `in_trial` describes; None: a run of its own."""
         function = _bound(self.train_loop_per_worker, self.train_loop_config, self.backend_config)
         if self.running_in_local_mode:
             return self._fit_here(function)
         require_session()
         folder = self.run_config.storage_context
+        if in_trial is not None:
+            return self._run(function, TrialRunState(folder, in_trial), in_trial)
         state = RunState(folder, self._retention)
         if folder.exists(STATE_FILE):
             state = RunState.load(folder, self._retention)
         folder.write(TRAINER_FILE, cloudpickle.dumps(self._arguments()))
+        return self._run(function, state, None)
+
+    def _run(
+        self, function: Callable[[], Any], state: RunState, in_trial: InTrial | None
+    ) -> Result:
         return Controller(
             function,
             self.train_run_context,
@@ -176,7 +189,14 @@ class DataParallelTrainer:
             state,
             self.resume_from_checkpoint,
             self.validation_config,
+            None if in_trial is None else in_trial.group,
+            in_trial=in_trial is not None,
         ).run()
+
+    def _on_local_report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None) -> None:
+        for callback in self.run_config.callbacks or []:
+            if isinstance(callback, UserCallback):
+                callback.after_report(self.train_run_context, [metrics], checkpoint)
 
     @property
     def _retention(self) -> Any:
@@ -188,7 +208,9 @@ class DataParallelTrainer:
             for name, each in self.datasets.items()
         }
         context = TrainContext(str(self.run_config.name))
-        session = _session.LocalSession(context, datasets, self.resume_from_checkpoint)
+        session = _session.LocalSession(
+            context, datasets, self.resume_from_checkpoint, on_report=self._on_local_report
+        )
         _session.enter(session)
         try:
             value = function()

@@ -1,4 +1,4 @@
-"""`Callback`: what is called as an experiment goes on."""
+"""`Callback`: callbacks of an experiment."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Callback:
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Take note that a trial begins, or goes on."""
+        """Handle the start of a trial, or its continuation."""
 
     def on_trial_restore(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """Take note that a trial goes on from a checkpoint."""
+        """Handle the restoring of a trial from a checkpoint."""
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Take note that a trial has made a checkpoint."""
@@ -61,7 +61,7 @@ class Callback:
         result: dict[str, Any],
         **info: Any,
     ) -> None:
-        """Look at a result."""
+        """Handle a result."""
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
@@ -81,7 +81,7 @@ class Callback:
     def on_checkpoint(
         self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Any, **info: Any
     ) -> None:
-        """Look at a checkpoint."""
+        """Handle a checkpoint."""
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
         """Finish; called once, after everything else."""
@@ -91,7 +91,7 @@ class Callback:
         return None
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on where `get_state` was called."""
+        """Continue from a state of `get_state`."""
 
 
 class CallbackList:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(repr=False)
 class CheckpointConfig(air.CheckpointConfig):
-    """Say which checkpoints of a trial are kept, and when a class trainable makes them.
+    """The checkpoints of a trial that are kept, and when a class trainable makes them.
 
     Notes
     -----
@@ -27,7 +27,7 @@ class CheckpointConfig(air.CheckpointConfig):
 
 @dataclass(repr=False)
 class FailureConfig(air.FailureConfig):
-    """Say how often a failed trial is tried again.
+    """How often a failed trial is retried.
 
     Notes
     -----
@@ -37,7 +37,7 @@ class FailureConfig(air.FailureConfig):
 
 @dataclass(repr=False)
 class RunConfig(air.RunConfig):
-    """Say where an experiment's results go, when its trials stop, and what is shown meanwhile.
+    """The place of an experiment's results, when its trials stop, and what is shown during the run.
 
     Notes
     -----
@@ -52,21 +52,21 @@ class RunConfig(air.RunConfig):
 
 @dataclass
 class TuneConfig:
-    """Say how an experiment searches.
+    """The search of an experiment.
 
     Parameters
     ----------
     mode : {"min", "max"}, optional
     metric : str, optional
-        What is optimized; searchers and schedulers get both.
+        The metric to optimize. Searchers and schedulers get it, with the mode.
     search_alg : Searcher or SearchAlgorithm, optional
         By default grids and random draws.
     scheduler : TrialScheduler, optional
         By default every trial runs to its end.
     num_samples : int, default 1
-        How often the space is drawn from; -1 is without end.
+        Number of draws from the space; -1: no limit.
     max_concurrent_trials : int, optional
-        How many trials run at a time; None or 0 is no limit.
+        Maximum number of concurrent trials; None or 0: no limit.
     time_budget_s : float or datetime.timedelta, optional
         Seconds after which everything ends.
     reuse_actors : bool, default False
@@ -94,7 +94,7 @@ class TuneConfig:
 
 @dataclass
 class ResumeConfig:
-    """Say what becomes of the trials of an experiment that is restored.
+    """What happens to the trials of a restored experiment.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class ResumeConfig:
     """
 
     class ResumeType(Enum):
-        """Go on from the last checkpoint, begin again, or leave a trial as it is."""
+        """Continue from the last checkpoint, start again, or leave a trial as it is."""
 
         RESUME = "resume"
         RESTART = "restart"

@@ -52,10 +52,10 @@ class ProgressReporter:
         mode: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Take what is known when the experiment begins."""
+        """Store the data that are known when the experiment starts."""
 
     def should_report(self, trials: list[Trial], done: bool = False) -> bool:
-        """Say whether a report is due."""
+        """Return whether a report is due."""
         raise NotImplementedError
 
     def report(self, trials: list[Trial], done: bool, *sys_info: str) -> None:

@@ -58,7 +58,7 @@ def trainable_class(trainable: Any, name: str | None = None) -> type[Trainable]:
 
 
 def is_trainable_like(cls: type) -> bool:
-    """Say whether a class can do what Trainable does without being a subclass, as algorithms of RL."""
+    """Return whether a class has Trainable's methods without being a subclass, like RL algorithms."""
     return all(callable(getattr(cls, name, None)) for name in ("train", "save", "restore", "stop"))
 
 

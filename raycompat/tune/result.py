@@ -49,7 +49,7 @@ AUTO_RESULT_KEYS = (
     CHECKPOINT_DIR_NAME,
 )
 
-#: All that a result has beside what the user reported: the runner adds the last three.
+#: All fields of a result besides the user's: the runner adds the last three.
 ADDED_KEYS = (*AUTO_RESULT_KEYS, DONE, TRIAL_ID, EXPERIMENT_TAG)
 
 #: Files of a trial's folder.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Result(TrialResult):
-    """What a trial has come to; its table is read when it is looked at.
+    """The result of a trial; its table is read at its first use.
 
     Notes
     -----
@@ -136,7 +136,7 @@ class ResultGrid:
         Raises
         ------
         ValueError
-            When there is no metric or mode.
+            When the metric or mode is missing.
         RuntimeError
             When no trial has such a score.
         """
@@ -176,12 +176,12 @@ class ResultGrid:
 
     @property
     def num_errors(self) -> int:
-        """How many trials have failed."""
+        """Number of trials that have failed."""
         return sum(t.status == "ERROR" for t in self._experiment_analysis.trials)
 
     @property
     def num_terminated(self) -> int:
-        """How many trials have ended without failing."""
+        """Number of trials that have ended without failing."""
         return sum(t.status == "TERMINATED" for t in self._experiment_analysis.trials)
 
     def __repr__(self) -> str:

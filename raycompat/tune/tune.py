@@ -59,9 +59,9 @@ def run(
     Parameters
     ----------
     run_or_experiment : callable, subclass of Trainable, str, Experiment or list of Experiment
-        What trains. The arguments that an `Experiment` has are for the others.
+        The trainable or experiments. Arguments that an `Experiment` has are only for trainables.
     metric, mode : str, optional
-        What is optimized, "min" or "max"; lists for several objectives.
+        The metric to optimize, and "min" or "max"; lists for several objectives.
     search_alg : Searcher, SearchAlgorithm or str, optional
         By default grids and random draws.
     scheduler : TrialScheduler or str, optional
@@ -102,7 +102,7 @@ def run(
     Notes
     -----
     Ray source: ``ray.tune.run``, 2.60.0. Differs from Ray: `export_formats` is refused. An interrupt by
-    Ctrl-C returns what there is; `resume` goes on.
+    Ctrl-C returns the results so far; `resume` continues.
     """
     if export_formats:
         refuse(

@@ -10,6 +10,7 @@ from typing import Any
 import cloudpickle
 
 from raycompat._storage import Folder
+from raycompat.train.data_parallel_trainer import DataParallelTrainer
 from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
 from raycompat.tune.config import ResumeConfig, RunConfig, TuneConfig
 from raycompat.tune.error import TuneError
@@ -19,6 +20,7 @@ from raycompat.tune.execution.run import RunSettings, run_experiments_to_end
 from raycompat.tune.experiment.experiment import Experiment, register_if_needed
 from raycompat.tune.result_grid import ResultGrid
 from raycompat.tune.trainable.identifiers import date_str
+from raycompat.tune.trainable.trainer import checked_space, run_config_of, trainable_of
 
 
 class Tuner:
@@ -26,19 +28,23 @@ class Tuner:
 
     Parameters
     ----------
-    trainable : callable, subclass of Trainable, or str
-        A function of the config; a class; a registered name.
+    trainable : callable, subclass of Trainable, str or trainer
+        A function of the config; a class; a registered name; a trainer of `raycompat.train`, such as
+        `TensorflowTrainer`, of which each trial is a run.
     param_space : dict or AlgorithmConfig, optional
-        The search space.
+        The search space. That of a trainer has the trainer's arguments: ``train_loop_config`` and
+        ``datasets`` are merged into the trainer's, ``scaling_config`` replaces it.
     tune_config : TuneConfig, optional
         How it is searched.
     run_config : RunConfig, optional
-        Where results go, and when trials stop.
+        Where results go, and when trials stop. By default a trainer's own.
 
     Raises
     ------
     TuneError, ValueError, TypeError
         When an argument is not valid.
+    UnsupportedRayFeatureError
+        For a trainer that validates checkpoints.
 
     Examples
     --------
@@ -55,7 +61,10 @@ class Tuner:
 
     Notes
     -----
-    Ray source: ``ray.tune.Tuner``, 2.60.0. No known difference.
+    Ray source: ``ray.tune.Tuner``, 2.60.0. A trainer as trainable is as in Ray with the first version
+    of Train (``RAY_TRAIN_V2_ENABLED=0``); with the second, Ray takes only functions that run one. The
+    workers of a trainer take the trial's resources, its reports and checkpoints are the trial's, and a
+    failure of a worker is one of the trial. Callbacks of the trainer run in the trial's process.
     """
 
     def __init__(
@@ -71,17 +80,22 @@ class Tuner:
                 "Tuner(None): expected a function of the config, or a class that trains."
             )
         _check("tune_config", tune_config, TuneConfig)
-        self._trainable = trainable
+        is_trainer = isinstance(trainable, DataParallelTrainer)
+        self._trainable = trainable_of(trainable) if is_trainer else trainable
         # The config of an algorithm is one: PPOConfig().environment("CartPole-v1").
         to_dict = getattr(param_space, "to_dict", None)
         self._param_space = (to_dict() if callable(to_dict) else param_space) or {}
         self._tune_config = tune_config or TuneConfig()
-        self._run_config = run_config or RunConfig()
+        self._run_config = (
+            run_config_of(trainable, run_config) if is_trainer else run_config or RunConfig()
+        )
         self._resume_config: ResumeConfig | None = None
         self._results: ResultGrid | None = None
         if not isinstance(self._param_space, dict):
             raise ValueError(f"param_space={param_space!r}: expected a dict.")
-        register_if_needed(trainable)
+        if is_trainer:
+            self._param_space = checked_space(self._param_space)
+        register_if_needed(self._trainable)
 
     @classmethod
     def restore(
@@ -95,17 +109,17 @@ class Tuner:
         storage_filesystem: Any = None,
         _resume_config: ResumeConfig | None = None,
     ) -> Tuner:
-        """Return a Tuner that goes on with an experiment, whether it was killed or has ended.
+        """Return a Tuner that continues an experiment that was killed or has ended.
 
         Parameters
         ----------
         path : str or path-like
             The experiment's folder; it may have been moved. Its files are unpickled: it must come
             from a trusted source.
-        trainable : callable, subclass of Trainable, or str
+        trainable : callable, subclass of Trainable, str or trainer
             The same as before.
         resume_unfinished : bool, default True
-            Go on with trials that have not ended, from their last checkpoints.
+            Continue trials that have not ended, from their last checkpoints.
         resume_errored, restart_errored : bool, default False
             Run failed trials again, from their last checkpoints or from the beginning.
         param_space : dict, optional
@@ -131,6 +145,8 @@ class Tuner:
                 "Pass the path "
                 "that ResultGrid.experiment_path has."
             )
+        if isinstance(trainable, DataParallelTrainer):
+            trainable = trainable_of(trainable)
         saved = pickle.loads(folder.read(TUNER))
         check_same_trainable(folder, saved["trainable_name"], {register_if_needed(trainable)})
         run_config = saved["run_config"]
@@ -152,7 +168,7 @@ class Tuner:
 
     @classmethod
     def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
-        """Say whether `path` is the folder of a Tuner that has begun."""
+        """Return whether `path` is the folder of a Tuner that has started."""
         return Folder(path, storage_filesystem).exists(TUNER)
 
     def fit(self) -> ResultGrid:

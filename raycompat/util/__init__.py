@@ -1,4 +1,4 @@
-"""Ray's helpers, where Ray has them."""
+"""The parts of ``ray.util``."""
 
 import importlib
 import importlib.util
@@ -23,12 +23,12 @@ from raycompat.util.progress import progress
 from raycompat.util.serialization import deregister_serializer, register_serializer
 from raycompat.util.task_results import as_completed, map_unordered
 
-#: Modules that are imported when they are first used.
-_LAZY = ("metrics", "state")
+#: Modules that are imported at their first use.
+_LAZY = ("iter", "metrics", "pdb", "state")
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is not needed by all programs, or return what stands for it; see PEP 562."""
+    """Import modules that only some programs need, or return a placeholder (PEP 562)."""
     if name in _LAZY:
         return importlib.import_module(f"{__name__}.{name}")
     is_ours = importlib.util.find_spec(f"{__name__}.{name}") is not None

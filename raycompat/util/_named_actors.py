@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from raycompat import _driver
+from raycompat._protocol.operations import Request
 
 
 def list_named_actors(all_namespaces: bool = False) -> list[str] | list[dict[str, Any]]:
@@ -13,7 +14,7 @@ def list_named_actors(all_namespaces: bool = False) -> list[str] | list[dict[str
     Parameters
     ----------
     all_namespaces : bool, default False
-        Return those of all namespaces, each as ``{"name": ..., "namespace": ...}``.
+        Return the names of all namespaces, each as ``{"name": ..., "namespace": ...}``.
 
     Notes
     -----
@@ -21,5 +22,5 @@ def list_named_actors(all_namespaces: bool = False) -> list[str] | list[dict[str
     """
     session = _driver.require_session()
     namespace = None if all_namespaces else session.setup.namespace
-    found = [dict(row) for row in session.rpc("raycompat_named_actors", namespace=namespace)]
+    found = [dict(row) for row in session.rpc(Request.NAMED_ACTORS, namespace=namespace)]
     return found if all_namespaces else [row["name"] for row in found]

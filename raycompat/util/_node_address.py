@@ -1,4 +1,4 @@
-"""The address of the node that this runs on."""
+"""The address of the node of this process."""
 
 from raycompat._caller import session as sessions
 
@@ -9,7 +9,7 @@ def get_node_ip_address(address: str | None = None) -> str:
     Parameters
     ----------
     address : str, optional
-        Accepted for Ray's sake, which asks this host which of its addresses it is.
+        Accepted for compatibility with Ray, which uses it to choose among the host's addresses.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Names of kinds of accelerators, as resources and labels spell them."""
+"""Names of types of accelerators, for resources and labels."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ MOBILINT_REGULUS = "MOBILINT_REGULUS"
 
 
 def __getattr__(name: str) -> str:
-    """Return the name of a kind that has another name in Ray today; see PEP 562."""
+    """Return the constant of a type that was renamed in Ray (PEP 562)."""
     if name == "NVIDIA_TESLA_A100":
         warnings.warn("Use NVIDIA_A100 instead", DeprecationWarning, stacklevel=2)
         return NVIDIA_A100

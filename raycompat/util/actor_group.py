@@ -16,7 +16,7 @@ __all__ = ["ActorConfig", "ActorGroup", "ActorGroupMethod", "ActorWrapper"]
 
 @dataclass
 class ActorWrapper:
-    """An actor of a group, and what its ``get_actor_metadata`` has returned."""
+    """An actor of a group, and the result of its ``get_actor_metadata``."""
 
     actor: ActorHandle[Any]
     metadata: Any
@@ -24,7 +24,7 @@ class ActorWrapper:
 
 @dataclass
 class ActorConfig:
-    """What each actor of a group is made with."""
+    """The options and arguments of each actor of a group."""
 
     num_cpus: float
     num_gpus: float
@@ -40,7 +40,7 @@ class ActorGroupMethod:
         self._group, self._name = actor_group, method_name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse: the call that works is `remote`."""
+        """Raise an error: call `remote` instead."""
         raise TypeError(
             f"{self._name} is a method of a group of actors: call it with {self._name}.remote()."
         )
@@ -54,7 +54,7 @@ class ActorGroupMethod:
 
 
 class ActorGroup:
-    """Start several actors of one class, and call them together.
+    """Starts several actors of one class, and calls them together.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class ActorGroup:
     num_gpus_per_actor : float, default 0
     resources_per_actor : dict of str to float, optional
     init_args, init_kwargs : optional
-        For the constructor of each.
+        Arguments for the constructor of each actor.
 
     Raises
     ------
@@ -134,14 +134,14 @@ class ActorGroup:
         Raises
         ------
         RuntimeError
-            When there are some already.
+            When the group was already started.
         """
         if self.actors:
             raise RuntimeError("The actors have already been started: call shutdown() first.")
         self.add_actors(self.num_actors)
 
     def shutdown(self, patience_s: float = 5) -> None:
-        """End all actors: after what they have to do, or at once after `patience_s` seconds."""
+        """End all actors: after their calls, or at once after `patience_s` seconds."""
         members, self.actors = self.actors, []
         ended = []
         if patience_s > 0:
@@ -152,13 +152,13 @@ class ActorGroup:
                 kill(member.actor)
 
     def remove_actors(self, actor_indexes: Collection[int]) -> None:
-        """Let go of the actors at these positions."""
+        """Remove the actors at these positions from the group."""
         self.actors = [
             member for index, member in enumerate(self.actors) if index not in actor_indexes
         ]
 
     def add_actors(self, num_actors: int) -> None:
-        """Start so many more actors."""
+        """Start `num_actors` more actors."""
         config = self.actor_config
         actors = [
             self._remote_class.remote(*config.init_args, **config.init_kwargs)
@@ -171,5 +171,5 @@ class ActorGroup:
 
     @property
     def actor_metadata(self) -> list[Any]:
-        """What each actor's ``get_actor_metadata`` has returned; None without one."""
+        """The results of each actor's ``get_actor_metadata``; None for actors without it."""
         return [member.metadata for member in self.actors]

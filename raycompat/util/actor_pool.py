@@ -1,4 +1,4 @@
-"""`ActorPool`: spread calls over a fixed set of actors."""
+"""`ActorPool`: it distributes calls over a fixed set of actors."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from raycompat.object_ref import ObjectRef
 V = TypeVar("V")
 R = TypeVar("R")
 
-#: What a call of `fn` returns: a reference, or a list of them from a method with several results.
+#: The result of `fn`: a reference, or a list of references from a method with several results.
 _Refs: TypeAlias = "ObjectRef[Any] | list[ObjectRef[Any]]"
 
 __all__ = ["ActorPool"]
 
 
 class ActorPool:
-    """Give calls to whichever of some actors is free.
+    """Gives each call to an actor that is free.
 
     An actor has one call of the pool at a time; calls beyond that wait, in order. An actor counts as
     busy until the result of its call has been fetched from the pool.
@@ -29,7 +29,7 @@ class ActorPool:
     Parameters
     ----------
     actors : iterable of ActorHandle
-        They should do nothing else meanwhile: the pool does not know of other calls.
+        They should do nothing else meanwhile, because the pool does not know of other calls.
 
     Examples
     --------
@@ -44,20 +44,20 @@ class ActorPool:
 
     Notes
     -----
-    Ray source: ``ray.util.ActorPool``, 2.60.0. Differs from Ray: see `get_next_unordered`. As there,
-    an actor that has died leaves the pool when its call's `ActorDiedError` is raised, and so does one
-    with which ``fn`` raises: `push` it to have it back.
+    Ray source: ``ray.util.ActorPool``, 2.60.0. Differs from Ray: see `get_next_unordered`. As in Ray,
+    an actor that has died leaves the pool when its call's `ActorDiedError` is raised, and so does an
+    actor with which ``fn`` raises: `push` adds it again.
     """
 
     def __init__(self, actors: Iterable[ActorHandle[Any]]) -> None:
-        # Subclasses of Ray's pool in other libraries read and write these six: their names are Ray's.
+        # Subclasses of Ray's pool in other libraries use these six attributes: their names are Ray's.
         self._idle_actors = list(actors)
-        #: The number and the actor of each call that has started and whose result was not fetched.
+        #: The number and the actor of each started call whose result was not fetched.
         self._future_to_actor: dict[Any, tuple[int, ActorHandle[Any]]] = {}
-        #: What each of these calls has returned, by its number.
+        #: The references of each of these calls, by its number.
         self._index_to_future: dict[int, _Refs] = {}
         self._next_task_index = 0
-        #: The number of the call that `get_next` is to return.
+        #: The number of the call that `get_next` returns next.
         self._next_return_index = 0
         #: Calls that wait for an actor.
         self._pending_submits: list[tuple[Callable[[ActorHandle[Any], Any], Any], Any]] = []
@@ -67,21 +67,21 @@ class ActorPool:
     ) -> Iterator[R]:
         """Submit a call for each value, and return an iterator over the results, in order.
 
-        Results of earlier calls that were not fetched are dropped first, without waiting for them.
+        Unfetched results of earlier calls are dropped first, without waiting for them.
 
         Parameters
         ----------
         fn : callable
-            Called with an actor and a value, as soon as the actor is free; returns the reference of
-            the call that it makes.
+            Called with an actor and a value, as soon as the actor is free; returns the reference of the
+            call that it makes.
         values : iterable
             Read to its end before this returns.
 
         Raises
         ------
         Exception
-            The error of an earlier call that has failed and was not fetched. The iterator raises the
-            error of a call of its own and ends there; `get_next` gives the results after it.
+            The error of an earlier failed call that was not fetched. The iterator raises the error of
+            one of its calls and ends there; `get_next` returns the results after it.
 
         Notes
         -----
@@ -96,17 +96,17 @@ class ActorPool:
     def map_unordered(
         self, fn: Callable[[ActorHandle[Any], V], ObjectRef[R]], values: Iterable[V]
     ) -> Iterator[R]:
-        """Submit a call for each value, and return an iterator over the results as they come.
+        """Submit a call for each value, and return an iterator over the results as they arrive.
 
-        Results of earlier calls that were not fetched are waited for and dropped first. Otherwise
-        like `map`.
+        Unfetched results of earlier calls are waited for and dropped first. Otherwise it works like
+        `map`.
 
         Notes
         -----
         Ray source: ``ActorPool.map_unordered``, 2.60.0. No known difference.
         """
         while self.has_next():
-            with contextlib.suppress(TimeoutError):  # Ray takes those of the calls for its own
+            with contextlib.suppress(TimeoutError):  # Ray hides the timeouts of the calls too
                 self.get_next_unordered()
         self._submit_all(fn, values)
         return self._results(self.get_next_unordered)
@@ -120,7 +120,7 @@ class ActorPool:
             yield get_one()
 
     def submit(self, fn: Callable[[ActorHandle[Any], V], Any], value: V) -> None:
-        """Call ``fn(actor, value)`` now with an actor that is free, or as soon as there is one.
+        """Call ``fn(actor, value)`` with a free actor, now or as soon as there is one.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class ActorPool:
         self._next_task_index += 1
 
     def has_next(self) -> bool:
-        """Return whether there is a started call whose result was not fetched.
+        """Return whether a started call has a result that was not fetched.
 
         Notes
         -----
@@ -157,19 +157,19 @@ class ActorPool:
         Parameters
         ----------
         timeout : float, optional
-            Seconds to wait at most; 0 looks once. By default, wait for ever.
+            Maximum seconds to wait; 0 checks once. By default, wait without limit.
         ignore_if_timedout : bool, default False
-            When the result is not there in time, give it up: its actor counts as free, though it
-            may be at work still.
+            When the result is not ready in time, drop it: its actor counts as free, although it may
+            still be busy.
 
         Raises
         ------
         StopIteration
-            When nothing is left to get.
+            When no result is left.
         TimeoutError
-            When the result is not there in time.
+            When the result is not ready in time.
         ValueError
-            When `get_next_unordered` has returned a result of a later call than those left, or the
+            When `get_next_unordered` has returned the result of a later call than those left, or the
             timeout is negative.
         ActorDiedError
             When the actor has died; it leaves the pool.
@@ -196,21 +196,21 @@ class ActorPool:
     def get_next_unordered(
         self, timeout: float | None = None, ignore_if_timedout: bool = False
     ) -> Any:
-        """Return the result of a call that has ended, whichever is first.
+        """Return the result of the call that has ended first.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds to wait at most; 0 looks once. By default, wait for ever.
+            Maximum seconds to wait; 0 checks once. By default, wait without limit.
         ignore_if_timedout : bool, default False
-            When there is no result in time, give that of the oldest call up, as in `get_next`.
+            When no result is ready in time, drop that of the oldest call, as in `get_next`.
 
         Raises
         ------
         StopIteration
-            When nothing is left to get.
+            When no result is left.
         TimeoutError
-            When there is no result in time.
+            When no result is ready in time.
         ValueError
             When the timeout is negative.
         TypeError
@@ -222,8 +222,8 @@ class ActorPool:
 
         Notes
         -----
-        Ray source: ``ActorPool.get_next_unordered``, 2.60.0. Differs from Ray: there,
-        `ignore_if_timedout` ends in an `UnboundLocalError` when the time is up, and drops nothing.
+        Ray source: ``ActorPool.get_next_unordered``, 2.60.0. Differs from Ray: in Ray,
+        `ignore_if_timedout` raises an `UnboundLocalError` after the timeout, and drops nothing.
         """
         self._check_has_next()
         ready, _ = _api.wait(list(self._future_to_actor), num_returns=1, timeout=timeout)
@@ -235,11 +235,11 @@ class ActorPool:
     def _check_has_next(self) -> None:
         if not self.has_next():
             raise StopIteration(
-                "No more results to get: ask has_next() first, and submit() what is to be done."
+                "No more results to get: check has_next() first, or submit() more calls."
             )
 
     def _time_out(self, key: Any, timeout: float | None, ignore: bool) -> None:
-        """Raise the error of a call that is not done in time, and drop it if it is to be ignored."""
+        """Raise the error of a call that is not ready in time, and drop the call if `ignore`."""
         message = f"Timed out waiting for result: none in {timeout} s."
         if not ignore:
             raise TimeoutError(message)
@@ -247,7 +247,7 @@ class ActorPool:
         raise TimeoutError(f"{message} The task {key} has been ignored.")
 
     def _take(self, key: Any) -> ActorHandle[Any]:
-        """Forget a call, and return its actor."""
+        """Remove a call, and return its actor."""
         number, actor = self._future_to_actor.pop(key)
         self._index_to_future.pop(number, None)
         self._next_return_index = max(self._next_return_index, number + 1)
@@ -265,7 +265,7 @@ class ActorPool:
             self._return_actor(actor, is_alive=is_alive)
 
     def _return_actor(self, actor: ActorHandle[Any], is_alive: bool = True) -> None:
-        """Make an actor idle if it lives, and start the first call that waits, if any."""
+        """Mark a living actor as idle, and start the first waiting call, if any."""
         if is_alive:
             self._idle_actors.append(actor)
         if self._pending_submits and self._idle_actors:
@@ -281,7 +281,7 @@ class ActorPool:
         return bool(self._idle_actors) and not self._pending_submits
 
     def pop_idle(self) -> ActorHandle[Any] | None:
-        """Remove a free actor from the pool and return it; None when there is none.
+        """Remove a free actor from the pool and return it; None if no actor is free.
 
         Notes
         -----
@@ -290,12 +290,12 @@ class ActorPool:
         return self._idle_actors.pop() if self.has_free() else None
 
     def push(self, actor: ActorHandle[Any]) -> None:
-        """Add an actor to the pool; the first call that waits starts on it.
+        """Add an actor to the pool; the first waiting call starts on it.
 
         Raises
         ------
         ValueError
-            When the pool has the actor already.
+            When the actor is already in the pool.
 
         Notes
         -----
@@ -310,5 +310,5 @@ class ActorPool:
 
 
 def _key(refs: Any) -> Any:
-    """Return what stands for a call's references in a dictionary."""
+    """Return a dictionary key for a call's references."""
     return tuple(refs) if isinstance(refs, list) else refs

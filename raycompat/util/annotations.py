@@ -1,4 +1,4 @@
-"""The marks that Ray and libraries for it put on what is public: they change nothing."""
+"""Marks for public functions and classes, as Ray and its libraries use them: they change nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AnnotationType(Enum):
 
 
 class RayDeprecationWarning(DeprecationWarning):
-    """Warn of something that Ray calls deprecated."""
+    """A warning about something that is deprecated in Ray."""
 
 
 def PublicAPI(*args: Any, **kwargs: Any) -> Any:  # noqa: N802
@@ -36,7 +36,7 @@ def PublicAPI(*args: Any, **kwargs: Any) -> Any:  # noqa: N802
 
 
 def DeveloperAPI(*args: Any, **kwargs: Any) -> Any:  # noqa: N802
-    """Mark a function or class as one for developers of libraries; see `PublicAPI`."""
+    """Mark a function or class for developers of libraries; see `PublicAPI`."""
     return _mark(AnnotationType.DEVELOPER_API, args)
 
 
@@ -70,7 +70,7 @@ def _mark(
 
 
 def _warning(decorated: Any, message: str) -> Any:
-    """Return a function that warns, or a class whose constructor does."""
+    """Return a function that warns, or a class with a constructor that warns."""
     function: Any = vars(decorated).get("__init__", object.__init__)
     if not isinstance(decorated, type):
         function = decorated

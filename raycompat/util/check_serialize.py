@@ -1,4 +1,4 @@
-"""Finding out what it is, in a function or an object, that cannot be pickled."""
+"""Finding the part of a function or object that cannot be pickled."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _REPR_LENGTH = 80
 
 
 class FailureTuple:
-    """Something that cannot be pickled, and how it was reached.
+    """An object that cannot be pickled, and the path to it.
 
     Parameters
     ----------
     obj : object
-        What cannot be pickled.
+        The object that cannot be pickled.
     path : tuple of str
-        The names that lead to it, its own as the last; empty for the object that was asked about,
-        if it was given no name.
+        The names that lead to it, ending with its own; empty for the inspected object itself, if it was
+        given no name.
     parent : object
-        What refers to it, or None.
+        The object that refers to it, or None.
     """
 
     def __init__(self, obj: Any, path: tuple[str, ...], parent: Any) -> None:
@@ -33,7 +33,7 @@ class FailureTuple:
 
     @property
     def name(self) -> str | None:
-        """The last name of the path, as in Ray before there were paths."""
+        """The last name of the path, as in older Ray, which had no paths."""
         return self.path[-1] if self.path else None
 
     def __repr__(self) -> str:
@@ -47,34 +47,34 @@ def inspect_serializability(
     depth: int = 3,
     print_file: TextIO | None = None,
 ) -> tuple[bool, set[FailureTuple]]:
-    """Tell whether something can be pickled, and if not, what in it is in the way.
+    """Check whether an object can be pickled, and if not, find the part that prevents it.
 
-    Prints what it looks at: of a function the global variables and the closure that it uses, of
-    anything else the attributes, those of its class included. It ends at the first one without
-    parts that fail.
+    It prints the parts that it checks: for a function, the global variables and the closure that it
+    uses; for any other object, its attributes and those of its class. It ends at the first object that
+    has no failing parts.
 
     Parameters
     ----------
     base_obj : object
     name : str, optional
-        What to call it.
+        A name for it in the output.
     depth : int, default 3
-        How many steps to go into it; at 0 it is only tried as a whole.
+        Number of levels to inspect; at 0, only the object as a whole is tried.
     print_file : file, optional
-        Where to print; by default the standard output.
+        File for the output; by default the standard output.
 
     Returns
     -------
     bool
         Whether it can be pickled.
     set of FailureTuple
-        What cannot, the innermost that was found; empty if it can.
+        The objects that cannot be pickled, the innermost that was found; empty if all can.
 
     Notes
     -----
-    Ray source: ``ray.util.inspect_serializability``, 2.60.0. Neither looks into the items of
-    lists, tuples and dicts. Differs from Ray: on the last of the `depth` levels Ray may name a
-    second thing; a property that raises ends Ray's inspection with its error; what is printed.
+    Ray source: ``ray.util.inspect_serializability``, 2.60.0. Neither inspects the items of lists,
+    tuples and dicts. Differs from Ray: the printed text. On the last of the `depth` levels, Ray may
+    return a second object. In Ray, a property that raises ends the inspection with its error.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def _find_failure(
 
 def _pickling_error(value: Any) -> str | None:
     try:
-        serialize(value)  # as a raycompat value travels, serializers and references included
+        serialize(value)  # as raycompat serializes values, with serializers and references
     except Exception as error:
         return str(error) or type(error).__name__
     return None
@@ -138,19 +138,19 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 def _variables(function: Any) -> Iterator[tuple[str, Any]]:
     try:
         used = inspect.getclosurevars(function)
-    except ValueError:  # one of the closure has no value yet
+    except ValueError:  # a closure variable has no value yet
         return
     yield from used.globals.items()
     yield from used.nonlocals.items()
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the functions first: those with special names too, as ``__init__``."""
+    """Yield the functions first, including those with special names such as ``__init__``."""
     others = []
     for name in dir(value):
         try:
             attribute = getattr(value, name)
-        except Exception:  # a property that raises hides nothing that would be pickled
+        except Exception:  # a property that raises is not pickled
             continue
         if inspect.isfunction(attribute):
             yield name, attribute

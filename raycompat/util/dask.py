@@ -1,6 +1,6 @@
 """Dask and Ray on one cluster.
 
-An `ObjectRef` may be given to Dask, and what Dask computes to remote functions and actors:
+An `ObjectRef` can be passed to Dask, and a value of Dask to remote functions and actors:
 
 >>> import raycompat as ray
 >>> from raycompat.util import dask
@@ -11,7 +11,7 @@ An `ObjectRef` may be given to Dask, and what Dask computes to remote functions 
 >>> ray.get(double.remote(client.submit(sum, [1, 2, 3])))
 12
 
-Dask's tasks run in its workers, where the scheduler's placement of calls does not see them.
+Dask's tasks run in its workers; raycompat does not count their resources when it places calls.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     import dask.config
     from distributed import Client
 
+    from raycompat.actor import ActorHandle
+    from raycompat.util.dask_actor import Actor
+
 
 def client() -> Client:
-    """Return the Dask client of this process, connected to the cluster that its calls run on.
+    """Return the Dask client of this process, connected to the cluster of its calls.
 
     Raises
     ------
@@ -35,13 +38,56 @@ def client() -> Client:
 
     Notes
     -----
-    Differs from Ray: Ray has no such thing, it has a scheduler of its own for Dask's graphs.
+    Differs from Ray: Ray does not have this function; it has its own scheduler for Dask's graphs.
     """
     from raycompat import _dask_adapter
 
     found = _driver.connected_session("client").client
     _dask_adapter.poll_scheduler(found)
     return found
+
+
+def actor(handle: ActorHandle[Any]) -> Actor:
+    """Return an actor with the interface of Dask's actors, for code that is written for those.
+
+    Its methods return an ``ActorFuture`` at once: `result` waits for the result, `done` says whether it
+    is there, and it can be awaited. Calls run in the actor's process, in the order of the calls of the
+    handle. Other attributes are read from the actor, which waits for its earlier calls.
+
+    Parameters
+    ----------
+    handle : ActorHandle
+        What ``Class.remote()`` or `get_actor` has returned. The result keeps it.
+
+    Raises
+    ------
+    TypeError
+        When it is not an actor handle.
+
+    Notes
+    -----
+    Differs from Ray: Ray has no such thing. It can be passed to remote functions and actors. It cannot
+    be called in a Dask task, which is not a driver.
+
+    Examples
+    --------
+    >>> import raycompat as ray
+    >>> from raycompat.util import dask
+    >>> @ray.remote
+    ... class Counter:
+    ...     value = 0
+    ...     def add(self, amount):
+    ...         self.value += amount
+    ...         return self.value
+    >>> counter = dask.actor(Counter.remote())
+    >>> counter.add(2).result()
+    2
+    >>> counter.value
+    2
+    """
+    from raycompat.util.dask_actor import as_dask_actor
+
+    return as_dask_actor(handle)
 
 
 def ray_dask_get(dsk: Any, keys: Any, **options: Any) -> Any:
@@ -67,7 +113,7 @@ def enable_dask_on_ray(shuffle: str | None = "tasks") -> dask.config.set:
 
 
 def disable_dask_on_ray() -> dask.config.set:
-    """Compute Dask collections where Dask does by default.
+    """Compute Dask collections with Dask's default scheduler again.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""`log_once`: say something once in a process."""
+"""`log_once`: log a message once in a process."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import time
 
 __all__ = ["disable_log_once_globally", "enable_periodic_logging", "log_once", "reset_log_once"]
 
-#: Seconds without a new key after which `enable_periodic_logging` forgets what was said.
+#: Seconds without a new key after which `enable_periodic_logging` forgets the keys.
 _PERIOD_S = 60.0
 
 
 class _Said:
-    """What was said in this process, and how often it may be said again."""
+    """The keys that were logged in this process, and the settings."""
 
     def __init__(self) -> None:
         self.keys: set[str] = set()
@@ -24,12 +24,12 @@ _said = _Said()
 
 
 def log_once(key: str) -> bool:
-    """Return whether this is the first time in this process that `key` is asked about.
+    """Return whether this is the first call with `key` in this process.
 
     Parameters
     ----------
     key : str
-        Names the place that wants to say something.
+        The name of the place that logs.
 
     Examples
     --------

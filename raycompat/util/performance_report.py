@@ -1,4 +1,4 @@
-"""A report of what a part of a program did, as one HTML file that outlives the cluster."""
+"""A report of a program's work as one HTML file that outlives the cluster."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from raycompat._caller.report import Report
 def performance_report(
     filename: str | os.PathLike[str] = "raycompat-report.html",
 ) -> Iterator[None]:
-    """Write a report of what the cluster did in a ``with`` block, also if the block raises.
+    """Write a report of the cluster's work in a ``with`` block, also if the block raises.
 
-    It is Dask's report (timeline of all processes, profile, bandwidths), which shows the calls of
-    leases and actors too. Below it are the functions and actors of the cluster, the tasks that have
-    failed, and the memory that objects use. It loads nothing from elsewhere.
+    It is Dask's report (timeline of all processes, profile, bandwidths), with the calls of leases and
+    actors, followed by the functions and actors of the cluster, the failed tasks, and the memory of
+    objects. The page loads nothing from other servers.
 
     Parameters
     ----------
@@ -28,14 +28,14 @@ def performance_report(
     Raises
     ------
     FileNotFoundError
-        When the folder does not exist; before the block runs.
+        When the folder does not exist; it is raised before the block runs.
     RaySystemError
-        When there is no session, or the connection to the scheduler was lost.
+        When this process has no session, or the connection to the scheduler was lost.
 
     Notes
     -----
-    Differs from Ray: Ray has no such function. The counts of functions are those since the cluster
-    started.
+    Differs from Ray: Ray does not have this function. The counts of functions include the time before
+    the block.
     """
     report = Report(_driver.connected_session("performance_report"), filename)
     try:

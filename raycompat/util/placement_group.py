@@ -11,6 +11,7 @@ from raycompat._caller import interrupts, placement, this_process
 from raycompat._caller.session import current
 from raycompat._protocol import id_types, ids
 from raycompat._protocol.call_spec import GroupSpec
+from raycompat._protocol.operations import Request
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import GroupHandle
 from raycompat._protocol.text import checked_text
@@ -32,7 +33,7 @@ _EXAMPLE = 'For example: `[{"CPU": 1.0}, {"GPU": 1.0}]`.'
 
 
 class PlacementGroup(GroupHandle):
-    """Refer to a placement group. It may be given to tasks and actors.
+    """A handle of a placement group. It can be passed to tasks and actors.
 
     Notes
     -----
@@ -47,30 +48,30 @@ class PlacementGroup(GroupHandle):
 
     @staticmethod
     def empty() -> PlacementGroup:
-        """Return what stands for no group."""
+        """Return the handle that stands for no group."""
         return PlacementGroup(id_types.PlacementGroupID.nil())
 
     @property
     def is_empty(self) -> bool:
-        """Whether this stands for no group."""
+        """Whether this handle stands for no group."""
         return self.id.is_nil()
 
     def ready(self) -> ObjectRef[PlacementGroup]:
-        """Return a reference that is ready when all bundles are reserved; its value is the group.
+        """Return a reference to the group that becomes ready when all bundles are reserved.
 
-        `get` raises `TaskPlacementGroupRemoved` when the group is removed before that.
+        `get` raises `TaskPlacementGroupRemoved` if the group is removed earlier.
         """
         if self.is_empty:
             return _api.put(self)
         return placement.when_ready(_driver.require_session(), self.id.hex(), _Pickled(self))
 
     def wait(self, timeout_seconds: float = 30) -> bool:
-        """Wait until all bundles are reserved, but no longer than so many seconds.
+        """Wait until all bundles are reserved, for at most `timeout_seconds`.
 
         Returns
         -------
         bool
-            Whether they are.
+            Whether all are reserved.
 
         Raises
         ------
@@ -94,7 +95,7 @@ class PlacementGroup(GroupHandle):
 
     @property
     def bundle_count(self) -> int:
-        """How many bundles there are."""
+        """Number of bundles."""
         return len(self.bundle_specs)
 
     def __eq__(self, other: object) -> bool:
@@ -114,7 +115,7 @@ class PlacementGroup(GroupHandle):
 
 
 class _Pickled:
-    """Pickles a group without waiting for the scheduler to know it: for values that stay here."""
+    """Pickles a group without waiting for the scheduler to know it: for values in this process."""
 
     def __init__(self, group: PlacementGroup) -> None:
         self._group = group
@@ -132,39 +133,40 @@ def placement_group(
     bundle_label_selector: list[dict[str, str]] | None = None,
     topology_strategy: dict[str, str] | None = None,
 ) -> PlacementGroup:
-    """Reserve bundles of resources, all or none, each on one node; does not wait for them.
+    """Reserve bundles of resources: all or none, each on one node. Return at once.
 
     Parameters
     ----------
     bundles : list of dict of str to float
         The resources of each bundle, by name: ``CPU``, ``GPU``, ``memory`` (bytes), or any other.
     strategy : {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"}, default "PACK"
-        On as few nodes as possible; on as many; on one; each on a different node.
+        In this order: on as few nodes as possible; on as many as possible; on one node; each on a
+        different node.
     name : str, optional
-        For `get_placement_group`; unique in the driver's namespace.
+        The name for `get_placement_group`; unique in the driver's namespace.
     lifetime : "detached", optional
-        The group outlives its creator, until `remove_placement_group`. Otherwise it ends with the
-        driver, or the detached actor, that made it.
+        Keep the group until `remove_placement_group`. By default it ends with the driver, or the
+        detached actor, that created it.
 
     Returns
     -------
     PlacementGroup
-        Wait for it with `PlacementGroup.ready`; calls in it wait by themselves.
+        Wait for the resources with `PlacementGroup.ready`; calls in the group wait automatically.
 
     Raises
     ------
     ValueError
-        When the bundles are not such a list, or an argument has an impossible value.
+        When the bundles are not such a list, or an argument has a value that is not valid.
     RaySystemError
-        When there is a group of that name.
+        When a group with this name exists already.
     UnsupportedRayFeatureError
-        When bundles are to be chosen by labels or topology.
+        When labels or a topology are given for bundles.
 
     Notes
     -----
     Ray source: ``ray.util.placement_group``, 2.60.0. Groups are served in the order in which they were
-    made. Differs from Ray: what is reserved does not show among the cluster's resources under names of
-    its own; one that can never be reserved is told of in the driver, after 10 s.
+    created. Differs from Ray: reserved resources have no additional names among the cluster's
+    resources; the driver prints a line after 10 s if no node has the resources of a bundle.
 
     Examples
     --------
@@ -187,8 +189,8 @@ def placement_group(
         if value:
             raise UnsupportedRayFeatureError(
                 f"placement_group({option}={value!r})",
-                "bundles are placed by what they ask for",
-                "Give the nodes that are meant a resource of their own, and ask for it in bundles",
+                "bundles are placed by their resources",
+                "Give these nodes a custom resource, and request it in bundles",
             )
     checked_text("The name of a placement group", name or "")
     sets = _checked_bundles(bundles)
@@ -256,7 +258,7 @@ def _checked_bundles(bundles: Any) -> list[ResourceSet]:
             raise ValueError(f"{expected} {error}") from error
         if not found:
             raise ValueError(
-                f"Bundles cannot be an empty dictionary, nor ask for 0 of everything: {bundle!r} in "
+                f"Bundles cannot be an empty dictionary, nor request 0 of everything: {bundle!r} in "
                 f"{bundles}."
             )
         if "object_store_memory" in bundle:
@@ -271,34 +273,34 @@ def _checked_bundles(bundles: Any) -> list[ResourceSet]:
 
 
 def remove_placement_group(placement_group: PlacementGroup) -> None:
-    """Give back what a group has reserved; the tasks and actors in it are killed.
+    """Release the resources of a group; the tasks and actors in it are killed.
 
-    The tasks fail with `TaskPlacementGroupRemoved`, actors are dead (`ActorDiedError`), those that have
-    never lived with `ActorPlacementGroupRemoved`. This does not wait until they have ended: a call that
-    is sent to an actor of the group at once may still succeed.
+    Its tasks fail with `TaskPlacementGroupRemoved`. Its actors die (`ActorDiedError`); those that never
+    started fail with `ActorPlacementGroupRemoved`. This does not wait until they have ended: a call
+    that is sent at once to an actor of the group may still succeed.
 
     Parameters
     ----------
     placement_group : PlacementGroup
-        One that was removed already stays so.
+        A second removal has no effect.
 
     Notes
     -----
-    Ray source: ``ray.util.remove_placement_group``, 2.60.0. Differs from Ray: a task that runs fails
-    with `TaskPlacementGroupRemoved`, there with `WorkerCrashedError`; and tasks that have retries left,
-    or are called later, fail too: there they wait for ever.
+    Ray source: ``ray.util.remove_placement_group``, 2.60.0. Differs from Ray: a running task fails with
+    `TaskPlacementGroupRemoved` instead of `WorkerCrashedError`. Tasks with retries left, and later
+    calls, fail too; in Ray they wait without limit.
     """
     assert placement_group is not None
     placement.remove(_driver.require_session(), placement_group.id.hex())
 
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:
-    """Return the group of that name in this driver's namespace.
+    """Return the group with that name in this driver's namespace.
 
     Raises
     ------
     ValueError
-        When there is none.
+        When no group has the name.
 
     Notes
     -----
@@ -311,7 +313,7 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
         )
     session = _driver.require_session()
     found = session.rpc(
-        "raycompat_find_group", name=placement_group_name, namespace=session.setup.namespace
+        Request.FIND_GROUP, name=placement_group_name, namespace=session.setup.namespace
     )
     if found is None:
         raise ValueError(
@@ -333,8 +335,8 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
 
     Notes
     -----
-    Ray source: ``ray.util.placement_group_table``, 2.60.0. Differs from Ray: of the statistics only the
-    time until the first reservation and the number of attempts are counted.
+    Ray source: ``ray.util.placement_group_table``, 2.60.0. Differs from Ray: the statistics have only
+    the time until the first reservation and the number of attempts.
     """
     rows = {group: _described(group, row) for group, row in _rows(placement_group).items()}
     if placement_group is None:
@@ -345,7 +347,7 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
 
 def _rows(placement_group: PlacementGroup | None) -> dict[str, Any]:
     group = placement_group.id.hex() if placement_group is not None else None
-    rows: dict[str, Any] = _driver.require_session().rpc("raycompat_groups", group=group)
+    rows: dict[str, Any] = _driver.require_session().rpc(Request.GROUPS, group=group)
     return rows
 
 
@@ -369,7 +371,7 @@ def _described(group: str, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def get_current_placement_group() -> PlacementGroup | None:
-    """Return the group that the running task or actor was placed in; None without, and in drivers.
+    """Return the group of the running task or actor; None without a group, and in drivers.
 
     Notes
     -----

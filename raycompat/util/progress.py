@@ -1,4 +1,4 @@
-"""A bar that follows references until they are ready."""
+"""A progress bar for references."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def progress(refs: Sequence[ObjectRef[Any]], *, desc: str | None = None, file: A
     refs : sequence of ObjectRef
         Without duplicates.
     desc : str, optional
-        What stands before the bar.
+        The text before the bar.
     file : file, optional
         Where to draw it, by default standard error.
 
@@ -28,7 +28,7 @@ def progress(refs: Sequence[ObjectRef[Any]], *, desc: str | None = None, file: A
 
     Notes
     -----
-    Differs from Ray: Ray has no such function. A reference whose task failed is ready.
+    Differs from Ray: Ray does not have this function. A reference whose task failed is ready.
     """
     try:
         from tqdm.auto import tqdm
@@ -40,6 +40,6 @@ def progress(refs: Sequence[ObjectRef[Any]], *, desc: str | None = None, file: A
     with tqdm(total=len(rest), desc=desc, file=file, dynamic_ncols=True) as bar:
         while rest:
             _, rest = _api.wait(rest)
-            if rest:  # what has become ready meanwhile is part of the same step
+            if rest:  # references that became ready meanwhile are part of this step
                 _, rest = _api.wait(rest, num_returns=len(rest), timeout=0)
             bar.update(len(refs) - len(rest) - bar.n)

@@ -16,7 +16,7 @@ __all__ = ["Empty", "Full", "Queue"]
 
 
 class Empty(queue.Empty):
-    """Say that a queue has no item, or not as many as were asked for.
+    """A queue has no item, or fewer than requested.
 
     Notes
     -----
@@ -25,7 +25,7 @@ class Empty(queue.Empty):
 
 
 class Full(queue.Full):
-    """Say that a queue has no room for what was to be put.
+    """A queue has no room for the item.
 
     Notes
     -----
@@ -34,23 +34,23 @@ class Full(queue.Full):
 
 
 class Queue(Generic[T]):
-    """Hold items, first in, first out, in its own actor.
+    """A queue of items, first in, first out, in a separate actor.
 
-    A queue can be given to tasks and actors in any way, and is the same queue there. It lives until
-    `shutdown`, or until no process has it any more.
+    A queue can be passed to tasks and actors in any way; it stays the same queue. It lives until
+    `shutdown`, or until no process refers to it any more.
 
     Parameters
     ----------
     maxsize : int, default 0
-        How many items it has room for; 0 or less means no limit.
+        Maximum number of items; 0 or less means no limit.
     actor_options : dict, optional
-        Options for the queue's actor, as ``.options`` of an actor class takes them, such as
-        ``{"num_cpus": 1}``, or a ``max_concurrency`` above the 1,000 callers that can wait by default.
+        Options for the queue's actor, as in ``.options`` of an actor class: for example,
+        ``{"num_cpus": 1}``, or a ``max_concurrency`` above the default of 1,000 waiting callers.
 
     Raises
     ------
     ValueError
-        When an option is unknown or its value impossible.
+        When an option is unknown or its value not valid.
 
     Examples
     --------
@@ -64,9 +64,9 @@ class Queue(Generic[T]):
 
     Notes
     -----
-    Ray source: ``ray.util.queue.Queue``, 2.60.0. Differs from Ray: none known. As there, a reference
-    that is put itself, not within a list, arrives as its value; and a caller that gives up while it
-    waits in `get_async`, or dies in `get`, still takes the next item with it: use `timeout`.
+    Ray source: ``ray.util.queue.Queue``, 2.60.0. No known difference. As in Ray, a reference that is
+    put itself, not within a list, arrives as its value. A caller that stops waiting in `get_async`, or
+    dies in `get`, still takes the next item, which is lost: use `timeout`.
 
     All methods but `shutdown` raise `ActorDiedError` when the queue's actor has died, and
     AttributeError after `shutdown`.
@@ -89,7 +89,7 @@ class Queue(Generic[T]):
         return self.size()
 
     def size(self) -> int:
-        """Return how many items are in the queue.
+        """Return the number of items in the queue.
 
         Notes
         -----
@@ -99,7 +99,7 @@ class Queue(Generic[T]):
         return size
 
     def qsize(self) -> int:
-        """Return how many items are in the queue, as `size` does.
+        """Return the number of items in the queue, as `size` does.
 
         Notes
         -----
@@ -108,7 +108,7 @@ class Queue(Generic[T]):
         return self.size()
 
     def empty(self) -> bool:
-        """Return whether no item is in the queue.
+        """Return whether the queue has no items.
 
         Notes
         -----
@@ -118,7 +118,7 @@ class Queue(Generic[T]):
         return empty
 
     def full(self) -> bool:
-        """Return whether the queue has no room; never so without a `maxsize`.
+        """Return whether the queue has no room; always False without a `maxsize`.
 
         Notes
         -----
@@ -128,22 +128,22 @@ class Queue(Generic[T]):
         return full
 
     def put(self, item: T | ObjectRef[T], block: bool = True, timeout: float | None = None) -> None:
-        """Add an item at the end; wait for room if there is none.
+        """Add an item at the end; if the queue is full, wait for room.
 
         Parameters
         ----------
         item : object
-            Anything that can be pickled, or the reference to it.
+            Any value that can be pickled, or the reference to it.
         block : bool, default True
-            False raises at once where there is no room; `timeout` has no meaning then.
+            False: raise at once if the queue is full; `timeout` is ignored.
         timeout : float, optional
-            Seconds to wait at most, more than 0: with 0 it is `Full` in any case, as in Ray. By
-            default, wait for ever.
+            Maximum seconds to wait, more than 0: 0 always raises `Full`, as in Ray. By default, wait
+            without limit.
 
         Raises
         ------
         Full
-            When there is no room, or not in time.
+            When the queue is full, or stays full for `timeout`.
         ValueError
             When the timeout is negative.
 
@@ -160,7 +160,7 @@ class Queue(Generic[T]):
     async def put_async(
         self, item: T | ObjectRef[T], block: bool = True, timeout: float | None = None
     ) -> None:
-        """Add an item at the end, as `put` does, while the event loop goes on.
+        """Add an item at the end, as `put` does, without blocking the event loop.
 
         Notes
         -----
@@ -185,20 +185,20 @@ class Queue(Generic[T]):
         return Full(f"The queue has its maxsize of {self.maxsize} items: get some, or wait.")
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
-        """Remove the first item and return it; wait for one if there is none.
+        """Remove the first item and return it; if the queue is empty, wait for an item.
 
         Parameters
         ----------
         block : bool, default True
-            False raises at once where there is no item; `timeout` has no meaning then.
+            False: raise at once if the queue is empty; `timeout` is ignored.
         timeout : float, optional
-            Seconds to wait at most, more than 0: with 0 it is `Empty` in any case, as in Ray. By
-            default, wait for ever.
+            Maximum seconds to wait, more than 0: 0 always raises `Empty`, as in Ray. By default, wait
+            without limit.
 
         Raises
         ------
         Empty
-            When there is no item, or not in time.
+            When the queue is empty, or stays empty for `timeout`.
         ValueError
             When the timeout is negative.
 
@@ -214,7 +214,7 @@ class Queue(Generic[T]):
         return item
 
     async def get_async(self, block: bool = True, timeout: float | None = None) -> T:
-        """Remove the first item and return it, as `get` does, while the event loop goes on.
+        """Remove the first item and return it, as `get` does, without blocking the event loop.
 
         Notes
         -----
@@ -255,14 +255,14 @@ class Queue(Generic[T]):
         Raises
         ------
         Full
-            When there is no room for all of them.
+            When the queue lacks room for all of them.
         TypeError
             When `items` is not iterable.
 
         Notes
         -----
-        Ray source: ``Queue.put_nowait_batch``, 2.60.0. Differs from Ray: iterators and generators do,
-        too.
+        Ray source: ``Queue.put_nowait_batch``, 2.60.0. Differs from Ray: iterators and generators are
+        accepted too.
         """
         if not isinstance(items, Iterable):
             raise TypeError(f"Argument 'items' must be an Iterable, such as a list, not {items!r}.")
@@ -288,7 +288,7 @@ class Queue(Generic[T]):
         Raises
         ------
         Empty
-            When there are not so many.
+            When the queue has fewer items.
         TypeError, ValueError
             When `num_items` is not as above.
 
@@ -304,21 +304,21 @@ class Queue(Generic[T]):
         return items
 
     def shutdown(self, force: bool = False, grace_period_s: float = 5) -> None:
-        """End the queue's actor; what is in the queue is lost. A second time, do nothing.
+        """End the queue's actor; the items in the queue are lost. A second call has no effect.
 
         Parameters
         ----------
         force : bool, default False
             Kill the actor at once.
         grace_period_s : float, default 5
-            Without `force`, the actor is asked to end, and killed when it has not within these
-            seconds; 0 or more.
+            Without `force`, the actor is asked to end, and killed if it still runs after these seconds;
+            0 or more.
 
         Notes
         -----
         Ray source: ``Queue.shutdown``, 2.60.0. Other copies of this queue raise `ActorDiedError`
-        afterwards. Differs from Ray: so do `put` and `get` that are waiting; without `force`, those
-        can wait for ever in Ray.
+        afterwards. Differs from Ray: waiting `put` and `get` raise it too; in Ray they can wait without
+        limit if `force` is False.
         """
         if self.actor is None:
             return
@@ -343,7 +343,7 @@ def _empty() -> Empty:
 
 
 class _QueueActor:
-    """What the actor of a queue does, in one event loop: only `put` and `get` ever wait."""
+    """The actor of a queue, in one event loop: only `put` and `get` ever wait."""
 
     def __init__(self, maxsize: int) -> None:
         self._maxsize = maxsize

@@ -1,4 +1,4 @@
-"""Strategies for the option `scheduling_strategy`: which nodes a task or an actor may go to."""
+"""Strategies for the option `scheduling_strategy`, which restrict the nodes of a task or an actor."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ __all__ = [
 
 
 class PlacementGroupSchedulingStrategy(GroupStrategy):
-    """Run a task or an actor in a bundle of a placement group.
+    """Runs a task or an actor in a bundle of a placement group.
 
     Parameters
     ----------
     placement_group : PlacementGroup or None
-        None for no group: also where a group would be captured.
+        None: no group, even if the calling task's group would be captured.
     placement_group_bundle_index : int, default -1
         Number of the bundle, from 0; -1 for any that has room.
     placement_group_capture_child_tasks : bool, optional
-        Whether what the task or actor calls goes to the group too. By default what holds for the
-        caller, which is False in a driver.
+        Whether child tasks use the group too. The default is the setting of the calling task; in a
+        driver it is False.
 
     Notes
     -----
     Ray source: ``ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy``, 2.60.0. Differs
-    from Ray: a call that asks for more than the bundle of its index has is a `ValueError`, and does not
-    wait for ever.
+    from Ray: a call that requests more than its bundle has raises `ValueError`; in Ray it waits without
+    limit.
     """
 
     def __init__(
@@ -61,16 +61,16 @@ class PlacementGroupSchedulingStrategy(GroupStrategy):
 
 
 class NodeAffinitySchedulingStrategy(NodeStrategy):
-    """Run a task or an actor on one node.
+    """Runs a task or an actor on one node.
 
     Parameters
     ----------
     node_id : str
         56 hexadecimal digits, from ``ray.nodes()`` or ``get_runtime_context().get_node_id()``.
     soft : bool
-        Whether other nodes will do when this one is gone, or can never provide what is asked for.
-        Otherwise the call fails then, with `TaskUnschedulableError` or `ActorUnschedulableError`. When
-        the node is only busy, the call waits for it.
+        Whether other nodes are allowed if this one is dead, or can never provide the requested
+        resources. Otherwise the call then fails with `TaskUnschedulableError` or
+        `ActorUnschedulableError`. If the node is only busy, the call waits for it.
 
     Raises
     ------
@@ -114,13 +114,13 @@ class NodeAffinitySchedulingStrategy(NodeStrategy):
             )
 
     def to_strategy(self) -> OnNode:
-        """Return it as it travels."""
+        """Return the strategy for messages."""
         spills, fails = self._spill_on_unavailable, self._fail_on_unavailable
         return OnNode(self.node_id.lower(), bool(self.soft), bool(spills), bool(fails))
 
 
 class In:
-    """Match nodes whose label has one of these values.
+    """Matches nodes whose label has one of these values.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class In:
 
 
 class NotIn:
-    """Match nodes whose label has none of these values, or that lack it.
+    """Matches nodes whose label has none of these values, or that lack it.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class NotIn:
 
 
 class Exists:
-    """Match nodes that have the label.
+    """Matches nodes that have the label.
 
     Notes
     -----
@@ -163,7 +163,7 @@ class Exists:
 
 
 class DoesNotExist:
-    """Match nodes that lack the label.
+    """Matches nodes that lack the label.
 
     Notes
     -----
@@ -191,14 +191,14 @@ _Operator: TypeAlias = "In | NotIn | Exists | DoesNotExist"
 
 
 class NodeLabelSchedulingStrategy(NodeStrategy):
-    """Run a task or an actor on a node with certain labels.
+    """Runs a task or an actor on a node with certain labels.
 
     Parameters
     ----------
     hard : dict of str to In, NotIn, Exists or DoesNotExist
-        By label, what the node must have; a call waits until there is such a node.
+        For each label, a condition; a call waits until a node fulfils all of them.
     soft : dict, optional
-        Likewise, what is preferred among the nodes that will do.
+        In the same form, preferences among the allowed nodes.
 
     Raises
     ------
@@ -229,7 +229,7 @@ class NodeLabelSchedulingStrategy(NodeStrategy):
             )
 
     def to_strategy(self) -> ByLabels:
-        """Return it as it travels."""
+        """Return the strategy for messages."""
         return ByLabels(self.hard, self.soft)
 
 
@@ -265,7 +265,7 @@ def _rules(by_label: Any, parameter: str) -> tuple[LabelRule, ...]:
     return tuple(rules)
 
 
-#: What the option `scheduling_strategy` takes.
+#: The values of the option `scheduling_strategy`.
 SchedulingStrategyT: TypeAlias = (
     str
     | PlacementGroupSchedulingStrategy

@@ -1,7 +1,7 @@
-"""Serializers of the user's own, for classes that pickle cannot do, or does badly.
+"""Users' serializers for classes that pickle does not support, or supports badly.
 
-They stand in the table that cloudpickle asks before it does anything else, so they count wherever
-something is pickled: values, arguments, results, and what functions and classes capture.
+They are entries of the table that cloudpickle reads first. So they apply wherever something is pickled:
+values, arguments, results, and everything that functions and classes capture.
 """
 
 from __future__ import annotations
@@ -15,40 +15,39 @@ import cloudpickle
 
 from raycompat.exceptions import UnsupportedRayFeatureError
 
-#: What cloudpickle itself did with the classes that have got a serializer; None is nothing special.
+#: cloudpickle's own reducers of the classes that have a serializer; None: cloudpickle has none.
 _reducers_before: dict[type, Callable[[Any], Any] | None] = {}
 
 
 def register_serializer(
     cls: type, *, serializer: Callable[[Any], Any], deserializer: Callable[[Any], Any]
 ) -> None:
-    """Serialize all instances of a class that leave this process by two functions.
+    """Serialize all instances of a class that leave this process with two functions.
 
-    The registration is this process's own, and outlives `shutdown`. What arrives elsewhere brings
-    its deserializer with it: nothing need be registered there, unless instances leave from there.
+    The registration applies to this process, and outlives `shutdown`. A serialized value carries its
+    deserializer, so other processes need a registration only if instances leave from there.
 
     Parameters
     ----------
     cls : type
-        Exactly this class: its subclasses need serializers of their own. Not for ``int``, ``str``,
-        ``bytes``, ``list``, ``tuple``, ``dict`` and the like, which pickle does without asking.
+        Exactly this class: its subclasses need separate serializers. Not for ``int``, ``str``,
+        ``bytes``, ``list``, ``tuple``, ``dict`` and similar types, which pickle handles itself.
     serializer : callable
-        Takes an instance and returns something that can be pickled. It may contain instances of
-        other classes that have serializers.
+        Takes an instance and returns a value that can be pickled. It may contain instances of other
+        classes with serializers.
     deserializer : callable
-        Takes what `serializer` returned and makes a new instance. It is pickled with each value.
+        Takes the result of `serializer` and returns a new instance. It is pickled with each value.
 
     Raises
     ------
     TypeError
-        When `cls` cannot be hashed. What the two functions raise, or that their values cannot be
-        pickled, appears where an instance is put, passed, returned or got.
+        When `cls` cannot be hashed. Errors of the two functions, or of pickling their results, are
+        raised where an instance is put, passed, returned or got.
 
     Notes
     -----
-    Ray source: ``ray.util.register_serializer``, 2.60.0. Differs from Ray: there cloudpickle is a
-    copy, here it is everybody's, so the serializer also counts where other libraries of this
-    process use cloudpickle.
+    Ray source: ``ray.util.register_serializer``, 2.60.0. Differs from Ray: Ray has its own copy of
+    cloudpickle. Here the serializer also applies when other libraries of this process use cloudpickle.
 
     Examples
     --------
@@ -73,9 +72,9 @@ def register_serializer(
 
 
 def deregister_serializer(cls: type) -> None:
-    """Pickle instances of a class as if `register_serializer` had not been called.
+    """Remove the serializer of a class.
 
-    Without effect for a class that has no serializer.
+    It has no effect for a class without a serializer.
 
     Raises
     ------
@@ -84,8 +83,8 @@ def deregister_serializer(cls: type) -> None:
 
     Notes
     -----
-    Ray source: ``ray.util.deregister_serializer``, 2.60.0. Differs from Ray: what cloudpickle
-    itself does with a class comes back; in Ray it is lost, and with it properties, memoryviews ...
+    Ray source: ``ray.util.deregister_serializer``, 2.60.0. Differs from Ray: cloudpickle's own support
+    of the class is restored; in Ray it is lost: for example, for properties and memoryviews.
     """
     if cls not in _reducers_before:
         return
@@ -108,7 +107,7 @@ def register_custom_serializer(
     class_id: Any = None,
     driver_id: Any = None,
 ) -> None:
-    """Choose how instances of a class travel, as programs for Ray before 1.0 do it.
+    """Choose how instances of a class are serialized, for programs for Ray before 1.0.
 
     Exactly one of `use_pickle`, `use_dict`, and `serializer` with `deserializer`.
 
@@ -117,37 +116,37 @@ def register_custom_serializer(
     cls : type
         Exactly this class, see `register_serializer`.
     use_pickle : bool, default False
-        By cloudpickle, which is how everything travels today: takes back an earlier choice.
+        With cloudpickle, today's default: removes an earlier choice.
     use_dict : bool, default False
-        By the instance's ``__dict__``, past its ``__reduce__``, ``__getstate__`` and ``__init__``.
+        With the instance's ``__dict__``, without its ``__reduce__``, ``__getstate__`` and ``__init__``.
     serializer, deserializer : callable, optional
-        See `register_serializer`.
+        As in `register_serializer`.
     local : bool, optional
-        Only True or left out: the choice is that of this process.
+        Only True or omitted: the choice applies to this process.
     job_id, driver_id : optional
-        Only left out: a process serves one job.
+        Must be omitted: a process serves one job.
     class_id : optional
-        Has no effect: values bring their deserializer and need no id to find it.
+        Has no effect: values carry their deserializer and need no id to find it.
 
     Raises
     ------
     AssertionError
         When it is not exactly one of the three ways.
     TypeError
-        When `use_dict` is asked for a class whose instances have no ``__dict__``.
+        When `use_dict` is given for a class whose instances have no ``__dict__``.
     UnsupportedRayFeatureError
         When `local` is False, or a job is given.
 
     Notes
     -----
-    Ray source: ``ray.register_custom_serializer``, 0.8.6; gives a `DeprecationWarning`. Differs
-    from Ray: until 0.7 it held for all processes, with False as the default of `local`.
+    Ray source: ``ray.register_custom_serializer``, 0.8.6; gives a `DeprecationWarning`. Differs from
+    Ray: until 0.7 it applied to all processes, and the default of `local` was False.
     """
     _refuse_what_reaches_others(local, job_id if job_id is not None else driver_id)
     if (serializer is None) != (deserializer is None) or (
         bool(use_pickle) + bool(use_dict) + (serializer is not None) != 1
     ):
-        raise AssertionError(  # Ray's class for it, though a ValueError it is
+        raise AssertionError(  # the class that Ray raises here
             f"register_custom_serializer({cls!r}, ...) takes exactly one of use_pickle=True, "
             "use_dict=True, and serializer=... together with deserializer=..."
         )
@@ -175,7 +174,7 @@ def _refuse_what_reaches_others(local: bool | None, job: Any) -> None:
         raise UnsupportedRayFeatureError(
             "register_custom_serializer(local=False)",
             "A serializer is registered in one process",
-            "Leave local out, and register it as well in the tasks and actors that make such "
+            "Leave local out, and register it also in the tasks and actors that make such "
             "objects; those that only receive them need nothing",
         )
     if job is not None:

@@ -1,4 +1,4 @@
-"""Results as they come: `as_completed`, and `map_unordered` with a bound on what is in flight."""
+"""Results as they arrive: `as_completed`, and `map_unordered` with a limit of unfinished calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def as_completed(
     ----------
     refs : list of ObjectRef
     chunk_size : int, default 10
-        How many to wait for at a time, 1 or more; they come in the order in which they were given.
+        Number of references to wait for at a time, 1 or more; they are yielded in the given order.
     yield_obj_refs : bool, default False
         Yield the references themselves.
     **kwargs
@@ -63,17 +63,17 @@ def map_unordered(
     yield_obj_refs: bool = False,
     **kwargs: Any,
 ) -> Iterator[Any]:
-    """Call a remote function for each item, and yield the results as they come.
+    """Call a remote function for each item, and yield the results as they arrive.
 
     Parameters
     ----------
     fn : remote function
     items : iterable
-        Read as far as there is room for calls.
+        Read as far as calls are allowed.
     backpressure_size : int, default 100
-        How many calls may be in flight, 1 or more; None does not bound them.
+        Maximum number of unfinished calls, 1 or more; None: no limit.
     chunk_size : int, default 10
-        How many to wait for at a time, 1 or more.
+        Number of results to wait for at a time, 1 or more.
     yield_obj_refs : bool, default False
         Yield the references of the results.
     **kwargs

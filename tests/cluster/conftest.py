@@ -12,10 +12,23 @@ from _dask_cluster import DaskCluster
 import raycompat as ray
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Move tests that end the module's cluster behind the module's others, which want to use it."""
+    modules = {item.path: position for position, item in enumerate(items)}
+    items.sort(key=lambda item: (modules[item.path], "no_cluster" in item.fixturenames))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_session(request: pytest.FixtureRequest):
+    """End the session that the tests of conformance share between modules; fail a module that leaves one."""
+    ray.shutdown()
+    yield
+    assert not ray.is_initialized(), f"{request.module.__name__} has not ended its session"
+
+
 @pytest.fixture(scope="module")
 def cluster():
     """Two CPUs, two logical GPUs, quiet."""
-    ray.shutdown()
     with ray.init(num_cpus=2, num_gpus=2, include_dashboard=False, configure_logging=False):
         yield
 
@@ -72,7 +85,6 @@ def dask_cluster(tmp_path, no_cluster, monkeypatch, request):
 @pytest.fixture(scope="module")
 def one_worker(tmp_path_factory):
     """A Dask cluster of one node, for the tests of a module; nothing is connected to it."""
-    ray.shutdown()
     cluster = DaskCluster(tmp_path_factory.mktemp("dask"))
     cluster.add_worker()
     cluster.connect()

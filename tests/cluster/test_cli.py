@@ -66,7 +66,7 @@ def test_a_cluster_outlives_the_command_and_ends_when_told(commands):
     assert commands.left() == []
     assert commands.records() == []
     assert not (commands.own_folder / "current.json").exists()
-    assert "Nothing runs" in commands.must("stop")
+    assert "No process of" in commands.must("stop")
 
 
 def test_what_start_prints_is_what_works(commands):
@@ -187,7 +187,7 @@ def test_a_folder_that_others_may_enter_is_refused(commands):
     folder.chmod(0o755)
     done = commands.run("start", "--head", "--port=0")
     assert done.returncode == 1
-    assert "nobody else may enter" in done.stderr
+    assert "no other user can enter" in done.stderr
     assert "Traceback" not in done.stderr
     folder.chmod(0o700)
 

@@ -165,6 +165,21 @@ def test_groups_over_connections_compute_the_same(group_of):
     assert found == [("Ring", 3 * 499_999.0 + 3, [0.0, 1.0, 2.0], [1.0, 2.0])] * 3
 
 
+def test_a_process_has_another_rank_in_each_group(group_of):
+    """Ray's operations take the ranks of a process's first group in all of its groups."""
+
+    def work(rank):
+        collective.init_collective_group(2, 1 - rank, "gloo", "turned")
+        values = np.full(2, float(rank))
+        collective.broadcast(values, 0, "turned")  # from rank 1 of the first group
+        collective.allreduce(values)
+        return collective.get_rank("turned"), values.tolist()
+
+    members, _ = group_of(2)
+    found = ray.get([each.call.remote(work, rank) for rank, each in enumerate(members)])
+    assert found == [(1, [2.0, 2.0]), (0, [2.0, 2.0])]
+
+
 def test_the_name_is_free_again_at_once():
     """Groups of one name follow each other quickly; each meets its own members."""
     members = [Member.remote() for _ in range(2)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import dask
 import dask.array
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import BaseActorFuture, Client, LocalCluster
 
 import raycompat as ray
 from raycompat.util import dask as ray_dask
@@ -118,8 +120,22 @@ def test_the_failure_of_a_call_is_that_of_the_dask_task(client):
     assert "ValueError: too bad" in str(error)
 
 
+def test_map_takes_references(client, total):
+    arrays = [ray.put(np.full(200_000, number)) for number in range(4)]
+    numbers = [total.remote([number]) for number in range(4)]
+
+    def add(array, number, more=0):
+        return int(array[0]) + number + more
+
+    mapped = client.map(add, arrays, numbers, more=ray.put(1), batch_size=2)
+    del arrays, numbers
+    assert client.gather(mapped) == [1, 3, 5, 7]
+    assert client.gather(client.map(abs, (ray.put(-1), -2, client.submit(abs, -3)))) == [1, 2, 3]
+
+
 def test_what_dask_does_not_look_into_says_how_references_are_given(client):
-    error = client.map(abs, [ray.put(-1)])[0].exception()
+    with Client(client.scheduler.address, set_as_default=False) as other:
+        error = other.map(abs, [ray.put(-1)])[0].exception()
     assert "[client.submit(f, ref) for ref in refs]" in str(error.__cause__)
 
 
@@ -233,3 +249,94 @@ def test_it_can_be_disabled(client):
 def test_without_a_session_there_is_no_client(no_cluster):
     with pytest.raises(ray.exceptions.RaySystemError):
         ray_dask.client()
+
+
+# --- actors -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kind():
+    """The class of an actor of Dask and of Ray; workers get it by value."""
+
+    class Counter:
+        step = 1
+
+        def __init__(self):
+            self.value = 0
+
+        def add(self, amount):
+            self.value += amount * self.step
+            return self.value
+
+        def fail(self):
+            raise KeyError("no such counter")
+
+        def wait(self, gate):
+            return ray.get(gate[0])
+
+    return Counter
+
+
+@pytest.fixture
+def counter(cluster, kind):
+    return ray.remote(num_cpus=0)(kind).remote()
+
+
+def test_an_actor_has_the_interface_of_dask_actors(kind, counter):
+    actor = ray_dask.actor(counter)
+    futures = [actor.add(number) for number in range(1, 5)]
+    assert all(isinstance(each, BaseActorFuture) for each in futures)
+    assert [each.result(timeout="30s") for each in futures] == [1, 3, 6, 10]
+    assert (actor.value, actor.step, futures[0].done()) == (10, 1, True)
+    assert "add" in dir(actor)
+    assert ray.get(counter.add.remote(1)) == 11
+    with pytest.raises(KeyError, match="no such counter"):
+        actor.fail().result()
+    with pytest.raises(AttributeError, match="absent"):
+        actor.absent  # noqa: B018
+    with pytest.raises(TypeError, match="not an actor handle"):
+        ray_dask.actor(kind())
+
+
+def test_the_future_of_an_actor_waits_no_longer_than_it_is_told(kind, counter):
+    gate = ray.remote(num_gpus=2)(lambda: 7)
+    holds = ray.remote(num_gpus=2, num_cpus=0)(kind).remote()
+    ray.get(holds.add.remote(1))
+    waits = ray_dask.actor(counter).wait([gate.remote()])
+    assert not waits.done()
+    with pytest.raises(TimeoutError):
+        waits.result(timeout=0.1)
+    ray.kill(holds)
+    assert waits.result(timeout=30) == 7
+    assert waits.done()
+
+
+def test_the_futures_of_an_actor_are_awaited_and_passed_on(client, counter):
+    actor = ray_dask.actor(counter)
+
+    async def both():
+        return await asyncio.gather(*(actor.add(number) for number in (1, 2)))
+
+    assert asyncio.run(both()) == [1, 3]
+    assert client.submit(str, actor.add(4).ref).result() == "7"
+
+    @ray.remote
+    def use(actor):
+        return actor.add(1).result()
+
+    assert ray.get(use.remote(actor)) == 8
+    refused = client.submit(lambda: actor.add(1)).exception()
+    assert "not connected to a cluster" in str(refused.__cause__)
+
+
+def test_remote_functions_call_an_actor_of_dask(client, kind):
+    @ray.remote
+    def use(actor):
+        with ray_dask.client().as_current():
+            return actor.add(2).result()
+
+    future = client.submit(kind, actor=True)
+    with client.as_current():
+        assert future.result().add(1).result() == 1
+    assert ray.get(use.remote(future)) == 3
+    assert ray.get(use.remote(future.result())) == 5

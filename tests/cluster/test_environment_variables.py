@@ -324,7 +324,7 @@ def test_actors_that_run_several_calls_at_once_refuse(thing, kind):
             return ray.env.thing.label
 
     actor = ray.remote(Async) if kind == "async" else ray.remote(max_concurrency=2)(Threaded)
-    with pytest.raises(UnsupportedRayFeatureError, match=r"Make the value in the actor's __init__"):
+    with pytest.raises(UnsupportedRayFeatureError, match=r"the value in the actor's __init__"):
         ray.get(actor.remote().read.remote())
 
 

@@ -115,7 +115,7 @@ def test_jobs_share_a_package_which_stays_as_long_as_one_needs_it(
     assert second.split() == [uri, first]
 
     def kept(dask_scheduler):
-        return dask_scheduler.plugins["raycompat"].core.packages.names()
+        return dask_scheduler.plugins["raycompat"].parts.packages.names()
 
     client = sys.modules["raycompat._caller.session"].current().client
     assert client.run_on_scheduler(kept) == [uri]
@@ -182,7 +182,7 @@ def test_an_archive_that_is_none(start, tmp_path, name):
     (tmp_path / name).write_text("no archive")
     start()
     task = ray.remote(where).options(runtime_env={"working_dir": f"file://{tmp_path}/{name}"})
-    with pytest.raises(RuntimeEnvSetupError, match=f"{name} is no such archive"):
+    with pytest.raises(RuntimeEnvSetupError, match=f"{name} is not a valid archive"):
         ray.get(task.remote())
 
 
@@ -345,7 +345,7 @@ def test_a_set_up_that_takes_too_long_is_ended(start, tmp_path, wait_until):
     "given", [{"unknown": 1}, {"env_var": {"A": "1"}}, {"config": {"unknown": 1}}]
 )
 def test_unknown_fields_are_told_at_once(no_cluster, given):
-    with pytest.raises(RuntimeEnvSetupError, match=r"has unknown fields: .*There are"):
+    with pytest.raises(RuntimeEnvSetupError, match=r"has unknown fields: .*The fields are"):
         ray.init(runtime_env=given)
     assert not ray.is_initialized()
     with pytest.raises(RuntimeEnvSetupError, match="has unknown fields"):

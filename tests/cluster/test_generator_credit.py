@@ -51,9 +51,8 @@ class Source:
     def until_unwanted(self, ended: str):
         yield from _until_unwanted(ended)
 
-    def endless(self):
-        while True:
-            yield bytes(ITEM_BYTES)
+    def endless(self, unwanted: str | None = None):
+        yield from _endless(unwanted)
 
     def ping(self):
         return 1
@@ -65,9 +64,9 @@ class AsyncSource:
         for item in _until_unwanted(ended):
             yield item
 
-    async def endless(self):
-        while True:
-            yield bytes(ITEM_BYTES)
+    async def endless(self, unwanted: str | None = None):
+        for item in _endless(unwanted):
+            yield item
 
     async def ping(self):
         return 1
@@ -88,6 +87,14 @@ def _until_unwanted(ended: str):
         yield Item()
     with open(ended, "w") as file:
         file.write("unwanted" if Item.num_pickled < num_yielded else "in vain")
+
+
+def _endless(unwanted: str | None):
+    """Yield for ever, the small items of `_until_unwanted` at first if its file is given."""
+    if unwanted is not None:
+        yield from _until_unwanted(unwanted)
+    while True:
+        yield bytes(ITEM_BYTES)
 
 
 @ray.remote
@@ -143,4 +150,19 @@ def test_a_generator_ends_whose_consumer_is_dead(source):
     actor = source.remote()
     with pytest.raises(ray.exceptions.WorkerCrashedError):
         ray.get(consume.remote(actor), timeout=DEADLINE_S)
+    assert ray.get(actor.ping.remote(), timeout=DEADLINE_S) == 1
+
+
+@pytest.mark.parametrize("source", [Source, AsyncSource], ids=["in order", "async"])
+def test_a_generator_ends_whose_consumer_dropped_it_and_is_dead(source, tmp_path):
+    @ray.remote(max_retries=0)
+    def consume(actor, unwanted):
+        next(actor.endless.remote(unwanted))
+        while not os.path.exists(unwanted):
+            time.sleep(0.01)
+        os._exit(1)
+
+    actor = source.remote()
+    with pytest.raises(ray.exceptions.WorkerCrashedError):
+        ray.get(consume.remote(actor, str(tmp_path / "unwanted")), timeout=DEADLINE_S)
     assert ray.get(actor.ping.remote(), timeout=DEADLINE_S) == 1

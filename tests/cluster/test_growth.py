@@ -61,8 +61,8 @@ def _few_names(dask_scheduler) -> None:
 
 def _table_sizes(dask_scheduler) -> dict[str, int]:
     """Return how many entries each table of the scheduler's part has."""
-    core = dask_scheduler.plugins["raycompat"].core
-    sizes, seen, left = {}, set(), [("core", core)]
+    parts = dask_scheduler.plugins["raycompat"].parts
+    sizes, seen, left = {}, set(), [("parts", parts)]
     while left:
         path, part = left.pop()
         for name, value in vars(part).items():
@@ -89,12 +89,12 @@ def test_jobs_that_come_and_go_leave_no_entry(session, wait_until):
     client = dask.client()
     client.run_on_scheduler(_few_names)
     bounded = {
-        "core.task_names._idle",
+        "parts.task_names._idle",
         "prefixes",
-        "core.groups._removed",
-        "core.groups.keeper._feasible",
-        "core.shown._spans",
-        "core.endings.history",
+        "parts.groups._removed",
+        "parts.groups.keeper._feasible",
+        "parts.shown._spans",
+        "parts.endings.history",
     }
 
     def sizes() -> dict[str, int]:
@@ -103,13 +103,13 @@ def test_jobs_that_come_and_go_leave_no_entry(session, wait_until):
     def others() -> dict[str, int]:
         return {name: size for name, size in sizes().items() if name not in bounded}
 
-    wait_until(lambda: sizes()["core.liveness._heard"], 60)  # the node's pulse comes when it comes
+    wait_until(lambda: sizes()["parts.liveness._heard"], 60)  # the node's pulse comes when it comes
     before = others()
     for number in range(NUM_JOBS):
         _run_job(session.setup.scheduler, number)
     wait_until(lambda: others() == before, 60)
     assert sizes()["prefixes"] <= NUM_KEPT + 1
-    assert sizes()["core.task_names._idle"] <= NUM_KEPT
+    assert sizes()["parts.task_names._idle"] <= NUM_KEPT
 
 
 def test_a_caller_forgets_the_bundles_of_old_groups(session, monkeypatch):

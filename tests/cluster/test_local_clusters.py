@@ -58,7 +58,7 @@ def test_an_unknown_argument_has_a_hint(cluster):
 @pytest.mark.parametrize("option", ["labels", "env_vars"])
 @pytest.mark.parametrize("value", [{"name": 1}, ["name"], {1: "value"}])
 def test_texts_have_to_be_texts(cluster, option, value):
-    with pytest.raises(TypeError, match=f"{option}=.*expected a dict of texts"):
+    with pytest.raises(TypeError, match=f"{option}=.*expected a dict of strings"):
         cluster.add_node(**{option: value})
 
 
@@ -185,10 +185,11 @@ def test_a_node_that_died_by_itself_is_missed(cluster, wait_until):
     ray.init(address=cluster.address, **QUIET)
     psutil.Process(node._node.process.pid).kill()
     wait_until(lambda: sum(row["Alive"] for row in ray.nodes()) == 1)
-    assert not cluster.remaining_processes_alive()
+    # The kernel closes the connections of a process before its parent can see its end.
+    wait_until(lambda: not cluster.remaining_processes_alive())
     with pytest.raises(TimeoutError):
         cluster.wait_for_nodes(timeout=0)
-    with pytest.raises(RuntimeError, match="does not run any more"):
+    with pytest.raises(RuntimeError, match="is not running any more"):
         node.kill_raylet()
     cluster.remove_node(node)
     cluster.wait_for_nodes()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import urllib.request
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -107,3 +110,23 @@ def test_the_figures_of_the_cluster(url, wait_until):
         == 2
     )
     assert value(url, "ray_object_store_memory", Location="MMAP_SHM") >= 0
+
+
+def test_the_panels_of_the_grafana_dashboard_have_figures(url, wait_until):
+    @ray.remote
+    def is_drawn():
+        pass
+
+    ray.get(is_drawn.remote())
+    wait_until(lambda: value(url, "ray_finished_tasks_total", Name="is_drawn") == 1)
+    file = Path(__file__).parents[2] / "docs" / "_static" / "grafana.json"
+    panels = json.loads(file.read_text(encoding="utf-8"))["panels"]
+    expressions = [target["expr"] for panel in panels for target in panel["targets"]]
+    drawn = {name for each in expressions for name in re.findall(r"\bray_\w+", each)}
+    published = {name: dict(labels) for (name, labels), _ in read(url).items()}
+    assert len(panels) == 6
+    assert drawn <= set(published)
+    for each in expressions:
+        (name,) = set(re.findall(r"\bray_\w+", each))
+        labels = set(re.findall(r"(\w+)=", each)) | set(re.findall(r"by \((\w+)\)", each))
+        assert labels <= set(published[name])

@@ -70,9 +70,9 @@ def test_object_id_is_object_ref(cluster):
 @pytest.mark.parametrize(
     "options",
     [
-        {"local_mode": True},
+        {"local_mode": True, "address": "auto"},
+        {"local_mode": True, "runtime_env": {"env_vars": {"A": "1"}}},
         {"runtime_env": {"conda": "base"}},
-        {"job_config": object()},
     ],
 )
 def test_what_is_not_honoured_raises(no_cluster, options):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import urllib.request
 
 import pytest
@@ -10,12 +11,13 @@ from bokeh.client import pull_session
 
 import raycompat as ray
 from raycompat.util import state
+from raycompat.util.tracking import Experiment
 
 PAGES = [
     "ray",
     *(
         f"individual-ray-{part}"
-        for part in "cluster tasks actors waiting groups objects logs gpus".split()
+        for part in "cluster tasks actors waiting groups objects experiments logs gpus".split()
     ),
 ]
 
@@ -64,8 +66,11 @@ def page(url):
             finally:
                 again.close()
 
-        def change(of, **values):
-            first.document.get_model_by_name(of).update(**values)
+        def change(of, chosen=None, **values):
+            model = first.document.get_model_by_name(of)
+            if chosen is not None:
+                model.selected.indices = chosen
+            model.update(**values)
             first.force_roundtrip()
 
         model.change = change
@@ -90,49 +95,90 @@ def test_each_page_is_served_and_in_the_menu(url, name):
 
 
 def test_the_pages_follow_actors_groups_gpus_and_what_waits(page, wait_until):
-    shown = page()
-    assert rows(shown, "actors") == []
+    actors, cluster = page("individual-ray-actors"), page("individual-ray-cluster")
+    assert rows(actors, "actors") == []
     learners = [Learner.options(name=name).remote() for name in ("left", "right")]
     ray.get([learner.ready.remote() for learner in learners])
-    wait_until(lambda: [row["state"] for row in rows(shown, "actors")] == ["ALIVE", "ALIVE"])
+    wait_until(lambda: [row["state"] for row in rows(actors, "actors")] == ["ALIVE", "ALIVE"])
+    wait_until(lambda: [row["done"] for row in rows(actors, "actors")] == [1, 1])
     for row, name in zip(
-        sorted(rows(shown, "actors"), key=lambda row: row["name"]),
+        sorted(rows(actors, "actors"), key=lambda row: row["name"]),
         ("left", "right"),
         strict=True,
     ):
         assert (row["class"], row["name"], row["state"]) == ("Learner", name, "ALIVE")
         assert row["resources"] == "{CPU: 1, GPU: 0.5}"
         assert row["id"] == ray.get_actor(name)._ray_actor_id.hex()
-    (gpu,) = rows(shown, "gpus")
+    (gpu,) = rows(page("individual-ray-gpus"), "gpus")
     assert (gpu["gpu"], gpu["used"]) == (0, 1.0)
-    assert gpu["holders"].count("Learner") == 2
-    running = rows(shown, "running")
+    assert sorted(gpu["holders"].split(", ")) == ["Learner (left)", "Learner (right)"]
+    wait_until(lambda: len(rows(cluster, "running")) == 2)
+    running = rows(cluster, "running")
     assert [row["kind"] for row in running] == ["actor", "actor"]
+    assert [row["name"] for row in running] == ["Learner (left)", "Learner (right)"]
     assert all(row["caller"].startswith("driver of job ") for row in running)
-    usage = {row["label"].split("  ")[1]: row["text"] for row in rows(shown, "usage")}
+    usage = {row["label"].split("  ")[1]: row["text"] for row in rows(cluster, "usage")}
     assert usage["CPU"] == "2 of 2"
     assert usage["GPU"] == "1 of 1"
 
+    waits, groups = page("individual-ray-waiting"), page("individual-ray-groups")
     group = ray.util.placement_group([{"CPU": 1}], name="later")
     call = waits_for_a_cpu.remote()
-    wait_until(lambda: rows(shown, "waiting") and rows(shown, "groups"))
-    (waiting,) = rows(shown, "waiting")
+    wait_until(lambda: rows(waits, "waiting") and rows(groups, "groups"))
+    (waiting,) = rows(waits, "waiting")
     assert (waiting["name"], waiting["count"], waiting["request"]) == (
         "waits_for_a_cpu",
         1,
         "{CPU: 1}",
     )
     assert "2 of the actor Learner" in waiting["reason"]
-    assert [(row["name"], row["state"]) for row in rows(shown, "groups")] == [("later", "PENDING")]
+    assert [(row["name"], row["state"]) for row in rows(groups, "groups")] == [("later", "PENDING")]
 
     ray.kill(learners[0])
     assert ray.get(group.ready(), timeout=60)
-    wait_until(lambda: "placement group" in {row["kind"] for row in rows(shown, "running")})
+    wait_until(lambda: "placement group" in {row["kind"] for row in rows(cluster, "running")})
     ray.kill(learners[1])
     assert ray.get(call, timeout=60)
     ray.util.remove_placement_group(group)
-    wait_until(lambda: not rows(shown, "waiting") and not rows(shown, "groups"))
-    wait_until(lambda: {row["state"] for row in rows(shown, "actors")} == {"DEAD"})
+    wait_until(lambda: not rows(waits, "waiting") and not rows(groups, "groups"))
+    wait_until(lambda: {row["state"] for row in rows(actors, "actors")} == {"DEAD"})
+
+
+def test_a_tab_follows_the_cluster_while_it_is_open(page, wait_until):
+    shown = page()
+    learner = Learner.options(num_cpus=0, num_gpus=0, name="seen").remote()
+    ray.get(learner.ready.remote())
+    wait_until(lambda: "Learner (seen)" in {row["name"] for row in rows(shown, "running")})
+    assert rows(shown, "actors") == []
+    shown.change("tabs", active=list(PAGES).index("individual-ray-actors") - 1)
+    wait_until(lambda: "seen" in {row["name"] for row in rows(shown, "actors")})
+
+
+def test_the_timeline_has_a_bar_for_each_call(page, wait_until):
+    @ray.remote(num_cpus=0)
+    class Sleeps:
+        def sleep(self, seconds):
+            time.sleep(seconds)
+            return os.getpid()
+
+        def fail(self):
+            raise ValueError("no")
+
+    shown, sleeps = page("individual-ray-tasks"), Sleeps.remote()
+    pid = ray.get([sleeps.sleep.remote(seconds) for seconds in (0.3, 0.1)])[0]
+    ray.wait([sleeps.fail.remote()])
+
+    def bars(name):
+        return [row for row in rows(shown, "timeline") if row["name"] == f"Sleeps.{name}"]
+
+    wait_until(lambda: len(bars("sleep")) == 2 and len(bars("fail")) == 1)
+    first, second = sorted(bars("sleep"), key=lambda bar: bar["left"])
+    assert (first["length"] >= 300, second["length"] >= 100) == (True, True)
+    assert first["right"] <= second["left"]
+    assert first["process"] == bars("fail")[0]["process"]
+    assert first["process"].endswith(f"  {pid}  Sleeps")
+    assert bars("fail")[0]["about"] == "failed"
+    assert first["process"] in shown("processes").factors
 
 
 def test_a_page_with_one_part_shows_why_an_actor_died(page, wait_until):
@@ -140,7 +186,14 @@ def test_a_page_with_one_part_shows_why_an_actor_died(page, wait_until):
     with pytest.raises(ray.exceptions.RayActorError):
         ray.get(learner.fail.remote())
     shown = page("individual-ray-actors")
-    wait_until(lambda: any("exit code 1" in row["error"] for row in rows(shown, "actors")))
+
+    def died():
+        found = rows(shown, "actors")
+        return [number for number, row in enumerate(found) if "exit code 1" in row["error"]]
+
+    wait_until(died)
+    shown.change("actors", chosen=died())
+    wait_until(lambda: "exit code 1" in shown("actors-chosen").text)
     assert shown("gpus") is None
 
 
@@ -193,7 +246,98 @@ def test_the_page_of_objects_has_the_largest_and_who_refers_to_them(page, wait_u
     assert first["size"] == state.get_objects(large.hex())[0].object_size >= 3_000_000
     assert first["holders"] == f"driver {os.getpid()}"
     (store,) = rows(shown, "stores")
-    assert store["total"] > 0
+    assert 3_000_000 <= store["memory"] < store["total"]
+
+
+def test_the_page_of_objects_says_which_process_refers_to_how_much(page, wait_until):
+    @ray.remote(num_cpus=0)
+    class Cache:
+        def keep(self, refs):
+            self.kept = refs
+            return os.getpid()
+
+    cache = Cache.remote()
+    mine = ray.put(bytes(1_000_000))
+    pid = ray.get(cache.keep.remote([ray.put(bytes(2_000_000)) for _ in range(3)]))
+    shown = page("individual-ray-objects")
+
+    def keepers():
+        return {row["process"]: row for row in rows(shown, "keepers")}
+
+    wait_until(lambda: keepers().get(f"Cache {pid}", {}).get("size", 0) >= 6_000_000)
+    assert keepers()[f"Cache {pid}"]["count"] >= 3
+    assert keepers()[f"driver {os.getpid()}"]["size"] >= 1_000_000
+    assert f"Cache {pid}" in rows(shown, "objects")[0]["holders"]
+    del mine
+
+
+def test_the_page_of_experiments_follows_what_tasks_and_the_driver_report(page, wait_until):
+    shown = page("individual-ray-experiments")
+    assert shown("experiments-hint").visible
+
+    @ray.remote
+    def train(experiment, name, rate):
+        for step in range(10):
+            experiment.report(name, step, {"loss": rate / (1 + step), "steps": step})
+
+    with Experiment("digits", metric="loss", mode="min", kind="test") as experiment:
+        for name, rate in (("slow", 2.0), ("fast", 1.0)):
+            experiment.trial(name, parameters={"rate": rate, "width": 16})
+            ray.get(train.remote(experiment, name, rate))
+        wait_until(lambda: len(shown("curves").data["trial"]) == 2)
+        assert not shown("experiments-hint").visible
+        assert [row["name"] for row in rows(shown, "trials")] == ["fast", "slow"]
+        assert rows(shown, "trials")[0]["score"] == pytest.approx(0.1)
+        assert shown("figure").options == ["loss", "steps"]
+        fast = shown("curves").data["trial"].index("fast")
+        assert list(shown("curves").data["values"][fast]) == pytest.approx(
+            [1 / (1 + step) for step in range(10)]
+        )
+        assert shown("axes").data["axes"][0] == ["rate", "loss "]  # the width is always the same
+        assert "running" in shown("experiment").options[0][1]
+        experiment.trial("fast", "TERMINATED")
+    wait_until(lambda: "ended" in shown("experiment").options[0][1])
+    states = {row["name"]: row["state"] for row in rows(shown, "trials")}
+    assert states == {"fast": "TERMINATED", "slow": "STOPPED"}
+
+    Experiment("newer").report("only", 1, {"score": 1.0})
+    wait_until(lambda: [row["name"] for row in rows(shown, "trials")] == ["only"])
+    older = shown("experiment").options[1][0]
+    shown.change("experiment", value=older)
+    wait_until(lambda: len(rows(shown, "trials")) == 2)
+
+
+def test_tune_and_train_report_their_experiments(page, wait_until, tmp_path):
+    from raycompat import train, tune
+    from raycompat.train.data_parallel_trainer import DataParallelTrainer
+
+    shown = page("individual-ray-experiments")
+
+    def lose(config):
+        for step in range(3):
+            tune.report({"loss": config["rate"] / (1 + step)})
+
+    tune.Tuner(
+        lose,
+        param_space={"rate": tune.grid_search([1.0, 2.0])},
+        tune_config=tune.TuneConfig(metric="loss", mode="min"),
+        run_config=tune.RunConfig(name="grid", storage_path=str(tmp_path), verbose=0),
+    ).fit()
+    wait_until(lambda: "grid (Tune, ended, trials: 2)" in str(shown("experiment").options))
+    best = rows(shown, "trials")[0]
+    assert (best["parameters"], best["state"], best["step"]) == ("rate=1", "TERMINATED", 3)
+    assert best["score"] == pytest.approx(1 / 3)
+
+    def fit():
+        for step in range(2):
+            train.report({"accuracy": step / 2})
+
+    DataParallelTrainer(
+        fit, run_config=train.RunConfig(name="fit", storage_path=str(tmp_path))
+    ).fit()
+    wait_until(lambda: "fit (Train, ended, trials: 1)" in str(shown("experiment").options))
+    (run,) = rows(shown, "trials")
+    assert (run["score"], run["step"], run["state"]) == (0.5, 2, "TERMINATED")
 
 
 def test_the_page_of_logs_shows_what_a_process_has_printed(page, wait_until):

@@ -26,6 +26,7 @@ from raycompat.rllib.algorithms import (
 from raycompat.rllib.callbacks import RLlibCallback
 from raycompat.rllib.models import ModelCatalog
 from raycompat.rllib.utils.error import EnvError, UnsupportedSpaceException
+from raycompat.util import dask
 
 SMALL = {"fcnet_hiddens": [16]}
 
@@ -87,6 +88,31 @@ def ppo_on(env, **env_config):
         .training(train_batch_size=64, minibatch_size=32, num_epochs=1, model=SMALL)
         .debugging(seed=1)
     )
+
+
+def test_iterations_are_on_the_dashboard(cluster, wait_until):
+    def experiments(dask_scheduler):
+        parts = dask_scheduler.plugins["raycompat"].parts
+        return [
+            (each.name, each.has_ended, trial.parameters, trial.step, set(trial.figures))
+            for each in parts.experiments.all.values()
+            for trial in each.trials.values()
+        ]
+
+    def shown():
+        return dask.client().run_on_scheduler(experiments)
+
+    algo = small_configs()["PPO"].environment(Counting).build_algo()
+    algo.train()
+    algo.train()
+    wait_until(lambda: shown() and shown()[0][3] == 2)
+    ((name, has_ended, parameters, _, figures),) = shown()
+    assert (name, has_ended) == ("PPO on Counting", False)
+    assert parameters["train_batch_size"] == 128
+    assert {"episode_return_mean", "num_env_steps_sampled_per_second", "runners"} <= figures
+    assert any("loss" in figure for figure in figures)
+    algo.stop()
+    wait_until(lambda: shown()[0][1])
 
 
 @pytest.mark.parametrize("name", ["PPO", "DQN", "A2C", "A3C", "ES"])

@@ -342,3 +342,20 @@ def test_what_raycompat_lacks_raises_when_it_is_used(program):
         "ray.java_function",
         "TypeError",
     ], done.stderr
+
+
+def test_the_version_is_that_of_ray_whose_api_is_followed(program):
+    done = program(
+        """
+        import ray
+        QUIET
+
+        @ray.remote
+        def version():
+            import ray
+            return ray.__version__
+
+        print(ray.__version__, ray.get(version.remote()))
+        """
+    )
+    assert done.stdout.split() == ["2.60.0", "2.60.0"]

@@ -261,9 +261,9 @@ def test_init_without_the_password_is_refused_and_told_why(secured, options, tex
 
 def test_a_password_where_there_is_none_is_told(commands):
     address = commands.start_head()
-    with pytest.raises(ConnectionError, match="has no password, yet one was given"):
+    with pytest.raises(ConnectionError, match="has no password, but one was given"):
         ray.init(address.replace("tcp://", ""), _redis_password=PASSWORD, **init_options())
-    with pytest.raises(ValueError, match="says that it is not to be used"):
+    with pytest.raises(ValueError, match="does not use one"):
         ray.init(address, _redis_password=PASSWORD, **init_options())
 
 
@@ -407,6 +407,9 @@ def test_the_password_is_in_no_command_line_no_environment_and_no_file(secured, 
         use_everything()
         token = authority_at(secured.current["address"]).credentials()["token"]
         secrets = [PASSWORD.encode(), token.encode(), b"PRIVATE KEY"]
+        # The titles of executors cover their first environment, so a task looks at the present one.
+        inside = ray.remote(lambda: repr(dict(os.environ)).encode())
+        assert not any(secret in ray.get(inside.remote()) for secret in secrets)
         for process in secured.processes():
             seen = Path(f"/proc/{process.pid}/cmdline").read_bytes()
             seen += Path(f"/proc/{process.pid}/environ").read_bytes()
@@ -429,6 +432,11 @@ def test_a_password_is_not_passed_on_to_what_is_started(commands):
     commands.start_head(RAYCOMPAT_PASSWORD=PASSWORD)
     for process in commands.processes():
         assert b"RAYCOMPAT_PASSWORD" not in Path(f"/proc/{process.pid}/environ").read_bytes()
+    # The titles of executors cover their first environment, so a task looks at the present one.
+    with ray.init(commands.current["address"], _redis_password=PASSWORD, **init_options()):
+        variables = ray.get(ray.remote(lambda: list(os.environ)).remote())
+    assert "PATH" in variables
+    assert "RAYCOMPAT_PASSWORD" not in variables
 
 
 # The dashboard
@@ -480,7 +488,7 @@ def test_the_dashboard_opens_with_its_token_alone(commands, password_file):
     ):
         status, _, page = browser.open(f"{site}{path}")
         assert status == 401
-        assert "asks for the token" in page
+        assert "requires the token" in page
     assert browser.open(f"{bare}?token=wrong")[0] == 401
     assert browser.open(bare, Authorization="Bearer wrong")[0] == 401
     assert browser.open(bare, Authorization=f"Bearer {token}")[0] == 200

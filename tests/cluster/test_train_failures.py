@@ -13,6 +13,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from _small_disk import output_of
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
 
 import raycompat as ray
 from raycompat import train
@@ -79,6 +82,77 @@ def test_a_stopped_worker_is_found_and_the_run_goes_on(cluster, tmp_path):
     assert "SIGSTOP" in str(failed[1])
 
 
+def save_and_die_while_copying(config):
+    """Save each step; on the first try, the kernel kills the process in the middle of a large file."""
+    import ctypes
+    import resource
+    import tempfile
+
+    first = 0
+    if train.get_checkpoint() is not None:
+        with train.get_checkpoint().as_directory() as found:
+            first = 1 + int((Path(found) / "step").read_text())
+    for step in range(first, 4):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "step").write_text(str(step))
+            (Path(folder) / "weights").write_bytes(bytes([step]) * 2_000_000)
+            if step == 2 and first == 0:
+                (Path(folder) / "of_the_first_try").touch()
+                # Python ignores this signal, and only its main thread may change that.
+                ctypes.CDLL(None).signal(int(signal.SIGXFSZ), ctypes.c_void_p(signal.SIG_DFL))
+                resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+                resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+            checkpoint = train.Checkpoint.from_directory(folder)
+            train.report({"step": step, "first": first}, checkpoint=checkpoint)
+
+
+def step_of_whole(checkpoint):
+    """Return the step of a checkpoint, all of whose files must be there, and no others."""
+    with checkpoint.as_directory() as folder:
+        files = {file.name: file.read_bytes() for file in Path(folder).iterdir()}
+    step = int(files["step"])
+    assert files == {"step": str(step).encode(), "weights": bytes([step]) * 2_000_000}
+    return step
+
+
+@pytest.mark.parametrize("has_renames", [True, False], ids=["local disk", "other file system"])
+def test_a_checkpoint_that_is_cut_short_is_never_the_latest(cluster, tmp_path, has_renames):
+    storage = {"storage_path": str(tmp_path)}
+    if not has_renames:
+        local = LocalFileSystem(auto_mkdir=True)
+        storage = {
+            "storage_path": "runs",
+            "storage_filesystem": DirFileSystem(path=str(tmp_path), fs=local),
+        }
+    latest = []
+
+    class Look(train.UserCallback):
+        def after_exception(self, run_context, worker_exceptions):
+            result = train.Result.from_path(
+                os.path.join(storage["storage_path"], "run"),
+                storage.get("storage_filesystem"),
+            )
+            latest.append(step_of_whole(result.checkpoint))
+            assert list(worker_exceptions) == [0]
+            assert "SIGXFSZ" in str(worker_exceptions[0])
+
+    result = DataParallelTrainer(
+        save_and_die_while_copying,
+        train_loop_config={},
+        run_config=train.RunConfig(
+            name="run",
+            failure_config=train.FailureConfig(max_failures=1),
+            callbacks=[Look()],
+            **storage,
+        ),
+    ).fit()
+    assert latest == [1]
+    assert (result.metrics["step"], result.metrics["first"]) == (3, 2)
+    kept = [step_of_whole(checkpoint) for checkpoint, _ in result.best_checkpoints]
+    assert sorted(kept) == [0, 1, 2, 3]
+    assert step_of_whole(result.checkpoint) == 3
+
+
 FULL_DISK = """
 import os, sys, tempfile
 import raycompat as ray
@@ -113,19 +187,7 @@ print(result.metrics["step"], content == bytes([result.metrics["step"]]) * 700_0
     reason="mounting a small disk needs root",
 )
 def test_a_full_disk_leaves_the_last_whole_checkpoint(no_cluster, tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(FULL_DISK)
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = 'mount -t tmpfs -o size=3m tmpfs "$1" && exec "$2" "$3" "$1"'
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", mount, "sh", disk, sys.executable, program],
-        capture_output=True,
-        text=True,
-        timeout=150,
-    )
-    assert done.returncode == 0, done.stderr
-    step, is_whole = done.stdout.split()
+    step, is_whole = output_of(FULL_DISK, tmp_path, "3m").split()
     assert int(step) >= 1
     assert is_whole == "True"
 

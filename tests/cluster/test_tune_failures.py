@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from pathlib import Path
 
+import psutil
 import pytest
+from _small_disk import output_of
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
@@ -18,8 +23,16 @@ import raycompat as ray
 from raycompat import tune
 from raycompat._storage import Folder
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.train import Checkpoint, RunConfig, ScalingConfig, get_checkpoint, report
+from raycompat.train.data_parallel_trainer import DataParallelTrainer
 from raycompat.tune.execution.experiment_state import JOURNAL, load_trials
-from raycompat.tune.schedulers import HyperBandForBOHB
+from raycompat.tune.schedulers import (
+    ASHAScheduler,
+    HyperBandForBOHB,
+    HyperBandScheduler,
+    MedianStoppingRule,
+    PopulationBasedTraining,
+)
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -31,12 +44,19 @@ from raycompat import tune
 
 folder = sys.argv[1]
 
-def train(config):
-    for step in range(3):
-        time.sleep(0.05)
-        tune.report({"score": config["x"], "process": os.getpid()})
-    with open(os.path.join(folder, "ended"), "a") as file:
+def note(name, config):
+    with open(os.path.join(folder, name), "a") as file:
         file.write(f"{config['x']}\\n")
+
+def train(config):
+    note("begun", config)
+    try:
+        for step in range(3):
+            time.sleep(0.05)
+            tune.report({"score": config["x"], "process": os.getpid()})
+        note("ended", config)
+    finally:
+        note("cleaned", config)
 
 if __name__ == "__main__":
     ray.init(num_cpus=2, include_dashboard=False, configure_logging=False, log_to_driver=False)
@@ -100,6 +120,8 @@ def test_an_interrupted_driver_is_restored(cluster, program, tmp_path):
     output, errors = program.communicate(timeout=60)
     assert "Tuner.restore" in errors
     assert "ended with" in output  # `fit` has returned what there was
+    begun, cleaned = ((tmp_path / name).read_text().split() for name in ("begun", "cleaned"))
+    assert sorted(begun) == sorted(cleaned)
     check_restored(tmp_path)
 
 
@@ -294,6 +316,18 @@ def test_old_methods(cluster, tmp_path):
             ValueError,
             "expected a list",
         ),
+        (
+            lambda p: tune.run(
+                lambda c: None, config={"a": {"x": {"grid_serach": [1, 2]}}}, storage_path=p
+            ),
+            ValueError,
+            r"'a/x' has the key 'grid_serach'.*tune.grid_search\(\[1, 2\]\)",
+        ),
+        (
+            lambda p: tune.Tuner(DataParallelTrainer(train), param_space={"train_lop_config": {}}),
+            ValueError,
+            "'train_loop_config'",
+        ),
         (lambda p: tune.choice([]), ValueError, "at least one value"),
         (
             lambda p: tune.run(lambda c: None, metric="m", mode="highest", storage_path=p),
@@ -375,3 +409,315 @@ def test_threads_end_with_the_experiment(cluster, tmp_path):
     before = threading.active_count()
     tune.run(train, config={"x": 1}, num_samples=4, storage_path=str(tmp_path), verbose=0)
     assert threading.active_count() <= before
+
+
+#: Seconds for which trials are killed; a minute and more with RAYCOMPAT_TUNE_CHAOS_S=60.
+CHAOS_S = float(os.environ.get("RAYCOMPAT_TUNE_CHAOS_S", "10"))
+
+
+@pytest.mark.timeout(CHAOS_S * 4 + 180)
+def test_trials_are_killed_at_random(cluster, tmp_path, wait_until):
+    """Each trial counts to its end, whatever moment its process dies at, set-up included."""
+
+    pids = tmp_path / "pids"
+
+    class Slow(Saved):
+        def setup(self, config):
+            with open(pids, "a") as file:
+                file.write(f"{os.getpid()}\n")
+            super().setup(config)
+
+        def step(self):
+            time.sleep(0.02)  # so that kills fall into steps, not only between them
+            return super().step()
+
+    rng, kills, is_over = random.Random(11), [], threading.Event()
+    #: What stopper and callback know of it, who are pickled with the experiment's state.
+    over: list[bool] = []
+    driver = psutil.Process()
+
+    def kill() -> None:
+        while not (over or is_over.wait(rng.uniform(0.3, 0.8))):
+            trials = {int(line) for line in pids.read_text().split()} if pids.exists() else set()
+            alive = [each for each in driver.children(recursive=True) if each.pid in trials]
+            if alive:
+                victim = rng.choice(alive)
+                try:
+                    victim.kill()
+                except psutil.NoSuchProcess:
+                    continue  # its trial has ended just now
+                kills.append(victim.pid)
+
+    began = time.monotonic()
+    ended: set[str] = set()
+
+    class Watch(tune.Callback):
+        def on_trial_complete(self, iteration, trials, trial, **info):
+            assert trial.trial_id not in ended
+            ended.add(trial.trial_id)
+
+        def on_step_end(self, iteration, trials, **info):
+            if time.monotonic() - began > CHAOS_S:
+                over.append(True)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    try:
+        grid = tune.Tuner(
+            Slow,
+            param_space={"x": tune.grid_search(list(range(6)))},
+            tune_config=tune.TuneConfig(metric="count", mode="max"),
+            run_config=tune.RunConfig(
+                storage_path=str(tmp_path),
+                verbose=0,
+                stop=lambda trial_id, result: bool(over) and result["count"] >= 10,
+                callbacks=[Watch()],
+                failure_config=tune.FailureConfig(max_failures=-1),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1, num_to_keep=2),
+            ),
+        ).fit()
+    finally:
+        is_over.set()
+        killer.join()
+    print(f"{len(kills)} kills in {time.monotonic() - began:.0f} s")
+    assert len(kills) >= CHAOS_S / 3
+    assert (grid.num_terminated, grid.num_errors, len(ended)) == (6, 0, 6)
+    for result in grid:
+        counts = [int(count) for count in result.metrics_dataframe["count"]]
+        # A retried trial may repeat the steps behind its last checkpoint, and leaves none out.
+        assert all(after <= before + 1 for before, after in zip(counts, counts[1:], strict=False))
+        assert (counts[0], counts[-1]) == (1, result.metrics["count"])
+
+
+FULL_DISK = """
+import os, sys
+import raycompat as ray
+from raycompat import tune
+
+disk, folder = sys.argv[1], os.path.join(sys.argv[1], "mine")
+
+class Grow(tune.Trainable):
+    def setup(self, config):
+        self.count = 0
+
+    def step(self):
+        self.count += 1
+        return {"count": self.count, "score": self.config["x"]}
+
+    def save_checkpoint(self, checkpoint_dir):
+        with open(os.path.join(checkpoint_dir, "weights"), "wb") as file:
+            file.write(bytes([self.count]) * self.config["size"])
+
+    def load_checkpoint(self, checkpoint_dir):
+        content = open(os.path.join(checkpoint_dir, "weights"), "rb").read()
+        self.count = content[0]
+        assert content == bytes([self.count]) * self.config["size"]
+
+def tuner(name, size, **options):
+    return tune.Tuner(
+        Grow,
+        param_space={"x": tune.grid_search([1, 2, 3, 4]), "size": size},
+        tune_config=tune.TuneConfig(metric="score", mode="max", max_concurrent_trials=1),
+        run_config=tune.RunConfig(
+            name=name, storage_path=disk, verbose=0, stop={"count": 3}, **options,
+            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
+        ),
+    )
+
+ray.init(num_cpus=2, include_dashboard=False, configure_logging=False, log_to_driver=False)
+
+# Checkpoints fill the disk: trials for which there is no room fail, and the others are kept.
+grid = tuner("mine", 900_000).fit()
+assert len(grid) == 4 and grid.num_terminated >= 1 and grid.num_errors >= 1, grid
+for result in grid:
+    if result.error is not None:
+        assert isinstance(result.error, OSError) and "disk is full" in str(result.error), result.error
+for result in grid:
+    for checkpoint, metrics in result.best_checkpoints:
+        content = open(os.path.join(checkpoint.path, "weights"), "rb").read()
+        assert content == bytes([metrics["count"]]) * 900_000
+failed = grid.num_errors
+
+# With room again, the failed trials go on from their last whole checkpoints.
+for result in grid:
+    if result.error is None:
+        for checkpoint, _ in result.best_checkpoints:
+            os.unlink(os.path.join(checkpoint.path, "weights"))
+os.system(f"mount -o remount,size=40m {disk}")
+grid = tune.Tuner.restore(folder, trainable=Grow, resume_errored=True).fit()
+assert (grid.num_terminated, grid.num_errors) == (4, 0), grid.errors
+
+# Nothing at all can be written in mid-experiment: `fit` raises, and what was written stays valid.
+class Filler(tune.Callback):
+    def on_trial_complete(self, iteration, trials, trial, **info):
+        if os.path.exists(disk + ".filled"):  # the restored experiment has this callback, too
+            return
+        open(disk + ".filled", "w").close()
+        with open(os.path.join(disk, "filler"), "ab", buffering=0) as file:
+            for size in (1_000_000, 1_000, 1):
+                try:
+                    while file.write(b"." * size) == size:
+                        pass
+                except OSError:
+                    pass
+
+try:
+    tuner("second", 10, callbacks=[Filler()]).fit()
+except OSError as error:
+    assert "No space left" in str(error) or "disk is full" in str(error), error
+else:
+    raise AssertionError("there was room")
+os.unlink(os.path.join(disk, "filler"))
+grid = tune.Tuner.restore(os.path.join(disk, "second"), trainable=Grow).fit()
+assert (len(grid), grid.num_terminated) == (4, 4), grid
+print(failed, sorted(result.metrics["count"] for result in grid))
+"""
+
+
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0,
+    reason="mounting a small disk needs root",
+)
+def test_a_full_disk(no_cluster, tmp_path):
+    failed, counts = output_of(FULL_DISK, tmp_path, "5m").split(maxsplit=1)
+    assert int(failed) >= 1
+    assert counts.strip() == "[3, 3, 3, 3]"
+
+
+@pytest.mark.parametrize(
+    "scheduler",
+    [
+        None,
+        ASHAScheduler(max_t=4, grace_period=1, reduction_factor=2),
+        HyperBandScheduler(max_t=4, reduction_factor=2),
+        MedianStoppingRule(grace_period=1, min_samples_required=1),
+        PopulationBasedTraining(
+            time_attr="training_iteration",
+            perturbation_interval=2,
+            hyperparam_mutations={"x": [1, 2]},
+        ),
+    ],
+    ids=lambda scheduler: type(scheduler).__name__,
+)
+def test_scores_that_are_not_numbers(cluster, tmp_path, caplog, scheduler):
+    """Trials with NaN are never the best, no scheduler fails on them, and the user is warned."""
+
+    class Score(Saved):
+        def step(self):
+            result = super().step()
+            return {**result, "score": math.nan if self.config["bad"] else result["count"]}
+
+    grid = tune.Tuner(
+        Score,
+        param_space={"bad": tune.grid_search([True, False, True]), "x": 1},
+        tune_config=tune.TuneConfig(metric="score", mode="max", scheduler=scheduler),
+        run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=0, stop={"count": 4}),
+    ).fit()
+    assert grid.num_errors == 0
+    assert grid.num_terminated == 3
+    assert "score=NaN" in caplog.text
+    best = grid.get_best_result()
+    assert not math.isnan(best.metrics["score"])
+
+
+def test_a_copied_trial_keeps_what_it_trains_afterwards(cluster, tmp_path):
+    """After a copy, a pause continues from the trial's own checkpoint, not from the donor's again."""
+
+    class Score(Saved):
+        def step(self):
+            return {**super().step(), "score": self.config["x"]}
+
+    grid = tune.Tuner(
+        Score,
+        param_space={"x": tune.grid_search([1, 2, 3, 4])},
+        tune_config=tune.TuneConfig(
+            metric="score",
+            mode="max",
+            scheduler=PopulationBasedTraining(
+                time_attr="training_iteration",
+                perturbation_interval=2,
+                hyperparam_mutations={"x": [1, 2, 3, 4]},
+                resample_probability=0,
+                synch=True,
+            ),
+        ),
+        run_config=tune.RunConfig(
+            name="copies", storage_path=str(tmp_path), verbose=0, stop={"training_iteration": 10}
+        ),
+    ).fit()
+    assert grid.num_terminated == 4
+    # All have trained equally long at each copy, so no trial goes back.
+    for result in grid:
+        assert list(result.metrics_dataframe["training_iteration"]) == list(range(1, 11))
+    assert len((tmp_path / "copies" / "pbt_global.txt").read_text().splitlines()) == 4
+
+
+def test_only_scores_that_are_not_numbers(cluster, tmp_path):
+    grid = tune.Tuner(
+        lambda config: {"score": math.nan},
+        tune_config=tune.TuneConfig(metric="score", mode="max", num_samples=2),
+        run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=0),
+    ).fit()
+    assert len(grid) == 2
+    with pytest.raises(RuntimeError, match="score"):
+        grid.get_best_result()
+
+
+def test_a_budget_ends_trials_that_never_report(cluster, tmp_path):
+    def wait(config):
+        threading.Event().wait()
+
+    began = time.monotonic()
+    grid = tune.Tuner(
+        wait,
+        tune_config=tune.TuneConfig(time_budget_s=1),
+        run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=0),
+    ).fit()
+    assert time.monotonic() - began < 60
+    assert (len(grid), grid.num_errors) == (1, 0)
+    assert ray.available_resources()["CPU"] == 2
+
+
+def test_a_killed_trial_ends_its_workers(cluster, tmp_path, wait_until):
+    """Workers of a trainer die with their trial, which goes on from its checkpoint."""
+    folder = str(tmp_path)
+
+    def loop(config):
+        start = 0
+        if get_checkpoint() is not None:
+            with get_checkpoint().as_directory() as found:
+                start = int(Path(found, "step").read_text()) + 1
+        with open(os.path.join(folder, "pids"), "a") as file:
+            file.write(f"{os.getpid()}\n")
+        for step in range(start, 4):
+            with tempfile.TemporaryDirectory() as saved:
+                Path(saved, "step").write_text(str(step))
+                report({"step": step, "start": start}, Checkpoint.from_directory(saved))
+
+    killed = []
+
+    class Killer(tune.Callback):
+        def on_trial_result(self, iteration, trials, trial, result, **info):
+            if result["step"] == 1 and not killed:
+                killed.append(result["pid"])
+                os.kill(result["pid"], signal.SIGKILL)
+
+    (result,) = tune.Tuner(
+        DataParallelTrainer(
+            loop,
+            scaling_config=ScalingConfig(num_workers=2),
+            run_config=RunConfig(name="unused", storage_path=folder),
+        ),
+        run_config=tune.RunConfig(
+            storage_path=folder,
+            verbose=0,
+            callbacks=[Killer()],
+            failure_config=tune.FailureConfig(max_failures=1),
+        ),
+    ).fit()
+    assert killed
+    assert (result.metrics["step"], result.metrics["start"]) == (3, 2)
+    pids = [int(line) for line in Path(folder, "pids").read_text().split()]
+    assert len(pids) == 4
+    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
+    wait_until(lambda: ray.available_resources().get("CPU") == 2)

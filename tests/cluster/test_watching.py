@@ -186,7 +186,11 @@ def test_a_program_leaves_a_report_when_it_ends(tmp_path):
     [
         (3, TypeError, "path of a file"),
         ("/", IsADirectoryError, "is a folder"),
-        ("/no-such-folder/report.html", FileNotFoundError, "no folder /no-such-folder"),
+        (
+            "/no-such-folder/report.html",
+            FileNotFoundError,
+            "folder does not exist: /no-such-folder",
+        ),
     ],
 )
 def test_a_report_that_cannot_be_written_is_refused_at_once(cluster, file, error, words):

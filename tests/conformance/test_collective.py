@@ -348,13 +348,13 @@ def test_a_second_start_is_an_error(group_of):
 def test_a_process_can_be_in_two_groups(group_of):
     def work(collective, types, name):
         rank = collective.get_rank(name)
-        collective.init_collective_group(2, 1 - rank, "gloo", name + "-turned")
+        collective.init_collective_group(2, rank, "gloo", name + "-second")
         values = np.full(2, float(rank))
-        collective.broadcast(values, 0, name + "-turned")
+        collective.broadcast(values, 1, name + "-second")
         collective.allreduce(values, name)
-        return collective.get_rank(name + "-turned"), values.tolist()
+        return collective.get_rank(name + "-second"), values.tolist()
 
-    assert group_of(2, name="default")(work) == [(1, [2.0, 2.0]), (0, [2.0, 2.0])]
+    assert group_of(2, name="default")(work) == [(0, [2.0, 2.0]), (1, [2.0, 2.0])]
 
 
 def test_drivers_are_refused(collective):

@@ -985,3 +985,21 @@ def test_a_function_whose_pickling_was_interrupted_can_be_called_again(ray, erro
     with pytest.raises(type(error)):
         use.remote()
     assert ray.get(use.remote(), timeout=30) == 7
+
+
+@pytest.mark.parametrize("size", [1, 20_000])
+def test_the_error_of_a_task_is_its_own_in_another_process(ray, size):
+    @ray.remote(max_retries=0)
+    def fails(array):
+        raise ValueError("on purpose")
+
+    @ray.remote
+    def look(refs):
+        try:
+            return ray.get(refs)
+        except ValueError as error:
+            return str(error.cause)
+
+    array = np.zeros(size)
+    for _ in range(20):
+        assert ray.get(look.remote([fails.remote(array)])) == "on purpose"

@@ -194,6 +194,34 @@ def test_a_dynamic_generator_is_one_reference_to_many(ray):
     assert ray.get(list(ray.get(ref))) == [0, 1, 2]
 
 
+@pytest.mark.filterwarnings("ignore:num_returns='dynamic' is deprecated")
+def test_a_dynamic_generator_has_its_error_as_the_last_item(ray):
+    @ray.remote(num_returns="dynamic", max_retries=0)
+    def some():
+        yield np.zeros(100_000)
+        raise ValueError("no more")
+
+    first, second = ray.get(some.remote())
+    assert len(ray.get(first)) == 100_000
+    with pytest.raises(ValueError, match="no more"):
+        ray.get(second)
+
+
+@pytest.mark.filterwarnings("ignore:num_returns='dynamic' is deprecated")
+def test_a_dynamic_generator_of_a_method_can_be_passed_on(ray):
+    @ray.remote
+    class Some:
+        def items(self, number):
+            yield from range(number)
+
+    @ray.remote
+    def total(items):
+        return sum(ray.get(list(items)))
+
+    some = Some.remote()
+    assert ray.get(total.remote(some.items.options(num_returns="dynamic").remote(4))) == 6
+
+
 def test_a_number_of_returns_is_filled_by_a_generator(ray):
     @ray.remote(num_returns=3)
     def some():
@@ -306,6 +334,35 @@ def test_wait_takes_a_generator(ray, tmp_path):
     assert ray.wait([generator], timeout=30) == ([generator], [])
     with pytest.raises(StopIteration):
         next(generator)
+
+
+def test_wait_takes_generators_and_references(ray, tmp_path):
+    go = str(tmp_path / "go")
+
+    @ray.remote
+    def items():
+        while not os.path.exists(go):
+            time.sleep(0.01)
+        yield 1
+
+    generator, value = items.remote(), ray.put(0)
+    assert ray.wait([generator, value], timeout=30) == ([value], [generator])
+    open(go, "w").close()
+    assert ray.wait([generator, value], num_returns=2, timeout=30) == ([generator, value], [])
+    both = [generator, generator.completed()]
+    assert ray.wait(both, num_returns=2, timeout=30) == (both, [])
+    assert ray.get(next(generator)) == 1
+
+
+def test_wait_takes_many_generators(ray):
+    @ray.remote
+    def items(number):
+        yield number
+
+    generators = [items.remote(number) for number in range(70)]
+    ready, rest = ray.wait(generators, num_returns=70, timeout=60)
+    assert not rest
+    assert ray.get([next(generator) for generator in ready]) == list(range(70))
 
 
 def test_completed_is_a_reference_to_the_end(ray, count):

@@ -353,6 +353,43 @@ def test_an_inner_reference_outlives_the_outer_object(ray):
     assert ray.get(inner).sum() == LARGE
 
 
+@pytest.mark.parametrize("how", ["task", "task with memory", "method"])
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_one_of_several_results_is_given_away_before_it_is_made(ray, tmp_path, how, is_kept):
+    go = str(tmp_path / "go")
+
+    @ray.remote
+    class Maker:
+        def make(self):
+            while not os.path.exists(go):
+                time.sleep(0.01)
+            return np.zeros(LARGE), np.ones(LARGE), 2
+
+    @ray.remote
+    def make():
+        while not os.path.exists(go):
+            time.sleep(0.01)
+        return np.zeros(LARGE), np.ones(LARGE), 2
+
+    @ray.remote
+    class Middle:
+        def start(self):
+            options = {"num_returns": 3} | ({"memory": 1} if how == "task with memory" else {})
+            if how == "method":
+                self.maker = Maker.remote()
+                refs = self.maker.make.options(**options).remote()
+            else:
+                refs = make.options(**options).remote()
+            if is_kept:
+                self.refs = refs
+            return [refs[1]]
+
+    middle = Middle.remote()
+    [ref] = ray.get(middle.start.remote())
+    open(go, "w").close()
+    assert ray.get(ref).sum() == LARGE
+
+
 def test_an_object_that_a_task_put_outlives_the_task(ray):
     @ray.remote
     def make():

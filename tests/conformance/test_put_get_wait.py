@@ -762,3 +762,19 @@ def test_put_in_a_task_is_readable_by_another(ray):
         return ray.get(refs[0])
 
     assert ray.get(use.remote(make.remote())) == 1
+
+
+@pytest.mark.parametrize("length", [1, 10, 100, 1_000, 100_000])
+def test_arrays_are_aligned_to_64_bytes(ray, length):
+    @ray.remote
+    def made():
+        return np.zeros(length)
+
+    @ray.remote
+    def place(array):
+        return array.ctypes.data % 64
+
+    array = np.zeros(length)
+    assert ray.get(ray.put(array)).ctypes.data % 64 == 0
+    assert ray.get(made.remote()).ctypes.data % 64 == 0
+    assert ray.get([place.remote(array), place.remote(ray.put(array))]) == [0, 0]

@@ -404,6 +404,25 @@ def test_objects(ray, state):
     assert summary["summary"]["disabled"]["total_objects"] >= 1
 
 
+def test_objects_that_only_an_actor_refers_to(ray, state):
+    @ray.remote(num_cpus=0)
+    class Holder:
+        def hold(self):
+            self.held = [ray.put(bytes(1_000_000)) for _ in range(3)]
+            return os.getpid(), [ref.hex() for ref in self.held]
+
+    actor = Holder.remote()
+    pid, held = ray.get(actor.hold.remote())
+
+    def listed():
+        found = state.list_objects(filters=[("pid", "=", pid)])
+        return {each.object_id: each for each in found if each.object_id in held}
+
+    wait_until(lambda: len(listed()) == 3)
+    assert all(each.object_size >= 1_000_000 for each in listed().values())
+    assert {each.type for each in listed().values()} == {"WORKER"}
+
+
 def test_logs(ray, state):
     @ray.remote(num_cpus=0)
     class Prints:

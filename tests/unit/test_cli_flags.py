@@ -40,7 +40,7 @@ def refused(*arguments: str) -> Result:
         (["--head", "--labels=zone"], "is not a label"),
         (["--head", "--labels=ray.io/x=y"], "ray.io/"),
         (["--head", "--labels-file=/nonexistent"], "cannot be read"),
-        (["--head", "--node-ip-address=0.0.0.0"], "Give one of this machine's"),
+        (["--head", "--node-ip-address=0.0.0.0"], "Give an address of this machine"),
         (["--head", "--temp-dir=/nonexistent"], "does not exist"),
         (["--head", "--redis-password="], "is empty"),
         (["--head", "--redis-password=a", "--redis-password-file=b"], "not both"),

@@ -6,7 +6,6 @@ import contextlib
 import select
 import socket
 import threading
-import time
 
 import pytest
 from hypothesis import given
@@ -173,12 +172,19 @@ def test_one_may_ask_for_silence_while_a_thread_waits_for_answers(ends):
     pair = ends(listen=False)
     reader = threading.Thread(target=lambda: pair.there.receive_until(lambda: bool(pair.got), None))
     reader.start()
+    while not pair.there.read_lock.locked():
+        pass
     for _ in range(1000):
         assert pair.there.is_silent
-        time.sleep(0)  # the reader comes to its poll
     pair.here.post(("one",), now=True)
     reader.join(TIMEOUT_S)
     assert pair.got == [("one",)]
+
+
+def test_a_closed_end_is_silent(ends):
+    pair = ends()
+    pair.there.close()
+    assert pair.there.is_silent
 
 
 def test_an_interrupt_in_the_middle_loses_nothing(ends):

@@ -1,6 +1,7 @@
 """The parts of `raycompat.data` that decide and compute, without a cluster."""
 
 import pickle
+import weakref
 
 import numpy as np
 import pyarrow as pa
@@ -38,8 +39,12 @@ UNHURRIED = settings(deadline=None, max_examples=60)
 SIZES = st.lists(st.integers(0, 20), max_size=8)
 
 
+class Ref:
+    """The reference of a block that no store has."""
+
+
 def bundle(num_rows, size_bytes=0):
-    return Bundle(object(), BlockMetadata(num_rows, size_bytes))
+    return Bundle(Ref(), BlockMetadata(num_rows, size_bytes))
 
 
 def tables(sizes):
@@ -216,6 +221,45 @@ def test_the_hash_of_a_key_does_not_depend_on_the_columns_type():
     whole = exchange.hashes(pa.table({"a": pa.array([1, 2], pa.int32())}), ["a"])
     with_missing = exchange.hashes(pa.table({"a": pa.array([1, 2, None], pa.int64())}), ["a"])
     assert list(whole) == list(with_missing[:2])
+
+
+def test_rows_of_several_pieces_are_joined_once_for_all_parts():
+    """Arrow copies all pieces of a column for each selection of rows from it."""
+    pieces = [pa.table({"a": np.arange(100_000)}) for _ in range(4)]
+    size, pool = 4 * pieces[0].nbytes, pa.default_memory_pool()
+    before = pool.total_bytes_allocated()
+    parts = exchange._random_parts(0, 50, 7, *pieces)
+    assert sum(part.num_rows for part in parts) == 400_000
+    assert pool.total_bytes_allocated() - before < 3 * size, "the joined rows, and the parts"
+
+
+def test_blocks_of_a_small_total_are_put_into_small_groups():
+    mib = 2**20
+    blocks = [bundle(1, 32 * mib) for _ in range(16)]
+    assert [len(group) for group in exchange.grouped(blocks, 128 * mib)] == [1] * 16
+    assert {len(group) for group in exchange.grouped(blocks * 8, 128 * mib)} == {4}
+    assert len(exchange.grouped([bundle(1, 10)] * 20, 128 * mib)) == 1
+    assert len(exchange.grouped(blocks, mib)) == 16
+
+
+def test_an_exchange_keeps_no_block_that_a_task_has_taken():
+    groups = [[bundle(1)], [bundle(2)]]
+    kept = [weakref.ref(group[0].ref) for group in groups]
+    stages = exchange.exchange(groups, 2, (list,), (list,))
+    stage = next(stages)
+    assert groups == []
+    assert all(each() is not None for each in kept)
+    stage.tasks.clear()  # as an operator does that has taken them
+    assert [each() for each in kept] == [None, None]
+
+
+def test_an_array_of_one_piece_shares_its_memory():
+    column = pa.chunked_array([tensor.from_numpy(np.ones((1000, 8)))])
+    before = pa.total_allocated_bytes()
+    array = tensor.to_numpy(column)
+    assert pa.total_allocated_bytes() == before
+    storage = column.chunk(0).storage.flatten().buffers()[1]
+    assert array.__array_interface__["data"][0] == storage.address
 
 
 @UNHURRIED
@@ -416,6 +460,28 @@ def test_a_consumer_that_takes_nothing_stops_everything():
     budget, operators = pipeline(1000)
     assert not budget.admits(operators, 0, ready_bytes=2000)
     assert not budget.admits(operators, 1, ready_bytes=2000)
+
+
+def test_blocks_before_an_operator_do_not_stop_it():
+    budget, operators = pipeline(1000)
+    operators[0].num_running = 1
+    for _ in range(30):  # as many as an operator that needs all of its input hands on at once
+        operators[1].add(0, bundle(1, 100))
+    assert not budget.admits(operators, 0, 0)
+    assert budget.admits(operators, 1, 0)
+    operators[1].outputs.append(0, [bundle(1, 950)])
+    assert not budget.admits(operators, 1, 0), "its own output counts"
+
+
+@pytest.mark.parametrize(
+    ("made_mib", "limit_mib"), [(1, 512), (32, 512), (100, 1600), (128, 2048), (500, 2048)]
+)
+def test_the_budget_is_that_of_blocks_as_large_as_they_are_made(made_mib, limit_mib):
+    _, operators = pipeline(0)
+    operators[0].stats.size_bytes = made_mib * 2**20
+    assert Budget(4, 2**40, 128 * 2**20).limit(operators) == limit_mib * 2**20
+    assert Budget(4, 2**20, 128 * 2**20).limit(operators) == 2**20, "never more than is given"
+    assert Budget(4, 2**20).limit(operators) == 2**20
 
 
 def test_no_more_tasks_than_cpus_and_a_half():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pickle
 import socket
@@ -10,7 +11,7 @@ import threading
 
 import pytest
 
-from raycompat._node import forkserver_client
+from raycompat._node import forkserver, forkserver_client
 from raycompat._node.forkserver import MAX_PACKET_BYTES
 from raycompat._node.forkserver_client import ForkserverClient
 
@@ -83,6 +84,12 @@ def test_many_processes_may_be_ended_and_begun_at_once(monkeypatch):
 
     asyncio.run(run())
     assert exited == list(range(MANY))
+
+
+def test_a_forkserver_survives_a_library_that_cannot_be_imported(capsys):
+    forkserver._import("raycompat.no_such_library")
+    gc.unfreeze()  # this process is none that forks
+    assert "no_such_library" in capsys.readouterr().err
 
 
 def test_a_process_that_nobody_waits_for_any_more_is_killed(monkeypatch):

@@ -42,6 +42,15 @@ def test_the_oldest_calls_are_dropped_and_counted(monkeypatch):
     assert table.functions["f0"].num_done == 2
 
 
+def test_the_oldest_spans_are_dropped(monkeypatch):
+    monkeypatch.setattr(history, "MANY_SPANS", 2)
+    table = History()
+    for number in range(3):
+        table.add(ended([1.0, 2.0], name=f"f{number}"))
+    assert [each.name for each in table.calls()] == ["f1", "f2"]
+    assert (len(table), table.num_dropped) == (4, 2)
+
+
 def test_functions_are_bounded_and_the_ones_used_last_stay(monkeypatch):
     monkeypatch.setattr(history, "_MANY_FUNCTIONS", 2)
     table = History()

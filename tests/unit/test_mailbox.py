@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
+import threading
 
 import pytest
 
 from raycompat._executor import mailbox
-from raycompat._protocol.connection import Pump
+from raycompat._protocol import direct_messages
+from raycompat._protocol.connection import Pump, encode
+from raycompat._protocol.direct_messages import CallMessage
 
 
 @pytest.fixture
@@ -53,3 +57,27 @@ def test_nobody_waits_for_a_caller_that_is_gone(box, stream, result, monkeypatch
     stream.close()
     box.close()
     assert result.exists()
+
+
+def test_two_threads_that_look_take_each_call_once(box, stream):
+    num_calls = 10_000
+    fields = [None] * (len(CallMessage._fields) - 2)
+    frames = b"".join(
+        encode([(direct_messages.CALL, number, *fields)]) for number in range(num_calls)
+    )
+    sender = threading.Thread(target=stream.sendall, args=(frames,))
+    sender.start()
+
+    def look():
+        while len(box.calls) < num_calls:
+            box.look()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    other = threading.Thread(target=look, daemon=True)
+    other.start()
+    look()
+    other.join()
+    sys.setswitchinterval(interval)
+    sender.join()
+    assert [call.key for _, call in box.calls] == list(range(num_calls))

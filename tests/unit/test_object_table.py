@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from raycompat._caller.object_table import ObjectTable
@@ -15,7 +17,7 @@ def removed():
 
 @pytest.fixture
 def table(removed):
-    return ObjectTable(lambda keys: None, removed.append, lambda entry: None)
+    return ObjectTable(threading.RLock(), lambda keys: None, removed.append, lambda entry: None)
 
 
 def segment(path):

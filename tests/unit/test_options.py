@@ -190,7 +190,7 @@ def test_a_bad_value_is_refused_as_in_ray(options, base, bad, error, text):
         ({"num_returns": None}, "num_returns", None),
         ({"num_returns": True}, "num_returns", 1),
         ({"num_returns": "streaming"}, "num_returns", "streaming"),
-        ({"num_returns": "dynamic"}, "num_returns", "dynamic"),  # `remote_function` refuses it
+        ({"num_returns": "dynamic"}, "num_returns", "dynamic"),
         ({"max_retries": -1}, "max_retries", -1),
         ({"max_retries": None}, "max_retries", 3),
         ({"retry_exceptions": []}, "retry_exceptions", ()),
@@ -323,14 +323,11 @@ def test_an_actor_is_placed_where_it_can_live(num_cpus, num_gpus, resources):
     ("options", "refused"),
     [
         (task_options, {"accelerator_type": "V100"}),
-        (task_options, {"label_selector": {"zone": "a"}}),
-        (task_options, {"fallback_strategy": [{"label_selector": {}}]}),
         (task_options, {"_labels": {"a": "b"}}),
         (task_options, {"_generator_backpressure_num_objects": 1}),
         (task_options, {"_num_objects_per_yield": 2}),
         (actor_options, {"enable_tensor_transport": True}),
         (actor_options, {"_actor_generator_backpressure_num_objects": 2}),
-        (method_options, {"num_returns": "dynamic"}),
         (method_options, {"tensor_transport": "NCCL"}),
     ],
 )
@@ -351,6 +348,8 @@ def test_what_is_not_honoured_raises(options, refused):
         (task_options, {"scheduling_strategy": SchedulingStrategy()}),
         (task_options, {"placement_group": "default"}),
         (task_options, {"placement_group_bundle_index": -1, "label_selector": {}}),
+        (task_options, {"label_selector": {"zone": "!in(a, b)", "example.com/disk": ""}}),
+        (actor_options, {"fallback_strategy": [{"label_selector": {}}]}),
         (task_options, {"_generator_backpressure_num_objects": -1, "enable_task_events": False}),
         (actor_options, {"max_restarts": 0, "max_task_retries": None, "max_pending_calls": -1}),
         (actor_options, {"max_restarts": -1, "max_task_retries": 3, "max_pending_calls": 5}),

@@ -57,7 +57,7 @@ def test_who_answers_tls_with_something_else_has_no_password(ends):
     context.check_hostname = False
     said = _explain_tls(ours, "tls://h:1", context)
     assert said is not None
-    assert "has no password, yet one was given" in said
+    assert "has no password, but one was given" in said
 
 
 def test_of_what_does_not_listen_nothing_is_said():

@@ -68,8 +68,8 @@ def test_amounts_of_zero_are_dropped():
         ({"CPU": None}, TypeError, "is None"),
         ({"CPU": 0.00001}, ValueError, "fractional quantity of resource CPU"),
         ({"GPU": 1.5}, ValueError, "GPU resource quantities >1 must be whole numbers.* 1.5 is in"),
-        ({1: 1}, TypeError, "1 is no name of a resource"),
-        ({"": 1}, TypeError, "'' is no name of a resource"),
+        ({1: 1}, TypeError, "1 is not the name of a resource"),
+        ({"": 1}, TypeError, "'' is not the name of a resource"),
     ],
 )
 def test_a_bad_amount_is_refused(amounts, error, words):

@@ -37,7 +37,7 @@ def test_nobody_else_may_read_them(folder, tmp_path):
 @pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
 def test_a_folder_that_others_may_enter_is_refused(folder, mode):
     folder.chmod(mode)
-    with pytest.raises(PermissionError, match="nobody else may enter"):
+    with pytest.raises(PermissionError, match="no other user can enter"):
         state_files.all_started()
 
 

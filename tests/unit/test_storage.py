@@ -198,3 +198,16 @@ def test_a_kill_at_any_moment_leaves_the_old_state_or_the_new(tmp_path: Path):
         assert Folder(tmp_path).names() == ["state"]
         Folder(tmp_path).delete_partial()
         assert not [name for name in os.listdir(tmp_path) if name.startswith(PARTIAL)]
+
+
+def test_what_was_staged_and_not_committed_is_deleted_and_nothing_else(
+    folder: Folder, source: Path
+):
+    folder.upload(source, "whole")
+    folder.write("of the user/notes", b"mine")
+    folder.stage("cut").receive(source)
+    assert not folder.is_whole("cut")
+    folder.delete_partial()
+    assert folder.names() == ["of the user", "whole"]
+    assert folder.is_whole("whole")
+    assert not [name for name in folder._entries() if name.startswith(PARTIAL)]

@@ -11,6 +11,7 @@ from raycompat._protocol.strategy import (
     InGroup,
     LabelRule,
     OnNode,
+    Selecting,
     from_wire,
     to_wire,
 )
@@ -26,11 +27,15 @@ rules = st.builds(
     st.lists(st.text()).map(tuple),
 )
 some_rules = st.lists(rules, max_size=3).map(tuple)
-any_strategy = st.one_of(
+without_group = st.one_of(
     st.sampled_from(["DEFAULT", "SPREAD"]),
-    st.builds(InGroup, st.text(), st.integers(-1, 9), st.booleans()),
     st.builds(OnNode, st.text(), st.booleans(), st.booleans(), st.booleans()),
     st.builds(ByLabels, some_rules, some_rules),
+)
+any_strategy = st.one_of(
+    without_group,
+    st.builds(InGroup, st.text(), st.integers(-1, 9), st.booleans()),
+    st.builds(Selecting, st.lists(some_rules, max_size=3).map(tuple), without_group),
 )
 
 

@@ -1,4 +1,4 @@
-"""What ``import ray`` finds in child processes of a program for which ``ray`` means raycompat."""
+"""The package that ``import ray`` finds in child processes where ``ray`` means raycompat."""
 
 from raycompat import _as_ray
 

@@ -1,4 +1,4 @@
-"""The pages as Bokeh documents: bars of what is in use, and tables, new twice a second while shown."""
+"""The pages as Bokeh documents, updated twice a second while they are shown."""
 
 from __future__ import annotations
 
@@ -10,157 +10,35 @@ from bokeh.layouts import column
 from bokeh.models.layouts import TabPanel, Tabs
 from bokeh.models.ranges import FactorRange, Range1d
 from bokeh.models.sources import ColumnDataSource
-from bokeh.models.widgets.markups import Div
-from bokeh.models.widgets.tables import (
-    DataTable,
-    HTMLTemplateFormatter,
-    NumberFormatter,
-    TableColumn,
-)
 from bokeh.plotting import figure
 from dask.utils import format_bytes
 
 from raycompat import _dask_adapter as dask
 from raycompat._scheduler.pages import tables
+from raycompat._scheduler.pages.experiments import Experiments
 from raycompat._scheduler.pages.logs import Logs
+from raycompat._scheduler.pages.table_widget import Table
+from raycompat._scheduler.pages.timeline import Timeline
 
 if TYPE_CHECKING:
     from bokeh.document import Document
     from bokeh.models import LayoutDOM
 
-    from raycompat._scheduler.core import Core
     from raycompat._scheduler.pages.tables import Row
+    from raycompat._scheduler.parts import Parts
 
 #: Milliseconds between two looks at what the scheduler knows.
 PERIOD_MS = 500
 
-#: Height of a table's header and of a row, and how many rows are in view without scrolling.
-_HEADER, _ROW, _MOST_IN_VIEW = 40, 25, 20
-
 #: Colour of what is in use: Dask's own.
 _COLOUR = "#ecb172"
-
-#: A cell with text, escaped, all of which is shown when the pointer rests on it.
-_TEXT = '<span title="<%- value %>"><%- value %></span>'
-
-#: The columns of each table: field, title, width; numbers have a format.
-_COLUMNS: dict[str, list[tuple[str, str, int, str | None]]] = {
-    "running": [
-        ("node", "Node", 130, None),
-        ("kind", "Kind", 150, None),
-        ("name", "Name", 200, None),
-        ("resources", "Resources", 150, None),
-        ("gpus", "GPUs", 60, None),
-        ("caller", "Caller", 250, None),
-    ],
-    "actors": [
-        ("class", "Class", 150, None),
-        ("name", "Name", 120, None),
-        ("state", "State", 90, None),
-        ("node", "Node", 130, None),
-        ("pid", "Process", 70, None),
-        ("restarts", "Restarts", 60, None),
-        ("resources", "Resources", 150, None),
-        ("error", "Error", 300, None),
-        ("id", "Id", 250, None),
-    ],
-    "functions": [
-        ("name", "Function", 250, None),
-        ("waiting", "Waiting", 80, "0,0"),
-        ("running", "Running", 80, "0,0"),
-        ("done", "Done", 80, "0,0"),
-        ("failed", "Failed", 70, "0,0"),
-        ("rate", "Per second", 90, "0,0.0"),
-        ("median", "Median (s)", 90, "0.0000"),
-        ("high", "95 % (s)", 90, "0.0000"),
-        ("longest", "Longest (s)", 90, "0.0000"),
-    ],
-    "stores": [
-        ("node", "Node", 150, None),
-        ("memory", "In memory", 120, "0.00 ib"),
-        ("disk", "Spilled to disk", 120, "0.00 ib"),
-        ("total", "Meant for objects", 150, "0.00 ib"),
-    ],
-    "objects": [
-        ("id", "Object", 420, None),
-        ("size", "Size", 100, "0.00 ib"),
-        ("state", "State", 90, None),
-        ("kind", "Kept by", 200, None),
-        ("holders", "Processes", 400, None),
-    ],
-    "waiting": [
-        ("name", "First call", 180, None),
-        ("count", "Calls", 60, "0,0"),
-        ("request", "Asks for", 220, None),
-        ("waited", "Seconds", 70, "0.0"),
-        ("reason", "Why it waits", 700, None),
-    ],
-    "groups": [
-        ("id", "Id", 280, None),
-        ("name", "Name", 120, None),
-        ("state", "State", 100, None),
-        ("strategy", "Strategy", 120, None),
-        ("bundles", "Bundles", 300, None),
-        ("nodes", "Nodes", 250, None),
-    ],
-    "gpus": [
-        ("node", "Node", 130, None),
-        ("gpu", "GPU", 60, None),
-        ("used", "In use", 70, "0.00"),
-        ("holders", "Held by", 500, None),
-    ],
-}
-
-
-class Table:
-    """A table of rows that are read again each time."""
-
-    def __init__(self, core: Core, name: str, read: Callable[[Core], list[Row]]) -> None:
-        self._core, self._read = core, read
-        self._fields = [field for field, *_ in _COLUMNS[name]]
-        self.source = ColumnDataSource({field: [] for field in self._fields}, name=name)
-        self._below = Div(text="", name=f"{name}-below")
-        columns = [
-            TableColumn(
-                field=field,
-                title=title,
-                width=width,
-                formatter=NumberFormatter(format=form)
-                if form
-                else HTMLTemplateFormatter(template=_TEXT),
-            )
-            for field, title, width, form in _COLUMNS[name]
-        ]
-        table = DataTable(
-            source=self.source,
-            columns=columns,
-            index_position=None,
-            sortable=True,
-            reorderable=True,
-            sizing_mode="stretch_width",
-            height=_HEADER,
-        )
-        self._table = table
-        self.root = column(table, self._below, sizing_mode="stretch_width")
-
-    def update(self) -> None:
-        """Show what is there now."""
-        rows = self._read(self._core)
-        shown = rows[: tables.MOST_ROWS]
-        data = {field: [row[field] for row in shown] for field in self._fields}
-        if data != self.source.data:
-            self.source.data = data
-            self._table.height = _HEADER + _ROW * min(len(shown), _MOST_IN_VIEW)
-        text = f"Rows: {len(rows)}" + (f", {len(shown)} shown" if len(shown) < len(rows) else "")
-        if text != self._below.text:
-            self._below.text = text
 
 
 class Usage:
     """A bar for each resource of each node: how much of it is in use."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self.source = ColumnDataSource({"label": [], "share": [], "text": []}, name="usage")
         self._labels = FactorRange(factors=[])
         self._figure = figure(
@@ -176,7 +54,12 @@ class Usage:
             y="label", right="share", height=0.7, source=self.source, color=_COLOUR, line_color=None
         )
         self._figure.text(
-            x=0.005, y="label", text="text", source=self.source, text_baseline="middle"
+            x=0.005,
+            y="label",
+            text="text",
+            source=self.source,
+            text_baseline="middle",
+            text_font_size="13px",
         )
         self._figure.xaxis.visible = False
         self._figure.grid.visible = False
@@ -184,7 +67,7 @@ class Usage:
 
     def update(self) -> None:
         """Show what is in use now."""
-        rows = tables.usage(self._core)
+        rows = tables.usage(self._parts)
         labels = [f"{row['node']}  {row['resource']}" for row in rows]
         data = {
             "label": labels,
@@ -207,8 +90,8 @@ def _amount(row: Row, name: str) -> str:
 class Cluster:
     """The bars of all nodes, and below them what runs there."""
 
-    def __init__(self, core: Core) -> None:
-        self._usage, self._running = Usage(core), Table(core, "running", tables.running)
+    def __init__(self, parts: Parts) -> None:
+        self._usage, self._running = Usage(parts), Table(parts, "running", tables.running)
         self.root = column(self._usage.root, self._running.root, sizing_mode="stretch_width")
 
     def update(self) -> None:
@@ -217,65 +100,85 @@ class Cluster:
         self._running.update()
 
 
-class Objects:
-    """The bytes that each node stores, and below them the largest objects."""
+class Tasks:
+    """The calls of each function, and below them when they ran in which process."""
 
-    def __init__(self, core: Core) -> None:
-        self._stores = Table(core, "stores", tables.stores)
-        self._objects = Table(core, "objects", tables.objects)
-        self.root = column(self._stores.root, self._objects.root, sizing_mode="stretch_width")
+    def __init__(self, parts: Parts) -> None:
+        self._functions = Table(parts, "functions", tables.functions)
+        self._timeline = Timeline(parts)
+        self.root = column(self._functions.root, self._timeline.root, sizing_mode="stretch_width")
+
+    def update(self) -> None:
+        """Show what is there now."""
+        self._functions.update()
+        self._timeline.update()
+
+
+class Objects:
+    """The bytes that each node stores, the processes that refer to objects, the largest objects."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._stores = Table(parts, "stores", tables.stores)
+        self._keepers = Table(parts, "keepers", tables.keepers)
+        self._objects = Table(parts, "objects", tables.objects)
+        tables_shown = self._stores.root, self._keepers.root, self._objects.root
+        self.root = column(*tables_shown, sizing_mode="stretch_width")
 
     def update(self) -> None:
         """Show what is there now."""
         self._stores.update()
+        self._keepers.update()
         self._objects.update()
 
 
-#: The parts of the page: a name for addresses, the title of its tab, and what makes it.
-PARTS: dict[str, tuple[str, Callable[[Core], Any]]] = {
+#: The tabs of the page: a name for addresses, the title, and what makes what is shown.
+TABS: dict[str, tuple[str, Callable[[Parts], Any]]] = {
     "cluster": ("Cluster", Cluster),
-    "tasks": ("Tasks", partial(Table, name="functions", read=tables.functions)),
+    "tasks": ("Tasks", Tasks),
     "actors": ("Actors", partial(Table, name="actors", read=tables.actors)),
     "waiting": ("Why is it waiting?", partial(Table, name="waiting", read=tables.waiting)),
     "groups": ("Placement groups", partial(Table, name="groups", read=tables.groups)),
     "objects": ("Objects", Objects),
+    "experiments": ("Experiments", Experiments),
     "logs": ("Logs", Logs),
     "gpus": ("GPUs", partial(Table, name="gpus", read=tables.gpus)),
 }
 
 
-def _show(doc: Document, title: str, root: LayoutDOM, parts: list[Any], extra: Any) -> None:
-    for part in parts:
-        part.update()
-
-    def update() -> None:
-        for part in parts:
-            part.update()
-
+def _show(
+    doc: Document, title: str, root: LayoutDOM, update: Callable[[], None], extra: Any
+) -> None:
+    update()
     doc.title = title
     doc.add_root(root)
     doc.add_periodic_callback(update, PERIOD_MS)
     dask.style_page(doc, extra)
 
 
-def page(core: Core, _server: Any, extra: Any, doc: Document) -> None:
-    """Make the page with all parts, a tab for each."""
-    parts = [make(core) for _, make in PARTS.values()]
+def page(parts: Parts, _server: Any, extra: Any, doc: Document) -> None:
+    """Make the page with all tabs; only the tab that is open follows the cluster."""
+    made = [make(parts) for _, make in TABS.values()]
     panels = [
-        TabPanel(child=part.root, title=title)
-        for part, (title, _) in zip(parts, PARTS.values(), strict=True)
+        TabPanel(child=each.root, title=title)
+        for each, (title, _) in zip(made, TABS.values(), strict=True)
     ]
-    _show(doc, "Ray", Tabs(tabs=panels, sizing_mode="stretch_width"), parts, extra)
+    tabs = Tabs(tabs=panels, sizing_mode="stretch_width", name="tabs")
+
+    def update() -> None:
+        made[tabs.active].update()
+
+    tabs.on_change("active", lambda attr, old, new: update())
+    _show(doc, "Ray", tabs, update, extra)
 
 
-def single(core: Core, name: str, _server: Any, extra: Any, doc: Document) -> None:
-    """Make the page with one part."""
-    title, make = PARTS[name]
-    part = make(core)
-    _show(doc, f"Ray: {title}", part.root, [part], extra)
+def single(parts: Parts, name: str, _server: Any, extra: Any, doc: Document) -> None:
+    """Make the page with what one tab shows."""
+    title, make = TABS[name]
+    shown = make(parts)
+    _show(doc, f"Ray: {title}", shown.root, shown.update, extra)
 
 
-def applications(core: Core) -> dict[str, Callable[..., None]]:
-    """Return what makes each page, by its address: the page with all, and one for each part."""
-    singles = {f"/individual-ray-{name}": partial(single, core, name) for name in PARTS}
-    return {"/ray": partial(page, core), **singles}
+def applications(parts: Parts) -> dict[str, Callable[..., None]]:
+    """Return what makes each page, by its address: the page with all tabs, and one for each."""
+    singles = {f"/individual-ray-{name}": partial(single, parts, name) for name in TABS}
+    return {"/ray": partial(page, parts), **singles}

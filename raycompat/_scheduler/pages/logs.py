@@ -11,9 +11,11 @@ from bokeh.models.widgets.inputs import Select, TextInput
 from bokeh.models.widgets.markups import PreText
 
 from raycompat._protocol.frames import NAME_MARK
+from raycompat._protocol.operations import Request
+from raycompat._scheduler.pages.tables import classes_of_processes
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.core import Core
+    from raycompat._scheduler.parts import Parts
 
 #: Lines that are shown.
 _MANY_LINES = 500
@@ -29,8 +31,8 @@ _HINT = "Choose a process."
 class Logs:
     """See the module."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self._process = Select(
             title="Process", name="process", options=["", *self._processes()], value="", width=360
         )
@@ -44,8 +46,8 @@ class Logs:
 
     def _processes(self) -> list[Any]:
         """Return the processes that there are, by node; those of the last survey."""
-        actors = {row.pid: row.class_name for row in self._core.actors.rows.values()}
-        findings = self._core.surveys.look_again()
+        actors = classes_of_processes(self._parts)
+        findings = self._parts.surveys.look_again()
         return [
             f"{address.rpartition('/')[2]} {each['pid']} {actors.get(each['pid'], '')}".strip()
             for address, found in findings.nodes.items()
@@ -69,24 +71,24 @@ class Logs:
         node = next(
             (
                 info["node_id"]
-                for address, info in self._core.nodes.info.items()
+                for address, info in self._parts.nodes.info.items()
                 if address.rpartition("/")[2] == place
             ),
             "",
         )
         pattern = f"worker-*-{pid}.{stream}"
-        found = await self._ask(node, "raycompat_log_names", pattern=pattern)
+        found = await self._ask(node, Request.LOG_NAMES, pattern=pattern)
         names = found.get("names", [])
         if not names:
             self._lines = [found.get("error", "It has printed nothing.")]
             return
         question = {"name": names[0], "position": -1, "tail": _MANY_LINES}
-        found = await self._ask(node, "raycompat_log_read", **question)
+        found = await self._ask(node, Request.LOG_READ, **question)
         text = found["data"].decode(errors="replace") if "data" in found else found["error"]
         self._lines = _MARK.sub("", text).splitlines()
 
-    async def _ask(self, node: str, operation: str, **question: Any) -> dict[str, Any]:
+    async def _ask(self, node: str, request: Request, **question: Any) -> dict[str, Any]:
         try:
-            return await self._core.logs.of_node(node, operation, **question)
+            return await self._parts.logs.of_node(node, request, **question)
         except OSError as error:
             return {"error": f"The node does not answer: {error}"}

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from raycompat import _dask_adapter as dask
 from raycompat._protocol import failures, ids
 from raycompat._protocol.resource_set import UNITS_PER_ONE
+from raycompat._scheduler.history import Function
 from raycompat._scheduler.notices import where
 
 if TYPE_CHECKING:
     from raycompat._scheduler.calls import Call
-    from raycompat._scheduler.core import Core
+    from raycompat._scheduler.parts import Parts
 
 #: Rows of one table at most; a line below the table says how many there are in all.
 MOST_ROWS = 200
@@ -25,6 +26,9 @@ _MOST_LINES = 50
 #: Resources whose amounts are bytes, and what the pages call them.
 _RESOURCES = {"memory": "memory (asked for)", "object_store_memory": "object store"}
 
+#: What is known of the calls of an actor that has had none.
+_NO_CALLS = Function()
+
 #: A row: a value for each column.
 Row = dict[str, Any]
 
@@ -32,12 +36,13 @@ Row = dict[str, Any]
 _KINDS = {"task": "task", "actor": "actor", "lease": "calls of one driver or actor"}
 
 
-def usage(core: Core) -> list[Row]:
+def usage(parts: Parts) -> list[Row]:
     """Return one row for each resource of each node: how much it has, and how much is in use."""
     rows: list[Row] = []
-    for address in core.ledger.nodes:
-        total, free = core.ledger.node_total(address), core.ledger.node_available(address)
-        stored = core.scheduler.workers[address].nbytes if address in core.scheduler.workers else 0
+    own = _bytes_of_callers(parts)
+    for address in parts.ledger.nodes:
+        total, free = parts.ledger.node_total(address), parts.ledger.node_available(address)
+        stored = dask.stored_bytes(parts.scheduler, address)[0] + own[address]
         for name, units in sorted(total.items()):
             if name.startswith("node:"):
                 continue
@@ -46,7 +51,7 @@ def usage(core: Core) -> list[Row]:
             )
             rows.append(
                 {
-                    "node": _node(core, address),
+                    "node": node_name(address),
                     "resource": _RESOURCES.get(name, name),
                     "used": used / UNITS_PER_ONE,
                     "total": units / UNITS_PER_ONE,
@@ -57,49 +62,63 @@ def usage(core: Core) -> list[Row]:
     return rows
 
 
-def running(core: Core) -> list[Row]:
+def running(parts: Parts) -> list[Row]:
     """Return one row for each process that runs calls, and each bundle: its node, and what it holds."""
     rows: list[Row] = [
         {
-            "node": _node(core, call.address),
+            "node": node_name(call.address),
             "kind": _KINDS[call.spec["kind"]],
-            "name": call.spec["name"],
+            "name": _name(parts, key),
             "resources": str(call.holding.resources) if call.holding else "",
             "gpus": _gpus(call.holding.gpus) if call.holding else "",
-            "caller": _caller(core, call),
+            "caller": _caller(parts, call),
         }
-        for call in core.calls.holding.values()
+        for key, call in parts.calls.holding.items()
         if call.address is not None
     ]
     rows += [
         {
-            "node": _node(core, bundle.node_id),
+            "node": node_name(bundle.node_id),
             "kind": "placement group",
             "name": row.spec["name"] or row.id,
             "resources": str(bundle.resources),
             "gpus": _gpus(bundle.gpus),
             "caller": "",
         }
-        for row in core.groups.all()
+        for row in parts.groups.all()
         for bundle in row.holdings
         if bundle is not None
     ]
     return sorted(rows, key=lambda row: (row["node"], row["kind"], row["name"]))
 
 
-def actors(core: Core) -> list[Row]:
-    """Return one row for each actor."""
+def actors(parts: Parts) -> list[Row]:
+    """Return one row for each actor: what it is, and its calls that wait, run, and have ended.
+
+    Callers and nodes say what has not ended: it is up to a second old.
+    """
+    findings, now = parts.surveys.look_again(), time.time()
+    running = Counter(party for found in findings.nodes.values() for party, *_ in found["running"])
+    called: Counter[str] = Counter()
+    for found in findings.callers.values():
+        called.update(found["by_actor"])
     rows: list[Row] = []
-    for key, actor in core.actors.rows.items():
-        call = core.calls.by_key.get(key)
+    for key, actor in parts.actors.rows.items():
+        call = parts.calls.by_key.get(key)
         holding = call.holding if call is not None else None
+        calls = parts.endings.calls_of_actors.get(key, _NO_CALLS)
         rows.append(
             {
                 "class": actor.class_name,
                 "name": actor.name or "",
                 "state": actor.state,
-                "node": _node(core, actor.address),
+                "node": node_name(actor.address),
                 "pid": actor.pid or "",
+                "waiting": max(0, called[key] - running[key]),
+                "running": running[key],
+                "done": calls.num_done,
+                "failed": calls.num_failed,
+                "rate": calls.rate(now),
                 "restarts": actor.incarnation,
                 "resources": str(holding.resources) if holding is not None else "",
                 "error": _last_line(actor.error),
@@ -109,12 +128,12 @@ def actors(core: Core) -> list[Row]:
     return sorted(rows, key=lambda row: (row["state"] == "DEAD", row["class"], row["id"]))
 
 
-def waiting(core: Core) -> list[Row]:
+def waiting(parts: Parts) -> list[Row]:
     """Return one row for each shape of request that waits: how many calls, for how long, and why."""
     now, rows = time.monotonic(), []
-    for line in itertools.islice(core.dispatcher.lines(), _MOST_LINES):
-        call, (_, request, strategy) = core.calls.by_key[line.first], line.shape
-        reason = core.notices.why(line) or "calls that run now hold it; this starts when they end"
+    for line in itertools.islice(parts.dispatcher.lines(), _MOST_LINES):
+        call, (_, request, strategy) = parts.calls.by_key[line.first], line.shape
+        reason = parts.notices.why(line) or "calls that run now hold it; this starts when they end"
         rows.append(
             {
                 "name": call.spec["name"],
@@ -127,22 +146,22 @@ def waiting(core: Core) -> list[Row]:
     return sorted(rows, key=lambda row: -row["waited"])
 
 
-def functions(core: Core) -> list[Row]:
+def functions(parts: Parts) -> list[Row]:
     """Return one row for each function and method: its calls that wait, run, and have ended.
 
     Callers and nodes say what has not ended: it is up to a second old.
     """
-    findings, now = core.surveys.look_again(), time.time()
+    findings, now = parts.surveys.look_again(), time.time()
     running = Counter(
         name for found in findings.nodes.values() for _, _, name, *_ in found["running"]
     )
     running.update(
-        call.spec["name"] for call in core.calls.holding.values() if call.spec["kind"] == "task"
+        call.spec["name"] for call in parts.calls.holding.values() if call.spec["kind"] == "task"
     )
     called: Counter[str] = Counter()
     for found in findings.callers.values():
         called.update(found["counts"])
-    known = core.endings.history.functions
+    known = parts.endings.history.functions
     names = [*known, *(name for name in called if name not in known)]
     rows: list[Row] = [
         {
@@ -158,50 +177,82 @@ def functions(core: Core) -> list[Row]:
     rows.sort(key=lambda row: (-row["running"], -row["waiting"], -row["rate"], row["name"]))
     for row in rows[:MOST_ROWS]:
         function = known.get(row["name"])
-        times = function.quantiles() if function is not None else (0.0, 0.0, 0.0)
+        times = function.quantiles() if function is not None else (None, None, None)
         row["median"], row["high"], row["longest"] = times
     return rows
 
 
-def stores(core: Core) -> list[Row]:
+def stores(parts: Parts) -> list[Row]:
     """Return one row for each node: the bytes of objects that it has in memory and on disk."""
     rows: list[Row] = []
-    for address in core.ledger.nodes:
-        memory, disk = dask.stored_bytes(core.scheduler, address)
-        total = core.ledger.node_total(address).get("object_store_memory") / UNITS_PER_ONE
-        rows.append({"node": _node(core, address), "memory": memory, "disk": disk, "total": total})
+    own = _bytes_of_callers(parts)
+    for address in parts.ledger.nodes:
+        memory, disk = dask.stored_bytes(parts.scheduler, address)
+        total = parts.ledger.node_total(address).get("object_store_memory") / UNITS_PER_ONE
+        memory += own[address]
+        rows.append({"node": node_name(address), "memory": memory, "disk": disk, "total": total})
     return rows
 
 
-def objects(core: Core) -> list[Row]:
+def _bytes_of_callers(parts: Parts) -> Counter[str]:
+    """Return the bytes that callers keep in the memory of each node, of which Dask does not know."""
+    own: Counter[str] = Counter()
+    for found in parts.surveys.look_again().callers.values():
+        if found["home"] is not None:
+            own[found["home"]] += found["own_bytes"]
+    return own
+
+
+def keepers(parts: Parts) -> list[Row]:
+    """Return one row for each process that refers to objects; first, the one with the largest."""
+    classes = classes_of_processes(parts)
+    rows = [
+        {
+            "process": _name_of_caller(found, classes),
+            "count": found["num_objects"],
+            "size": sum(max(0, _size(parts, each)) for each in found["objects"]),
+        }
+        for found in parts.surveys.look_again().callers.values()
+        if found["num_objects"]
+    ]
+    return sorted(rows, key=lambda row: -row["size"])
+
+
+def objects(parts: Parts) -> list[Row]:
     """Return one row for each object, the largest first: its size, and who refers to it."""
     rows: dict[str, Row] = {}
-    for found in core.surveys.look_again().callers.values():
-        holder = f"{'driver' if found['is_driver'] else 'process'} {found['pid']}"
+    classes = classes_of_processes(parts)
+    for found in parts.surveys.look_again().callers.values():
         for each in found["objects"]:
             row = rows.setdefault(
-                each["key"],
-                {
-                    "id": ids.object_hex(each["key"]),
-                    "size": -1,
-                    "state": "",
-                    "kind": "",
-                    "holders": [],
-                },
+                each["key"], {"id": ids.object_hex(each["key"]), "size": -1, "holders": []}
             )
-            size = (
-                each["size"] if each["size"] >= 0 else dask.num_bytes(core.scheduler, each["key"])
-            )
-            row["size"] = max(row["size"], size)
+            row["size"] = max(row["size"], _size(parts, each))
             row["state"], row["kind"] = each["state"], each["kind"]
-            row["holders"].append(holder)
+            row["holders"].append(_name_of_caller(found, classes))
     largest = sorted(rows.values(), key=lambda row: -row["size"])
     for row in largest[:MOST_ROWS]:
         row["holders"] = ", ".join(row["holders"])
     return largest
 
 
-def groups(core: Core) -> list[Row]:
+def classes_of_processes(parts: Parts) -> dict[int | None, str]:
+    """Return the classes of actors by the pids of their processes."""
+    return {row.pid: row.class_name for row in parts.actors.rows.values()}
+
+
+def _name_of_caller(found: dict[str, Any], classes: dict[int | None, str]) -> str:
+    kind = "driver" if found["is_driver"] else classes.get(found["pid"], "process")
+    return f"{kind} {found['pid']}"
+
+
+def _size(parts: Parts, found: dict[str, Any]) -> int:
+    """Return the bytes of an object; its holder may not know them."""
+    size: int = found["size"]
+    return size if size >= 0 else dask.num_bytes(parts.scheduler, found["key"])
+
+
+def groups(parts: Parts) -> list[Row]:
     """Return one row for each placement group that there is."""
     return [
         {
@@ -210,29 +261,29 @@ def groups(core: Core) -> list[Row]:
             "state": row.state,
             "strategy": row.spec["strategy"],
             "bundles": ", ".join(map(str, row.bundles)),
-            "nodes": ", ".join(_node(core, address) for address in row.addresses()),
+            "nodes": ", ".join(node_name(address) for address in row.addresses()),
         }
-        for row in core.groups.all()
+        for row in parts.groups.all()
     ]
 
 
-def gpus(core: Core) -> list[Row]:
+def gpus(parts: Parts) -> list[Row]:
     """Return one row for each GPU of each node: how much of it is in use, and by what."""
     holders: dict[tuple[str, int], list[str]] = {}
     used: dict[tuple[str, int], int] = {}
-    for call in core.calls.holding.values():
+    for key, call in parts.calls.holding.items():
         for index, units in call.holding.gpus if call.holding is not None else ():
             assert call.holding is not None
             place = (call.holding.node_id, index)
-            holders.setdefault(place, []).append(call.spec["name"])
+            holders.setdefault(place, []).append(_name(parts, key))
             used[place] = used.get(place, 0) + units
     rows: list[Row] = []
-    for address in core.ledger.nodes:
-        for index in range(-(-core.ledger.node_total(address).get("GPU") // UNITS_PER_ONE)):
+    for address in parts.ledger.nodes:
+        for index in range(-(-parts.ledger.node_total(address).get("GPU") // UNITS_PER_ONE)):
             place = (address, index)
             rows.append(
                 {
-                    "node": _node(core, address),
+                    "node": node_name(address),
                     "gpu": index,
                     "used": used.get(place, 0) / UNITS_PER_ONE,
                     "holders": ", ".join(holders.get(place, [])),
@@ -241,14 +292,22 @@ def gpus(core: Core) -> list[Row]:
     return rows
 
 
-def _node(core: Core, address: str | None) -> str:
+def node_name(address: str | None) -> str:
     """Return the name of a node on the pages: its host and port."""
     return address.rpartition("/")[2] if address is not None else ""
 
 
-def _caller(core: Core, call: Call) -> str:
+def _name(parts: Parts, key: str) -> str:
+    """Return what runs: the class and name of an actor, or the name of a function."""
+    actor = parts.actors.rows.get(key)
+    if actor is None:
+        return parts.calls.by_key[key].spec["name"]
+    return f"{actor.class_name} ({actor.name})" if actor.name else actor.class_name
+
+
+def _caller(parts: Parts, call: Call) -> str:
     """Return who made a call: a driver, by its job, or a process of that job."""
-    job = core.jobs.open.get(call.spec["job"])
+    job = parts.jobs.open.get(call.spec["job"])
     is_driver = job is not None and job.client == call.owner
     return f"{'driver' if is_driver else 'process'} of job {call.spec['job']}"
 

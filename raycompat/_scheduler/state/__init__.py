@@ -1,4 +1,4 @@
-"""The state of the cluster as rows with Ray's fields: for `ray.util.state`, commands and pages."""
+"""The state of the cluster as rows with Ray's fields, for `ray.util.state`, commands and pages."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from raycompat._scheduler.state.tasks import Tasks
 from raycompat.util.state.common import RAY_MAX_LIMIT_FROM_API_SERVER, SCHEMAS
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.core import Core
+    from raycompat._scheduler.parts import Parts
 
 
 class State:
-    """See the module. Part of the plugin."""
+    """The rows and summaries of every resource."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self.actors = Actors(core)
-        self.cluster = Cluster(core)
-        self.tasks = Tasks(core)
-        self._objects = Objects(core)
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.actors = Actors(parts)
+        self.cluster = Cluster(parts)
+        self.tasks = Tasks(parts)
+        self._objects = Objects(parts)
         self._sources: dict[str, Callable[[], Rows]] = {
             "actors": self.actors.rows,
             "jobs": self.cluster.jobs,
@@ -38,7 +38,7 @@ class State:
     async def list_(
         self, resource: str, filters: Sequence[Any], limit: int, detail: bool
     ) -> dict[str, Any]:
-        """Return the rows of a resource that match; or what is wrong with the filters, as ``error``."""
+        """Return the rows of a resource that match; or an ``error`` about the filters."""
         try:
             query = Query(SCHEMAS[resource][0], filters, limit, detail=detail)
         except ValueError as error:
@@ -48,20 +48,20 @@ class State:
         return await query.run(self._sources[resource]())
 
     async def overview(self) -> dict[str, Any]:
-        """Return what ``raycompat top`` shows: nodes, functions, actors, what runs, and bytes."""
+        """Return the data for ``raycompat top``: nodes, functions, actors, running calls, and bytes."""
         from raycompat._scheduler.pages import tables
 
-        await self._core.surveys.take()
+        await self._parts.surveys.take()
         return {
-            "state": self._core.nodes.state(),
-            "functions": tables.functions(self._core)[: tables.MOST_ROWS],
-            "actors": tables.actors(self._core)[: tables.MOST_ROWS],
-            "running": tables.running(self._core)[: tables.MOST_ROWS],
-            "stores": tables.stores(self._core),
+            "state": self._parts.nodes.state(),
+            "functions": tables.functions(self._parts)[: tables.MOST_ROWS],
+            "actors": tables.actors(self._parts)[: tables.MOST_ROWS],
+            "running": tables.running(self._parts)[: tables.MOST_ROWS],
+            "stores": tables.stores(self._parts),
         }
 
     async def summarize(self, resource: str) -> dict[str, Any]:
-        """Return the sums of actors by class, tasks by function, or objects by where they are from."""
+        """Return counts of actors by class, tasks by function, or objects by origin."""
         if resource == "tasks":
             return await self.tasks.summary()
         listed = await self.list_(resource, (), RAY_MAX_LIMIT_FROM_API_SERVER, detail=False)

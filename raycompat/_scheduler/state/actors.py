@@ -1,4 +1,4 @@
-"""Actors and placement groups: those that are there, and the last that were."""
+"""Actors and placement groups: the current ones and the last that ended."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from raycompat._scheduler.state.query import Row, Rows
 
 if TYPE_CHECKING:
     from raycompat._scheduler.actor_directory import ActorRow
-    from raycompat._scheduler.core import Core
     from raycompat._scheduler.groups import Group
+    from raycompat._scheduler.parts import Parts
 
 
 class Actors:
-    """See the module."""
+    """The rows of actors and placement groups."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     async def rows(self) -> Rows:
         """Iterate over all actors."""
-        for row in list(self._core.actors.rows.values()):
+        for row in list(self._parts.actors.rows.values()):
             yield self.describe(row)
-        for described in list(self._core.endings.history.actors):
+        for described in list(self._parts.endings.history.actors):
             yield described
 
     def describe(self, row: ActorRow) -> Row:
@@ -36,7 +36,7 @@ class Actors:
             "state": self._state(row),
             "job_id": row.job,
             "name": row.name or "",
-            "node_id": self._core.nodes.id_of(row.address),
+            "node_id": self._parts.nodes.id_of(row.address),
             "pid": row.pid or 0,
             "ray_namespace": row.namespace,
             "serialized_runtime_env": row.runtime_env or runtime_env.EMPTY,
@@ -53,12 +53,12 @@ class Actors:
     def _state(self, row: ActorRow) -> str:
         if row.state not in ("RESERVED", "PENDING"):
             return row.state
-        is_waiting = dask.locate(self._core.scheduler, row.key)[0] == "waiting"
+        is_waiting = dask.locate(self._parts.scheduler, row.key)[0] == "waiting"
         return "DEPENDENCIES_UNREADY" if is_waiting else "PENDING_CREATION"
 
     async def groups(self) -> Rows:
         """Iterate over all placement groups."""
-        for group in [*self._core.groups.all(), *self._core.groups.removed()]:
+        for group in [*self._parts.groups.all(), *self._parts.groups.removed()]:
             yield _describe_group(group)
 
 

@@ -1,4 +1,4 @@
-"""Nodes, the processes on them, and jobs."""
+"""Nodes, their processes, and jobs."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from raycompat._protocol.resource_set import HEAD_RESOURCE, ResourceSet
 from raycompat._scheduler.state.query import Row, Rows
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.core import Core
     from raycompat._scheduler.jobs import Job
+    from raycompat._scheduler.parts import Parts
 
 
 class Cluster:
-    """See the module."""
+    """The rows of nodes, workers and jobs."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     async def nodes(self) -> Rows:
-        """Iterate over the nodes that are there, and the last that have left."""
-        for info in list(self._core.nodes.info.values()):
+        """Iterate over the nodes, and the last that have left."""
+        for info in list(self._parts.nodes.info.values()):
             yield _describe_node(info)
-        for info in self._core.nodes.departed():
+        for info in self._parts.nodes.departed():
             yield _describe_node(info)
 
     async def jobs(self) -> Rows:
-        """Iterate over the jobs that go on, and the last that have ended."""
-        for job in list(self._core.jobs.open.values()):
+        """Iterate over the open jobs, and the last that have ended."""
+        for job in list(self._parts.jobs.open.values()):
             yield self.describe_job(job)
-        for described in list(self._core.endings.history.jobs):
+        for described in list(self._parts.endings.history.jobs):
             yield described
 
     def describe_job(self, job: Job) -> Row:
         """Return the fields of `JobState`."""
         program = pickle.loads(job.setup["program"])
-        node = self._core.nodes.info.get(job.home or "")
+        node = self._parts.nodes.info.get(job.home or "")
         return {
             "job_id": job.job,
             "submission_id": None,
@@ -55,27 +55,27 @@ class Cluster:
             },
             "start_time": milliseconds(job.started),
             "end_time": milliseconds(job.ended),
-            "metadata": {},
+            "metadata": program["metadata"],
             "runtime_env": json.loads(job.setup["runtime_env"]),
             "driver_node_id": node["node_id"] if node is not None else None,
         }
 
     async def workers(self) -> Rows:
-        """Iterate over the processes of all nodes, and drivers."""
-        findings = await self._core.surveys.take()
+        """Iterate over the processes of all nodes, and the drivers."""
+        findings = await self._parts.surveys.take()
         if findings.warning:
             yield findings.warning
         for address, found in findings.nodes.items():
-            info = self._core.nodes.info.get(address)
+            info = self._parts.nodes.info.get(address)
             for each in [*found["executors"], *found["ended"]] if info is not None else ():
                 assert info is not None
                 yield _describe_executor(each, info)
-        for job in list(self._core.jobs.open.values()):
+        for job in list(self._parts.jobs.open.values()):
             if not job.orphaned:
                 yield self._describe_driver(job)
 
     def _describe_driver(self, job: Job) -> Row:
-        pid, node = job.setup["driver_pid"], self._core.nodes.info.get(job.home or "")
+        pid, node = job.setup["driver_pid"], self._parts.nodes.info.get(job.home or "")
         return {
             "worker_id": ids.worker_id(pid, job.job),
             "is_alive": True,
@@ -133,5 +133,5 @@ def _exit_type(found: dict[str, Any]) -> str:
 
 
 def milliseconds(seconds: float) -> int | None:
-    """Return a time in milliseconds; None for 0, which means that there is none."""
+    """Return a time in milliseconds; None for 0, which means unknown."""
     return int(seconds * 1000) if seconds else None

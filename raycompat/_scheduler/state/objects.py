@@ -1,4 +1,4 @@
-"""Objects: the references that each process has, with sizes from their holders or from Dask."""
+"""Objects: the references of each process, with sizes from their holders or from Dask."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from raycompat._protocol import ids
 from raycompat._scheduler.state.query import Absent, Row, Rows
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.core import Core
+    from raycompat._scheduler.parts import Parts
 
 
 class Objects:
-    """See the module."""
+    """The rows of objects."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     async def rows(self) -> Rows:
         """Iterate over the references of all processes."""
-        findings = await self._core.surveys.take()
+        findings = await self._parts.surveys.take()
         if findings.warning:
             yield findings.warning
         for found in findings.callers.values():
@@ -33,7 +33,7 @@ class Objects:
         """Return the fields of `ObjectState`."""
         key, size = found["key"], found["size"]
         if size < 0:
-            size = dask.num_bytes(self._core.scheduler, key)
+            size = dask.num_bytes(self._parts.scheduler, key)
         return {
             "object_id": ids.object_hex(key).ljust(2 * ids.OBJECT_ID_BYTES, "0"),
             "object_size": size,
@@ -47,7 +47,7 @@ class Objects:
         }
 
     def _status(self, key: str, found: dict[str, Any]) -> str:
-        """Return the state of the task that makes an object; NIL if it was put, or is an actor's."""
+        """Return the state of the task that makes an object; NIL for a put or an actor."""
         if key.startswith("put-") or found["kind"] == "ACTOR_HANDLE":
             return "NIL"
         if found["state"] == "READY":

@@ -1,4 +1,4 @@
-"""Which rows match, and which of their fields are returned."""
+"""Queries: the rows that match, and the fields that are returned."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import Any, NamedTuple, TypeAlias
 
 from raycompat.util.state.common import StateSchema
 
-#: A row: a value for each field; fields that are missing are None.
+#: A row: a value for each field; missing fields are None.
 Row: TypeAlias = dict[str, Any]
 
-#: Whether rows with these fields, and others that are not known yet, may match.
+#: Returns whether rows with these fields, and unknown others, may match.
 MayMatch: TypeAlias = Callable[[Row], bool]
 
 
 class Absent(NamedTuple):
-    """Rows that a source does not give: because none of them matches, or because they are forgotten."""
+    """The number of rows that a source omits: none of them matches, or they were dropped."""
 
     num_rows: int
     is_forgotten: bool
 
 
-#: Rows as a source gives them. A text among them is a warning: something may be missing.
+#: Rows from a source. A string among them is a warning that rows may be missing.
 Rows: TypeAlias = AsyncIterator[Row | str | Absent]
 
-#: Rows that are looked at before others have their turn in the scheduler.
-_AT_ONCE = 2_000
+#: Rows that are checked before the scheduler's event loop gets a turn: a few milliseconds.
+_AT_ONCE = 500
 
 
 class Query:
-    """A list of rows that is asked for.
+    """A request for a list of rows.
 
     Raises
     ------
     ValueError
-        When a filter names a field that there is not, or a value that the field cannot have.
+        When a filter names an unknown field, or a value that the field cannot have.
     """
 
     def __init__(
@@ -47,16 +47,16 @@ class Query:
         self._filters = [_checked(schema, *each) for each in filters]
 
     def may_match(self, known: Row) -> bool:
-        """Whether rows with these fields, and any others, may match."""
+        """Return whether rows with these fields, and any others, may match."""
         return all(
             field not in known or _matches(known[field], *rest) for field, *rest in self._filters
         )
 
     async def run(self, rows: Rows) -> dict[str, Any]:
-        """Return what matches, ordered by id, with the numbers of all that there is."""
+        """Return the matching rows, ordered by id, with the total numbers."""
         found: list[Row] = []
         warnings: list[str] = []
-        num_rows = num_dropped = looked_at = 0
+        num_rows = num_found = num_dropped = looked_at = 0
         async for row in rows:
             if isinstance(row, str):
                 warnings.append(row)
@@ -67,19 +67,25 @@ class Query:
                 num_rows += 1
                 if all(_matches(row.get(field), *rest) for field, *rest in self._filters):
                     found.append(row)
+                    num_found += 1
+            if len(found) >= 2 * self._limit + _AT_ONCE:
+                self._shorten(found)
             looked_at += 1
             if looked_at % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-        found.sort(key=lambda row: str(row[self._key] or ""))
+        self._shorten(found)
         return {
-            "result": [
-                {name: row.get(name) for name in self._columns} for row in found[: self._limit]
-            ],
+            "result": [{name: row.get(name) for name in self._columns} for row in found],
             "total": num_rows + num_dropped,
             "num_after_truncation": num_rows,
-            "num_filtered": len(found),
+            "num_filtered": num_found,
             "warnings": warnings,
         }
+
+    def _shorten(self, found: list[Row]) -> None:
+        """Keep the first rows by id, up to the limit."""
+        found.sort(key=lambda row: str(row[self._key] or ""))
+        del found[self._limit :]
 
 
 def _checked(
@@ -96,7 +102,7 @@ def _checked(
 
 
 def _matches(found: Any, is_wanted: bool, value: Any) -> bool:
-    """Whether a field has a value; texts are equal whatever their case, as in Ray."""
+    """Return whether a field has a value; strings are compared without case, as in Ray."""
     if isinstance(value, str) and isinstance(found, str):
         return (found.lower() == value.lower()) is is_wanted
     if isinstance(value, str) and found is not None:
@@ -105,7 +111,7 @@ def _matches(found: Any, is_wanted: bool, value: Any) -> bool:
 
 
 def _read_as(kind: type, value: str) -> Any:
-    """Return what a text says as a boolean or number; the text itself if it says none."""
+    """Return the boolean or number that a string contains; otherwise the string itself."""
     if kind is bool:
         return {"true": True, "1": True, "false": False, "0": False}.get(value.lower(), value)
     try:

@@ -1,4 +1,4 @@
-"""Summaries of rows: how many there are in each state, by function, class, or origin."""
+"""Summaries of rows: the numbers of rows in each state, by function, class, or origin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from raycompat._scheduler.state.query import Row
 
 _BYTES_PER_MB = 1024**2
 
-#: The field of a summary that counts tasks of each type.
+#: The field of a summary with the number of tasks of each type.
 _TOTALS = {
     "NORMAL_TASK": "total_tasks",
     "ACTOR_TASK": "total_actor_tasks",
@@ -19,7 +19,7 @@ _TOTALS = {
 
 
 def of_tasks(rows: Iterable[tuple[Row, int]]) -> dict[str, Any]:
-    """Count tasks by name; with each row comes the number of tasks that it stands for."""
+    """Count tasks by name; each row comes with the number of tasks that it stands for."""
     totals: Counter[str] = Counter()
     groups: dict[str, dict[str, Any]] = {}
     for row, number in rows:
@@ -45,7 +45,7 @@ def of_actors(rows: list[Row]) -> dict[str, Any]:
 
 
 def of_objects(rows: list[Row]) -> dict[str, Any]:
-    """Count objects by where in the program they were made, which is not known: in one group."""
+    """Count objects by the place in the program that made them: unknown, so in one group."""
     groups: dict[str, dict[str, Any]] = {}
     holders: dict[str, tuple[set[int], set[str]]] = {}
     for row in rows:

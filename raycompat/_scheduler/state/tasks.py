@@ -1,8 +1,8 @@
-"""Tasks: what the scheduler, callers and nodes know of calls that go on, and the history of others.
+"""Tasks: unfinished calls, as the scheduler, callers and nodes know them, and the history of others.
 
-A call that has ended is in the history, unless its last attempt has failed and it is tried again. Of
-the others, those of leases and actors are their callers' to tell, and which of them run their
-executors'; the scheduler knows the rest.
+An ended call is in the history, unless its last attempt has failed and it is retried. Callers report
+the unfinished calls of leases and actors, and executors report which of these run. The scheduler knows
+all others.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from raycompat._scheduler.state.query import Absent, MayMatch, Row, Rows
 
 if TYPE_CHECKING:
     from raycompat._scheduler.calls import Call
-    from raycompat._scheduler.core import Core
     from raycompat._scheduler.history import EndedCalls
+    from raycompat._scheduler.parts import Parts
     from raycompat._scheduler.survey import Findings
 
-#: Calls in lines that are looked at.
+#: The most calls in lines that are listed.
 _MOST_IN_LINES = 10_000
 
-#: What Ray calls the states of a Dask task that is a call.
+#: Ray's names for the states of a Dask task that is a call.
 _STATES = {
     "released": "PENDING_ARGS_AVAIL",
     "waiting": "PENDING_ARGS_AVAIL",
@@ -41,17 +41,17 @@ _STATES = {
 
 
 class Tasks:
-    """See the module."""
+    """The rows of tasks."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     async def rows(self, may_match: MayMatch) -> Rows:
-        """Iterate over the tasks that may match: those that have ended first."""
-        findings = await self._core.surveys.take()
+        """Iterate over the tasks that may match; the ended ones come first."""
+        findings = await self._parts.surveys.take()
         if findings.warning:
             yield findings.warning
-        history = self._core.endings.history
+        history = self._parts.endings.history
         yield Absent(history.num_dropped, is_forgotten=True)
         failed: Counter[str] = Counter()
         for ended in history.calls():
@@ -70,8 +70,8 @@ class Tasks:
             yield {**row, "attempt_number": history.num_failures(row["task_id"])}
 
     async def summary(self) -> dict[str, Any]:
-        """Return the sums of all tasks, by name and state."""
-        findings, history = await self._core.surveys.take(), self._core.endings.history
+        """Return the counts of all tasks, by name and state."""
+        findings, history = await self._parts.surveys.take(), self._parts.endings.history
         counted = [(self._ended(ended), ended.count) for ended in history.calls()]
         counted += [(row, 1) for row in self._unfinished(findings)]
         num_rows = sum(number for _, number in counted)
@@ -84,13 +84,13 @@ class Tasks:
         }
 
     def _unfinished(self, findings: Findings) -> list[Row]:
-        """Return the tasks that have not ended, without those that have while nodes were asked."""
+        """Return the unfinished tasks, without those that ended while nodes were asked."""
         rows = self._named(findings)
-        ended = self._core.endings.history.finished_among(row["task_id"] for row in rows)
+        ended = self._parts.endings.history.finished_among(row["task_id"] for row in rows)
         return [row for row in rows if row["task_id"] not in ended]
 
     def _ended(self, ended: EndedCalls) -> Row:
-        """Return what calls of one function have in common that have ended."""
+        """Return the common fields of ended calls of one function."""
         failure = ended.failure
         return {
             "name": ended.name,
@@ -99,7 +99,7 @@ class Tasks:
             "actor_id": ended.actor,
             "type": ended.type,
             "func_or_class_name": ended.function or ended.name,
-            "node_id": self._core.nodes.id_of(ended.address),
+            "node_id": self._parts.nodes.id_of(ended.address),
             "worker_id": ids.worker_id(ended.pid, ended.job) if ended.pid else None,
             "worker_pid": ended.pid,
             "error_type": failure.type if failure is not None else None,
@@ -111,7 +111,7 @@ class Tasks:
         }
 
     def _named(self, findings: Findings) -> list[Row]:
-        """Return the tasks that have not ended, as the scheduler, callers and nodes know them."""
+        """Return the unfinished tasks, as the scheduler, callers and nodes know them."""
         running = self._running(findings)
         rows: dict[str, Row] = {}
         for found in findings.callers.values():
@@ -120,22 +120,22 @@ class Tasks:
                 if row is not None:
                     rows[row["task_id"]] = row
         for key in self._held_or_in_line():
-            call = self._core.calls.by_key[key]
-            state = _STATES.get(dask.locate(self._core.scheduler, key)[0])
+            call = self._parts.calls.by_key[key]
+            state = _STATES.get(dask.locate(self._parts.scheduler, key)[0])
             if call.spec["kind"] == "task" and state is not None:
                 rows.setdefault(ids.task_hex(key), self._of_scheduler(key, call, state))
-        for key in self._core.actors.rows:
+        for key in self._parts.actors.rows:
             self._add_constructor(key, rows)
         return list(rows.values())
 
     def _held_or_in_line(self) -> Iterator[str]:
-        """Iterate over calls of the scheduler's, also of callers who did not answer."""
-        yield from self._core.calls.holding
-        lines = self._core.dispatcher.lines()
+        """Iterate over the scheduler's calls, also those of callers that did not answer."""
+        yield from self._parts.calls.holding
+        lines = self._parts.dispatcher.lines()
         yield from itertools.islice((key for line in lines for key in line.keys), _MOST_IN_LINES)
 
     def _running(self, findings: Findings) -> dict[str, tuple[str, int | None, float]]:
-        """Return where, in which process, and since when calls of actors and leases run, by key."""
+        """Return the node, process and start of running calls of actors and leases, by key."""
         running = {}
         for address, found in findings.nodes.items():
             for _, key, _, start, pid in found["running"]:
@@ -148,16 +148,16 @@ class Tasks:
         caller: dict[str, Any],
         running: dict[str, tuple[str, int | None, float]],
     ) -> Row | None:
-        """Describe a call that its caller has told of; None if the scheduler knows better."""
+        """Describe a call that its caller has reported; None if the scheduler knows more."""
         key = call["key"]
-        known = self._core.calls.by_key.get(key)
+        known = self._parts.calls.by_key.get(key)
         if call["state"] is None:
-            state = _STATES.get(dask.locate(self._core.scheduler, key)[0])
+            state = _STATES.get(dask.locate(self._parts.scheduler, key)[0])
             if known is None or known.spec["kind"] != "task" or state is None:
                 return None
             return {**self._of_scheduler(key, known, state), "parent_task_id": call["parent"]}
         address, pid, start = running.get(key, ("", None, 0.0))
-        party = self._core.calls.by_key.get(call["party"] or "")
+        party = self._parts.calls.by_key.get(call["party"] or "")
         if not address and party is not None and call["state"] == "SUBMITTED_TO_WORKER":
             address = party.address or ""
         return {
@@ -185,8 +185,8 @@ class Tasks:
         }
 
     def _add_constructor(self, key: str, rows: dict[str, Row]) -> None:
-        actor, call = self._core.actors.rows[key], self._core.calls.by_key.get(key)
-        state = _STATES.get(dask.locate(self._core.scheduler, key)[0])
+        actor, call = self._parts.actors.rows[key], self._parts.calls.by_key.get(key)
+        state = _STATES.get(dask.locate(self._parts.scheduler, key)[0])
         if call is None or state is None or actor.state not in ("PENDING", "RESTARTING"):
             return
         name = constructor_of(actor)
@@ -208,7 +208,7 @@ class Tasks:
             "task_id": ids.task_hex(key),
             "name": name,
             "job_id": job,
-            "node_id": self._core.nodes.id_of(address),
+            "node_id": self._parts.nodes.id_of(address),
             "worker_id": ids.worker_id(pid, job) if pid else None,
             "worker_pid": pid,
             "language": "PYTHON",

@@ -1,1 +1,1 @@
-"""Callbacks of other libraries, where older programs import them from."""
+"""Callbacks of other libraries, for older programs that import them from here."""

@@ -1,4 +1,4 @@
-"""Keras's callback, where older programs import it from."""
+"""Keras's callback, for older programs that import it from here."""
 
 from raycompat.train.tensorflow.keras import ReportCheckpointCallback
 

@@ -1,4 +1,4 @@
-"""Preprocessors: what is done to columns before training."""
+"""Preprocessors: changes of columns before training."""
 
 from raycompat.data.preprocessors.concatenator import Chain, Concatenator
 from raycompat.data.preprocessors.discretizer import (

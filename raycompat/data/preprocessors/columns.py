@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def outputs(columns: Sequence[str], output_columns: Sequence[str] | None) -> list[str]:
-    """Return where the results of columns go: in their place unless told otherwise."""
+    """Return the columns for the results; by default the columns themselves."""
     if not columns:
         raise ValueError("columns is empty: name at least one column.")
     if output_columns is None:

@@ -25,9 +25,9 @@ class Concatenator(Preprocessor):
     output_column_name : str, default "concat_out"
         Name of the column.
     dtype : numpy.dtype, optional
-        Of the arrays. Default: what holds all columns.
+        Type of the arrays. Default: a common type of all columns.
     raise_if_missing : bool, default False
-        Has no effect: a column that is not there is an error.
+        Has no effect: a missing column is an error.
     flatten : bool, default False
         Put the items of arrays one by one; else columns are numbers.
 
@@ -75,12 +75,12 @@ def _matrix(series: pd.Series) -> np.ndarray[Any, Any]:
 
 
 class Chain(Preprocessor):
-    """Fit and apply preprocessors, one after the other.
+    """Fits and applies preprocessors, one after the other.
 
     Parameters
     ----------
     *preprocessors : Preprocessor
-        Each is fitted to what those before it make.
+        Each is fitted to the output of those before it.
 
     Notes
     -----

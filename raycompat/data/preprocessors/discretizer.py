@@ -15,7 +15,7 @@ from raycompat.data.preprocessors.columns import outputs
 if TYPE_CHECKING:
     from raycompat.data.dataset import Dataset
 
-#: By what share of its range the outermost bin of a column is widened, as by ``pandas.cut``.
+#: The share of its range by which the outermost bin of a column is widened, as in ``pandas.cut``.
 _MARGIN = 0.001
 
 
@@ -65,7 +65,7 @@ class _Discretizer(Preprocessor):
 
 
 class CustomKBinsDiscretizer(_Discretizer):
-    """Replace numbers by the number of the bin that they are in; edges of bins are given.
+    """Replace numbers by the number of their bin; the edges of the bins are given.
 
     Parameters
     ----------
@@ -78,16 +78,16 @@ class CustomKBinsDiscretizer(_Discretizer):
     include_lowest : bool, default False
         Whether the first bin includes its left edge, too.
     duplicates : {"raise", "drop"}, default "raise"
-        What to do about edges that are equal.
+        The reaction to equal edges.
     dtypes : dict of str to pandas.CategoricalDtype, optional
         For columns, labels in place of the bins' numbers.
     output_columns : list of str, optional
-        Where the results go. Default: in place of the columns.
+        Columns for the results. Default: the columns themselves.
 
     Notes
     -----
     Ray source: ``ray.data.preprocessors.CustomKBinsDiscretizer``, 2.60.0. No known difference. What
-    is in no bin becomes missing.
+    outside of all bins becomes missing.
     """
 
     _is_fittable = False
@@ -97,24 +97,24 @@ class CustomKBinsDiscretizer(_Discretizer):
 
 
 class UniformKBinsDiscretizer(_Discretizer):
-    """Replace numbers by the number of the bin that they are in; bins are equally wide.
+    """Replace numbers by the number of their bin; all bins have the same width.
 
     Parameters
     ----------
     columns : list of str
         Columns of numbers.
     bins : int or dict of str to int
-        How many, for all columns or by column.
+        Number of bins, for all columns or by column.
     right : bool, default True
         Whether a bin includes its right edge; else its left one.
     include_lowest : bool, default False
         Whether the first bin includes its left edge, too.
     duplicates : {"raise", "drop"}, default "raise"
-        What to do about edges that are equal.
+        The reaction to equal edges.
     dtypes : dict of str to pandas.CategoricalDtype, optional
         For columns, labels in place of the bins' numbers.
     output_columns : list of str, optional
-        Where the results go. Default: in place of the columns.
+        Columns for the results. Default: the columns themselves.
 
     Notes
     -----

@@ -48,7 +48,7 @@ class OrdinalEncoder(Preprocessor):
     encode_lists : bool, default True
         Has no effect: values are numbers and text.
     output_columns : list of str, optional
-        Where the results go. Default: in place of the columns.
+        Columns for the results. Default: the columns themselves.
 
     Notes
     -----
@@ -222,16 +222,16 @@ def _items(value: Any) -> list[Any]:
 
 
 class Categorizer(Preprocessor):
-    """Make columns categorical: pandas sees their values as members of a set.
+    """Make columns categorical: pandas treats their values as members of a set.
 
     Parameters
     ----------
     columns : list of str
         The columns.
     dtypes : dict of str to pandas.CategoricalDtype, optional
-        The sets of columns. Default: what values there are.
+        The sets of the columns. Default: the values in the data set.
     output_columns : list of str, optional
-        Where the results go. Default: in place of the columns.
+        Columns for the results. Default: the columns themselves.
 
     Notes
     -----
@@ -269,11 +269,11 @@ class SimpleImputer(Preprocessor):
     columns : list of str
         The columns.
     strategy : {"mean", "most_frequent", "constant"}, default "mean"
-        What with.
+        The replacement.
     fill_value : optional
-        What with, for ``"constant"``.
+        The replacement for ``"constant"``.
     output_columns : list of str, optional
-        Where the results go. Default: in place of the columns.
+        Columns for the results. Default: the columns themselves.
 
     Notes
     -----

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Scaler(Preprocessor):
-    """A scaler: aggregations of columns, and a function of a column and what they found."""
+    """A scaler: aggregations of columns, and a function of a column and their results."""
 
     def __init__(self, columns: Sequence[str], output_columns: Sequence[str] | None = None) -> None:
         self.columns = list(columns)
@@ -49,7 +49,7 @@ class StandardScaler(_Scaler):
     columns : list of str
         Columns of numbers.
     output_columns : list of str, optional
-        Where the results go. Default: in place of the columns.
+        Columns for the results. Default: the columns themselves.
 
     Notes
     -----
@@ -73,7 +73,7 @@ class MinMaxScaler(_Scaler):
     columns : list of str
         Columns of numbers.
     output_columns : list of str, optional
-        Where the results go. Default: in place of the columns.
+        Columns for the results. Default: the columns themselves.
 
     Notes
     -----
@@ -97,7 +97,7 @@ class MaxAbsScaler(_Scaler):
     columns : list of str
         Columns of numbers.
     output_columns : list of str, optional
-        Where the results go. Default: in place of the columns.
+        Columns for the results. Default: the columns themselves.
 
     Notes
     -----
@@ -121,7 +121,7 @@ class RobustScaler(_Scaler):
     quantile_range : (float, float), default (0.25, 0.75)
         The quantiles, from 0 to 1.
     output_columns : list of str, optional
-        Where the results go. Default: in place of the columns.
+        Columns for the results. Default: the columns themselves.
     quantile_precision : int, default 800
         Has no effect: quantiles are exact.
 
@@ -181,7 +181,7 @@ class Normalizer(Preprocessor):
     norm : {"l2", "l1", "max"}, default "l2"
         Root of the sum of squares, sum of absolute values, or greatest absolute value.
     output_columns : list of str, optional
-        Where the results go. Default: in place of the columns.
+        Columns for the results. Default: the columns themselves.
 
     Notes
     -----
@@ -222,7 +222,7 @@ class PowerTransformer(Preprocessor):
     method : {"yeo-johnson", "box-cox"}, default "yeo-johnson"
         Box-Cox takes numbers greater than 0 only.
     output_columns : list of str, optional
-        Where the results go. Default: in place of the columns.
+        Columns for the results. Default: the columns themselves.
 
     Notes
     -----

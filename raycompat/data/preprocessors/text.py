@@ -65,9 +65,9 @@ class Tokenizer(_OfText):
     columns : list of str
         Columns of text.
     tokenization_fn : callable, optional
-        Returns the tokens of a text. Default: what is between spaces.
+        Returns the tokens of a text. Default: the parts between spaces.
     output_columns : list of str, optional
-        Where the results go. Default: in place of the columns.
+        Columns for the results. Default: the columns themselves.
 
     Notes
     -----
@@ -89,7 +89,7 @@ class Tokenizer(_OfText):
 
 
 class HashingVectorizer(_OfText):
-    """Replace text by counts of its tokens, each counted at its hash.
+    """Replace text by counts of its tokens, at positions given by their hashes.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class HashingVectorizer(_OfText):
     num_features : int
         Number of counts; tokens whose hashes are equal are counted together.
     tokenization_fn : callable, optional
-        Returns the tokens of a text. Default: what is between spaces.
+        Returns the tokens of a text. Default: the parts between spaces.
     output_columns : list of str, optional
         Where the results go, lists of `num_features` counts. Default: in place of the columns.
 
@@ -129,16 +129,16 @@ class HashingVectorizer(_OfText):
 
 
 class CountVectorizer(_OfText):
-    """Replace text by counts of the tokens that are in the data set, the most frequent first.
+    """Replace text by counts of the tokens in the data set, the most frequent first.
 
     Parameters
     ----------
     columns : list of str
         Columns of text.
     tokenization_fn : callable, optional
-        Returns the tokens of a text. Default: what is between spaces.
+        Returns the tokens of a text. Default: the parts between spaces.
     max_features : int, optional
-        How many tokens are counted. Default: all.
+        Maximum number of tokens to count. Default: all.
     output_columns : list of str, optional
         Where the results go, lists of counts. Default: in place of the columns.
 

@@ -31,12 +31,25 @@ from raycompat.rllib.policies import StochasticPolicy
 from raycompat.rllib.results import EpisodeStatistics, ResultDict, describe, with_old_names
 from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder
 from raycompat.tune import PlacementGroupFactory, Trainable
+from raycompat.util.tracking import Experiment
 
 logger = logging.getLogger(__name__)
 
 #: The file of a checkpoint with the weights and all else.
 STATE_FILE = "algorithm_state.pkl"
 POLICY_ID = "default_policy"
+
+
+#: Of the options and of what the runners report, those that the dashboard shows.
+_SHOWN_SETTINGS = ("lr", "gamma", "train_batch_size", "num_env_runners", "num_envs_per_env_runner")
+_SHOWN_OF_RUNNERS = (
+    "episode_return_mean",
+    "episode_return_min",
+    "episode_return_max",
+    "episode_len_mean",
+    "num_episodes_lifetime",
+    "num_env_steps_sampled_per_second",
+)
 
 
 class Algorithm(Trainable):
@@ -130,6 +143,8 @@ class Algorithm(Trainable):
         self._episodes = EpisodeStatistics(settings.metrics_num_episodes_for_smoothing)
         self._timers: dict[str, float] = {}
         self._evaluation_group: RunnerGroup | None = None
+        #: What the dashboard shows; made by the first `train` outside of Tune.
+        self._shown: Experiment | None = None
         self._hooks = settings.hooks()
         self.env_runner_group = self._make_group(
             self._affordable(settings.num_env_runners), settings.num_envs_per_env_runner
@@ -138,7 +153,7 @@ class Algorithm(Trainable):
         self._call_hooks("on_algorithm_init")
 
     def _affordable(self, wanted: int) -> int:
-        """Return how many runners can be placed; more would wait for ever."""
+        """Return how many runners the cluster has room for; more would wait without limit."""
         if not wanted:
             return 0
         cpus = self.config.num_cpus_per_env_runner
@@ -183,7 +198,7 @@ class Algorithm(Trainable):
         )
 
     def body_options(self) -> dict[str, Any]:
-        """Return what the model's options say of the layers below the heads."""
+        """Return the settings of the layers below the heads, from the model's options."""
         model, shape = self.config.model, self._encode.shape
         trunk = None
         if model["custom_model"] is not None:
@@ -226,7 +241,7 @@ class Algorithm(Trainable):
 
     @abstractmethod
     def training_step(self) -> dict[str, Any]:
-        """Play and learn once; return what a result says of the learning."""
+        """Sample and learn once; return the learning part of the result."""
 
     @abstractmethod
     def get_learner_state(self) -> dict[str, Any]:
@@ -261,7 +276,7 @@ class Algorithm(Trainable):
         return RunnerState(self.current_weights(), statistics, self.exploration())
 
     def sample(self, num_steps: int) -> list[Sample]:
-        """Let the runners play, at least so many steps together; count episodes and steps."""
+        """Let the runners sample at least this number of steps together; count episodes and steps."""
         group = self.env_runner_group
         per_env = math.ceil(num_steps / (len(group) * self.config.num_envs_per_env_runner))
         state = self.runner_state()
@@ -332,7 +347,26 @@ class Algorithm(Trainable):
         result = super().train()
         result["config"] = self.config.to_dict()
         self._call_hooks("on_train_result", result=result)
+        if self.trial_id == "default":  # Tune shows its trials itself
+            self._show(result)
         return ResultDict(result)
+
+    def _show(self, result: dict[str, Any]) -> None:
+        """Report an iteration to the dashboard."""
+        if self._shown is None:
+            env = self.config.env
+            name = f"{type(self).__name__} on {getattr(env, '__name__', env)}"
+            self._shown = Experiment(name, metric="episode_return_mean", kind="RLlib")
+            parameters = {each: getattr(self.config, each, "") for each in _SHOWN_SETTINGS}
+            self._shown.trial("run", "RUNNING", parameters)
+        figures = {
+            **{each: result["env_runners"].get(each) for each in _SHOWN_OF_RUNNERS},
+            **result["learners"][POLICY_ID],
+            "runners": result["num_healthy_workers"],
+            "runners started again": result["num_env_runner_restarts"],
+            "steps": result["num_env_steps_sampled_lifetime"],
+        }
+        self._shown.report("run", self.iteration, figures)
 
     def evaluate(self) -> dict[str, Any]:
         """Play whole episodes without exploring.
@@ -477,12 +511,12 @@ class Algorithm(Trainable):
         return target.uri
 
     def restore_from_path(self, path: str | os.PathLike[str]) -> None:
-        """Go on from a folder of `save_to_path`.
+        """Continue from a folder of `save_to_path`.
 
         Raises
         ------
         ValueError
-            When there is no checkpoint, it is damaged, or it is of another network.
+            When the checkpoint is missing, damaged, or of another network.
         """
         with tempfile.TemporaryDirectory() as local:
             source = Folder(path)
@@ -509,7 +543,7 @@ class Algorithm(Trainable):
         Raises
         ------
         ValueError
-            When there is no checkpoint, it is damaged, or of another algorithm.
+            When the checkpoint is missing, damaged, or of another algorithm.
         """
         path = getattr(path, "checkpoint", path)
         path = getattr(path, "path", path)
@@ -532,7 +566,7 @@ class Algorithm(Trainable):
         return state
 
     def restore_from_object(self, obj: bytes) -> None:
-        """Go on from what `save_to_object` returned; it must come from a trusted source."""
+        """Continue from a result of `save_to_object`, which must come from a trusted source."""
         state = pickle.loads(obj)
         self.load_checkpoint(state)
         self._set_state(state["counts"])
@@ -541,6 +575,8 @@ class Algorithm(Trainable):
 
     def cleanup(self) -> None:
         """End the runners."""
+        if self._shown is not None:
+            self._shown.end()
         for group in (getattr(self, "env_runner_group", None), self._evaluation_group):
             if group is not None:
                 group.stop()

@@ -254,7 +254,7 @@ class AlgorithmConfig:
     def callbacks(
         self, callbacks_class: Any = None, **hooks: Callable[..., Any] | list[Callable[..., Any]]
     ) -> Self:
-        """Set what is called as training goes on.
+        """Set the callbacks of training.
 
         Parameters
         ----------
@@ -388,7 +388,7 @@ class AlgorithmConfig:
     # Use.
 
     def validate(self) -> None:
-        """Refuse values that no algorithm can use.
+        """Raise for values that no algorithm can use.
 
         Raises
         ------

@@ -95,7 +95,7 @@ class DQNConfig(AlgorithmConfig):
         self.model["fcnet_activation"] = "relu"
 
     def validate(self) -> None:
-        """Refuse values that DQN cannot use."""
+        """Raise for values that DQN cannot use."""
         super().validate()
         buffer = self.replay_buffer_config
         if buffer["type"] not in BUFFERS:
@@ -129,7 +129,7 @@ def q_values(outputs: dict[str, Any]) -> Any:
 
 
 def q_targets(rewards: Any, discounts: Any, next_values: Any, choosing_values: Any) -> Any:
-    """Return what the values of the actions taken should be.
+    """Return the target values of the actions taken.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Names that options had from 2017 to 2024, and what they are called today."""
+"""Names of options from 2017 to 2024, and their names today."""
 
 from __future__ import annotations
 

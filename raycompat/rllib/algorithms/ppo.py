@@ -74,7 +74,7 @@ class PPOConfig(AlgorithmConfig):
         self.num_env_runners = 2
 
     def validate(self) -> None:
-        """Refuse values that PPO cannot use."""
+        """Raise for values that PPO cannot use."""
         super().validate()
         if self.minibatch_size > self.train_batch_size_per_learner:
             raise ValueError(
@@ -258,7 +258,7 @@ class PPO(Algorithm):
         return self._learner.network.model
 
 
-#: What the network learns from.
+#: The columns from which the network learns.
 _LEARNED = (
     "observations",
     "actions",

@@ -35,7 +35,7 @@ def get_algorithm_class(name: str) -> type[Algorithm]:
         near = difflib.get_close_matches(str(name).upper(), ALGORITHMS)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(
-            f"There is no algorithm {name!r}: expected one of {list(ALGORITHMS)}.{hint}"
+            f"The algorithm {name!r} does not exist: expected one of {list(ALGORITHMS)}.{hint}"
         )
     module = importlib.import_module(f"raycompat.rllib.algorithms.{ALGORITHMS[name]}")
     found: Any = getattr(module, name)

@@ -1,4 +1,4 @@
-"""What is called as an algorithm trains."""
+"""Callbacks of the training of an algorithm."""
 
 from raycompat.rllib.callbacks.callbacks import RLlibCallback
 

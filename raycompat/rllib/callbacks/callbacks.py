@@ -1,4 +1,4 @@
-"""`RLlibCallback`: what is called as an algorithm trains."""
+"""`RLlibCallback`: callbacks of the training of an algorithm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOOKS = (
 
 
 class RLlibCallback:
-    """Methods that an algorithm calls, in its own process. Users write their own as subclasses.
+    """Methods that an algorithm calls in its own process. Subclass it for your callbacks.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class RLlibCallback:
     def on_train_result(
         self, *, algorithm: Algorithm, result: dict[str, Any], **kwargs: Any
     ) -> None:
-        """Look at a result, or add to it, before `train` returns it."""
+        """Inspect a result, or add to it, before `train` returns it."""
 
     def on_evaluate_start(self, *, algorithm: Algorithm, **kwargs: Any) -> None:
         """Take note that an evaluation begins."""
@@ -63,10 +63,10 @@ class RLlibCallback:
     def on_evaluate_end(
         self, *, algorithm: Algorithm, evaluation_metrics: dict[str, Any], **kwargs: Any
     ) -> None:
-        """Look at what an evaluation has found."""
+        """Inspect the result of an evaluation."""
 
     def on_checkpoint_loaded(self, *, algorithm: Algorithm, **kwargs: Any) -> None:
-        """Take note that the algorithm goes on from a checkpoint."""
+        """Handle the restoring of the algorithm from a checkpoint."""
 
 
 class _Functions(RLlibCallback):

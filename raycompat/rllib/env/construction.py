@@ -63,7 +63,7 @@ def _creator_of_name(name: str) -> EnvCreator:
         with warnings.catch_warnings():
             # The program chose this version of the environment.
             warnings.filterwarnings("ignore", ".*out of date.*")
-            # `checked` looks at the first reset; the checker would look at every step.
+            # `checked` checks the first reset; the checker would check every step.
             return gymnasium.make(name, **{"disable_env_checker": True, **context})
 
     return make
@@ -96,7 +96,7 @@ def checked(env: Any, described: Any) -> Any:
     ----------
     env : object
     described : object
-        What the program called it, for errors.
+        The user's name of it, for errors.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def check_reset(found: Any, described: Any) -> Any:
 
 
 def check_step(found: Any, described: Any) -> None:
-    """Look at what a step returned.
+    """Check the result of a step.
 
     Raises
     ------

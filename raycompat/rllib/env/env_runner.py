@@ -33,7 +33,7 @@ class EnvRunnerSpec:
     create : callable
         Returns an environment for an `EnvContext`.
     described : object
-        What the program called the environment.
+        The user's name of the environment.
     env_config : dict
     num_envs : int
         How many environments play at once.
@@ -91,7 +91,7 @@ class RunnerState:
 
 @dataclass
 class Sample:
-    """What happened in some steps.
+    """The data of some steps.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class _Row:
 
 
 class EnvRunner:
-    """Plays in some environments at once, by its own copy of the policy.
+    """Samples from several environments at the same time, with its own copy of the policy.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class EnvRunner:
     def sample(
         self, num_steps: int, state: RunnerState | None = None, explore: bool = True
     ) -> Sample:
-        """Play for some steps; episodes go on in the next sample.
+        """Sample some steps; unfinished episodes continue in the next sample.
 
         Parameters
         ----------
@@ -362,7 +362,7 @@ class EnvRunner:
         self._raw[place] = self._reset(place)
 
     def _with_finals(self, observations: NDArray[Any], row: _Row) -> NDArray[Any]:
-        """Return what came after a step; of episodes that ended, their own last observations."""
+        """Return the observations after a step; for ended episodes, their own last ones."""
         if not row.finals:
             return observations
         nexts = observations.copy()

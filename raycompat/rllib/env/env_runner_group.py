@@ -21,7 +21,7 @@ MOST_DEATHS_IN_A_ROW = 3
 
 @dataclass(frozen=True)
 class GroupOptions:
-    """How the runners of a group are placed, and what happens when one dies.
+    """The placement of a group's runners, and the reaction to a dead one.
 
     Parameters
     ----------
@@ -32,11 +32,11 @@ class GroupOptions:
     restarts : bool
         Whether a dead runner is replaced.
     ignores_failures : bool
-        Whether the group goes on without dead runners; `restarts` goes first.
+        Whether the group continues without dead runners; `restarts` has priority.
     max_restarts : int
         Of all runners together.
     timeout_s : float, optional
-        After so long without an answer a runner counts as dead. None waits for ever.
+        Seconds without an answer after which a runner counts as dead. None: no limit.
     """
 
     num_cpus: float = 1
@@ -108,7 +108,7 @@ class RunnerGroup:
     def call_all(self, method: str, *args: Any) -> list[Any]:
         """Call a method of each runner, and return the answers in their order.
 
-        A runner that dies meanwhile gives no answer, and is replaced.
+        A runner that dies in the meantime gives no answer, and is replaced.
 
         Raises
         ------

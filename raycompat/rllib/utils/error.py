@@ -1,4 +1,4 @@
-"""What goes wrong with environments and spaces."""
+"""Errors of environments and spaces."""
 
 from __future__ import annotations
 

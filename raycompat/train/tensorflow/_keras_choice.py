@@ -1,7 +1,7 @@
-"""Which Keras the workers use: the third, or the second one, which TensorFlow calls legacy.
+"""The Keras of the workers: version 3, or version 2, which TensorFlow calls legacy.
 
-``tf.keras`` is what the variable `VARIABLE` says when TensorFlow is imported, so it has to be in a
-worker's environment before. Legacy Keras is chosen when the program asks for it, or when the training
+The variable `VARIABLE` selects ``tf.keras`` when TensorFlow is imported, so it must be in a worker's
+environment before that. Legacy Keras is chosen when the program requests it, or when the training
 function names a `MultiWorkerMirroredStrategy`, with which Keras 3 cannot train.
 """
 
@@ -18,10 +18,10 @@ from typing import Any
 VARIABLE = "TF_USE_LEGACY_KERAS"
 _STRATEGY = "MultiWorkerMirroredStrategy"
 _OPTIMIZER = "DistributedOptimizer"
-#: What TensorFlow takes for true.
+#: The value that TensorFlow reads as true.
 TRUE = ("1", "true", "True")
 
-#: What to write to train with Keras 3.
+#: The code with which Keras 3 trains on several workers.
 ADVICE = (
     "Keras 3 does not train under a MultiWorkerMirroredStrategy. Write, without the strategy,\n"
     "    from raycompat.train.tensorflow.keras import DistributedOptimizer, SynchronizationCallback\n"
@@ -34,14 +34,14 @@ ADVICE = (
 
 
 def choose(function: Callable[..., Any], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with which the workers get the Keras that a training function needs.
+    """Return the variables that select the Keras which a training function needs.
 
     Parameters
     ----------
     function : callable
         The training function.
     given : mapping of str to str
-        What the user sets for the workers.
+        The user's variables for the workers.
 
     Raises
     ------

@@ -35,10 +35,10 @@ _classes_lock = threading.Lock()
 def DistributedOptimizer(  # noqa: N802 - the name by which such wrappers are known
     optimizer: Any, *, group_name: str | None = None, timeout_s: float = _TIMEOUT_S
 ) -> Any:
-    """Make an optimizer average the gradients over all workers before it applies them.
+    """Change an optimizer so that it averages the gradients of all workers before it applies them.
 
     Call it in the training function of every worker, and pass `SynchronizationCallback` to `model.fit`.
-    The workers then compute what one process computes with all workers' batches together.
+    The workers then compute the same result as one process with all workers' batches.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class _Group:
 
 
 class _Averaging:
-    """What a worker's optimizer does in addition to its class."""
+    """The part of a worker's optimizer that is added to its class."""
 
     _raycompat_group: _Group
 
@@ -214,7 +214,7 @@ def _average_gradients(group: _Group, gradients: list[Any]) -> list[Any]:
 
 
 class SynchronizationCallback(keras.callbacks.Callback):
-    """Keep the workers of `model.fit` equal where gradients do not.
+    """Keeps the workers of `model.fit` equal in everything except gradients.
 
     At the start every worker gets rank 0's weights and optimizer state. At the end of each epoch the
     callback averages the metrics over the workers, and the weights that are not trained, such as the
@@ -266,7 +266,7 @@ class SynchronizationCallback(keras.callbacks.Callback):
 
 
 def _advice(optimizer: Any) -> str:
-    """Return what to write in place of an optimizer that does not average."""
+    """Return the code that should replace an optimizer that does not average."""
     if isinstance(getattr(optimizer, "inner_optimizer", None), _Averaging):
         return (
             "The model is compiled with a LossScaleOptimizer around DistributedOptimizer. A worker "

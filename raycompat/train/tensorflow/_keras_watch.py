@@ -1,7 +1,7 @@
-"""A watch in a worker: Keras 3 raises before it trains under a strategy of many workers.
+"""A check in a worker: Keras 3 raises before it trains under a strategy of many workers.
 
-It is for what `_keras_choice` does not see: code in the user's own modules. Keras takes a second to
-import, so the watch waits until the program imports it.
+It finds cases that `_keras_choice` does not see: code in the user's own modules. The import of Keras
+takes a second, so the check waits until the program imports it.
 """
 
 from __future__ import annotations

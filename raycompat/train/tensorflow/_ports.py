@@ -1,9 +1,9 @@
-"""Free ports for TensorFlow's servers, which two runs never take at once.
+"""Free ports for TensorFlow's servers; two runs never take the same port.
 
-A port is free between the moment that we try it and the moment that TensorFlow binds it, and TensorFlow
-does not let us keep it bound (it forbids SO_REUSEPORT). So ports come from below the range that the
-kernel gives to outgoing connections, and each is held by a lock: an abstract Unix socket with its name,
-which the worker keeps, and which goes with its process.
+A port is free between the moment when this process tries it and the moment when TensorFlow binds it.
+TensorFlow does not allow keeping it bound (it forbids SO_REUSEPORT). So ports are taken from below the
+kernel's range for outgoing connections, and each is protected by a lock: an abstract Unix socket with
+its name, which the worker keeps open until its process ends.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import random
 import socket
 from pathlib import Path
 
-#: Where services begin that have ports of their own, and where the kernel's range begins by default.
+#: The first port after those of well-known services, and the default start of the kernel's range.
 _FIRST, _LAST = 20_000, 32_767
 
 #: The locks of this process; see above.

@@ -1,4 +1,4 @@
-"""`ReportCheckpointCallback`: what reports to Train while Keras trains."""
+"""`ReportCheckpointCallback`: reports to Train while Keras trains."""
 
 from __future__ import annotations
 

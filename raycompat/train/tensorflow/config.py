@@ -1,4 +1,4 @@
-"""`TensorflowConfig`: what makes workers ready for TensorFlow."""
+"""`TensorflowConfig`: the preparation of workers for TensorFlow."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _TensorflowBackend(Backend):
     """Sets `TensorflowConfig` up."""
 
     def on_start(self, worker_group: WorkerGroup, backend_config: Any) -> None:
-        """Tell each worker who the others are."""
+        """Send the list of workers to each worker."""
         addresses = worker_group.execute(_reserve_address)
         ray.get(
             [

@@ -1,4 +1,4 @@
-"""What Keras uses in training functions. Importing this module does not import TensorFlow."""
+"""Keras functions for training functions. Importing this module does not import TensorFlow."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ _OF_KERAS_3 = ("DistributedOptimizer", "SynchronizationCallback")
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs Keras 3; see PEP 562."""
+    """Import the names that need Keras 3 (PEP 562)."""
     if name in _OF_KERAS_3:
         parallel = importlib.import_module("raycompat.train.tensorflow._keras_parallel")
         return getattr(parallel, name)

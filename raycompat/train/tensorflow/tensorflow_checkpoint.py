@@ -50,7 +50,7 @@ class TensorflowCheckpoint(Checkpoint):
         Raises
         ------
         ValueError
-            When there is no such file, or its name does not end so.
+            When the file does not exist, or its name does not end with ``.h5``.
         """
         if not os.path.isfile(file_path) or not file_path.endswith(".h5"):
             raise ValueError(f"{file_path!r}: expected a file whose name ends with .h5.")
@@ -65,7 +65,7 @@ class TensorflowCheckpoint(Checkpoint):
         Raises
         ------
         ValueError
-            When there is no such folder.
+            When the folder does not exist.
         """
         if not os.path.isdir(dir_path):
             raise ValueError(f"{dir_path!r}: expected the folder of a SavedModel.")
@@ -106,12 +106,12 @@ class TensorflowCheckpoint(Checkpoint):
             return tf.keras.models.load_model(os.path.join(folder, name))
 
     def get_preprocessor(self) -> Any:
-        """Return the preprocessor that was kept with the model; None: there is none."""
+        """Return the preprocessor that was stored with the model; None without one."""
         found = self.get_metadata().get(_PREPROCESSOR)
         return None if found is None else cloudpickle.loads(bytes.fromhex(found))
 
     def set_preprocessor(self, preprocessor: Any) -> None:
-        """Keep a preprocessor with the model."""
+        """Store a preprocessor with the model."""
         self.update_metadata({_PREPROCESSOR: cloudpickle.dumps(preprocessor).hex()})
 
 

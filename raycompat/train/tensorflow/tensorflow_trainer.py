@@ -16,7 +16,7 @@ __all__ = ["TensorflowTrainer"]
 
 
 class TensorflowTrainer(DataParallelTrainer):
-    """Run a training function with TensorFlow on many workers, which see each other.
+    """Runs a training function with TensorFlow on many workers, which are connected to each other.
 
     Each worker is a fresh process with the variable ``TF_CONFIG``, so that
     ``tf.distribute.MultiWorkerMirroredStrategy()`` connects it to the others. Such a strategy trains
@@ -26,17 +26,17 @@ class TensorflowTrainer(DataParallelTrainer):
     Parameters
     ----------
     train_loop_per_worker : callable
-        What each worker runs; it takes nothing, or `train_loop_config`.
+        The function for each worker; it takes no argument, or `train_loop_config`.
     train_loop_config : dict, optional
         The function's argument.
     tensorflow_config : TensorflowConfig, optional
         How the workers are made ready.
     scaling_config, dataset_config, run_config, datasets, resume_from_checkpoint, validation_config
-        As of `DataParallelTrainer`.
+        As in `DataParallelTrainer`.
     metadata : dict, optional
-        Refused.
+        Not supported.
     tensorflow_backend : TensorflowConfig, optional
-        A name of older guides for `tensorflow_config`.
+        The name of `tensorflow_config` in older guides.
 
     Notes
     -----

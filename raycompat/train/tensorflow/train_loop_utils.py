@@ -1,4 +1,4 @@
-"""`prepare_dataset_shard`: keep TensorFlow from dividing what is divided already."""
+"""`prepare_dataset_shard`: keeps TensorFlow from dividing a data set that is already divided."""
 
 from __future__ import annotations
 

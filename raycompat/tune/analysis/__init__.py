@@ -1,4 +1,4 @@
-"""What an experiment has found."""
+"""The results of an experiment."""
 
 from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
 

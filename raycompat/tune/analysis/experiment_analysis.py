@@ -24,7 +24,7 @@ SCOPES = ("last", "avg", "last-5-avg", "last-10-avg", "all")
 
 
 class ExperimentAnalysis:
-    """Look at the results of an experiment.
+    """The results of an experiment.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class ExperimentAnalysis:
         Raises
         ------
         ValueError
-            When there is no metric or mode, or the scope is unknown.
+            When the metric or mode is missing, or the scope is unknown.
         """
         metric, mode = self._metric_and_mode(metric, mode)
         if scope not in SCOPES:

@@ -1,1 +1,1 @@
-"""How trials run."""
+"""The execution of trials."""

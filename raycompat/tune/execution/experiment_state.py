@@ -1,4 +1,4 @@
-"""The experiment's state in its folder, from which it goes on after its driver was killed.
+"""The experiment's state in its folder, from which it can continue after its driver was killed.
 
 Two files. ``experiment_state.jsonl`` is a journal: a line for each trial that was made, and one
 for each change of it. A line is written before the change counts, so a kill at any moment loses no
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import pickle
 import time
 from collections.abc import Callable
@@ -19,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from raycompat._storage import Folder
+from raycompat._storage import Folder, append_whole, is_full, when_there_is_room
 from raycompat.tune.error import TuneError
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
+
+logger = logging.getLogger(__name__)
 
 JOURNAL = "experiment_state.jsonl"
 SNAPSHOT = "experiment_state.pkl"
@@ -34,7 +37,7 @@ SNAPSHOT_SHARE = 20
 
 
 class ExperimentState:
-    """Writes the state of an experiment as it goes on.
+    """Writes the state of an experiment during the run.
 
     Parameters
     ----------
@@ -48,13 +51,13 @@ class ExperimentState:
         self._next_snapshot = 0.0
 
     def begin(self, trials: list[Trial]) -> None:
-        """Write a journal of the trials that there are, in place of what was there."""
+        """Write a journal of all trials, which replaces the old one."""
         self._folder.create()
         lines = [_line(trial.trial_id, self.describe(trial)) for trial in trials]
         self._folder.write(JOURNAL, "".join(line + "\n" for line in lines).encode())
 
     def describe(self, trial: Trial) -> dict[str, Any]:
-        """Return what a trial is made again from."""
+        """Return the data from which a trial is created again."""
         kept = trial.__dict__.copy()
         for name in ("experiment_folder", "is_saving"):
             kept.pop(name, None)
@@ -90,14 +93,20 @@ class ExperimentState:
             return
         if self._file is None:
             self._file = open(self._folder.at(JOURNAL), "ab", buffering=0)  # noqa: SIM115
-        self._file.write(line.encode() + b"\n")
+        when_there_is_room(lambda: append_whole(self._file, line.encode() + b"\n"))
 
     def snapshot(self, make: Callable[[], dict[str, Any]], force: bool = False) -> None:
         """Replace the snapshot when it is due."""
         begin = time.monotonic()
         if not force and begin < self._next_snapshot:
             return
-        self._folder.write(SNAPSHOT, cloudpickle.dumps(make()))
+        try:
+            self._folder.write(SNAPSHOT, cloudpickle.dumps(make()))
+        except OSError as error:
+            if not is_full(error):
+                raise
+            # The old one is kept; the journal has what has changed since.
+            logger.warning("The experiment's state is not up to date: %s", error)
         end = time.monotonic()
         self._next_snapshot = end + SNAPSHOT_SHARE * (end - begin)
 

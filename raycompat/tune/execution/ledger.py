@@ -38,11 +38,11 @@ class Ledger:
         return self._total
 
     def fits(self, request: PlacementGroupFactory) -> bool:
-        """Say whether the request fits beside what is used."""
+        """Return whether the request fits into the unused resources."""
         return self._fits(request, self._used)
 
     def can_ever_fit(self, request: PlacementGroupFactory) -> bool:
-        """Say whether the request fits into the cluster when nothing else runs."""
+        """Return whether the request fits into the empty cluster."""
         return self._fits(request, {})
 
     def _fits(self, request: PlacementGroupFactory, used: dict[str, float]) -> bool:

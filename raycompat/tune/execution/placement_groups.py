@@ -10,7 +10,7 @@ from raycompat.util.placement_group import PlacementGroup, placement_group
 
 
 class PlacementGroupFactory:
-    """The bundles of a trial: the first is the trial's own, the others are for what it starts.
+    """The bundles of a trial: the first is the trial's own, the others are for its child processes.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class PlacementGroupFactory:
     Raises
     ------
     ValueError
-        When there is no bundle with a resource.
+        When no bundle has a resource.
 
     Notes
     -----
@@ -65,7 +65,7 @@ class PlacementGroupFactory:
 
     @property
     def strategy(self) -> str:
-        """Where the bundles are placed."""
+        """The placement strategy of the bundles."""
         return self._strategy
 
     @property

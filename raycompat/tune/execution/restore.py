@@ -20,7 +20,7 @@ SAME_AS_TRUE = ("LOCAL", "REMOTE", "PROMPT", "AUTO")
 
 
 def resume_config_of(resume: Any) -> ResumeConfig | None:
-    """Return what the argument `resume` of `tune.run` means; None is a new experiment.
+    """Return the meaning of the argument `resume` of `tune.run`; None is a new experiment.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def check_same_trainable(folder: Folder, before: str, given: set[str]) -> None:
 def restored_trials(
     folder: Folder, config: ResumeConfig, experiments: list[Experiment]
 ) -> list[Trial]:
-    """Return the trials of an experiment, each ready to go on as the config says.
+    """Return the trials of an experiment, each ready to continue as the config requires.
 
     Raises
     ------

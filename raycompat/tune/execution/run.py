@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,7 @@ from raycompat.tune.execution.restore import restore_search, restored_trials
 from raycompat.tune.execution.trial_runner import TrialRunner
 from raycompat.tune.experiment.experiment import Experiment
 from raycompat.tune.logger import CSVLoggerCallback, JsonLoggerCallback, TBXLoggerCallback
+from raycompat.tune.logger.dashboard import DashboardCallback
 from raycompat.tune.progress_reporter import ProgressReporter, default_reporter
 from raycompat.tune.schedulers import FIFOScheduler, TrialScheduler, create_scheduler
 from raycompat.tune.search import (
@@ -37,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class RunSettings:
-    """How experiments run; the arguments of `tune.run` that are not an experiment's."""
+    """The settings of the execution: arguments of `tune.run` that are not an experiment's."""
 
     metric: Any = None
     mode: Any = None
@@ -56,7 +58,7 @@ class RunSettings:
 def run_experiments_to_end(
     experiments: list[Experiment], settings: RunSettings
 ) -> ExperimentAnalysis:
-    """Run every trial of the experiments, and return what they have found."""
+    """Run every trial of the experiments, and return the results."""
     _check(settings)
     if not ray.is_initialized():
         ray.init()
@@ -73,7 +75,7 @@ def run_experiments_to_end(
         search_alg,
         scheduler,
         metric=settings.metric,
-        callbacks=make_callbacks(settings.callbacks),
+        callbacks=[*make_callbacks(settings.callbacks), _on_dashboard(experiments[0], settings)],
         trials=trials,
         fail_fast=settings.fail_fast,
         reuse_actors=settings.reuse_actors,
@@ -133,9 +135,15 @@ def _run(
                 experiments[0].path,
             )
     finally:
+        is_failing = sys.exc_info()[0] is not None
         try:
             runner.cleanup()
             _report(runner, reporter, done=True)
+        except OSError as error:
+            if not is_failing:
+                raise
+            # The first error is raised, which mostly has the same reason.
+            logger.error("The end of the experiment could not be written: %s", error)
         finally:
             getattr(reporter, "close", lambda: None)()
     return interrupted
@@ -227,6 +235,14 @@ def make_callbacks(given: list[Any]) -> list[Any]:
     return callbacks
 
 
+def _on_dashboard(experiment: Experiment, settings: RunSettings) -> DashboardCallback:
+    """Return what shows the experiment on the dashboard; of several metrics the first."""
+    metric, mode = (
+        each[0] if isinstance(each, list) else each for each in (settings.metric, settings.mode)
+    )
+    return DashboardCallback(experiment.name, metric, mode)
+
+
 def refuse(feature: str, reason: str, alternative: str) -> None:
-    """Raise for an option that is not honoured."""
+    """Raise for an option that is not supported."""
     raise UnsupportedRayFeatureError(feature, reason, alternative)

@@ -1,4 +1,4 @@
-"""The process of a trial: `TrialActor` holds the trainable, and does what the runner asks."""
+"""The process of a trial: `TrialActor` holds the trainable, and runs the runner's requests."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -41,10 +42,7 @@ class TrialProcess:
     def start(cls, trainable_name: str, request: PlacementGroupFactory) -> TrialProcess:
         """Ask the cluster for the process; do not wait for it."""
         options, group = _options(request)
-        # The name by which what the trial prints is found.
-        named = type(trainable_name, (TrialActor,), {"__module__": TrialActor.__module__})
-        named.__qualname__ = trainable_name
-        actor: Any = ray.remote(named).options(**options).remote()
+        actor: Any = _actor_class(trainable_name).options(**options).remote()
         return cls(actor, trainable_name, request, group)
 
     def stop(self) -> Any:
@@ -57,6 +55,14 @@ class TrialProcess:
         ray.kill(self.actor)
         if self.group is not None:
             remove_placement_group(self.group)
+
+
+@functools.lru_cache(maxsize=64)  # of each class, the cluster keeps a copy for each job
+def _actor_class(trainable_name: str) -> Any:
+    """Return an actor class of the trainable's name, with which the trial's output can be found."""
+    named = type(trainable_name, (TrialActor,), {"__module__": TrialActor.__module__})
+    named.__qualname__ = trainable_name
+    return ray.remote(named)
 
 
 def _options(request: PlacementGroupFactory) -> tuple[dict[str, Any], PlacementGroup | None]:

@@ -1,4 +1,4 @@
-"""`TrialRunner`: starts trials, hands their results round, and does what the scheduler decides.
+"""`TrialRunner`: starts trials, distributes their results, and carries out the scheduler's decisions.
 
 The life of a trial:
 
@@ -43,7 +43,7 @@ from raycompat.tune.trainable.trainable import TrainingResult
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that one wait for results takes at most: so often stoppers and reporters look at the clock.
+#: Maximum seconds of one wait for results, and so between two checks of stoppers and reporters.
 WAIT_S = 0.5
 
 
@@ -102,7 +102,7 @@ class TrialRunner:
         self._processes: dict[Trial, TrialProcess] = {}
         self._idle: list[TrialProcess] = []
         self._stopping: dict[Any, TrialProcess] = {}
-        #: What is called with the value of a reference, and the trial that it belongs to.
+        #: The handler of each reference's value, and the trial to which it belongs.
         self._waiting: dict[Any, tuple[Callable[[Trial, Any], None], Trial]] = {}
         self._trainables: dict[str, Any] = {}
         self._stopped_all = False
@@ -124,7 +124,7 @@ class TrialRunner:
         return str(self._ledger)
 
     def is_finished(self) -> bool:
-        """Say whether nothing is left to do."""
+        """Return whether nothing is left to do."""
         searched = self._stopped_all or self.search_alg.is_finished()
         return searched and not self._live
 
@@ -193,7 +193,7 @@ class TrialRunner:
         return None
 
     def _make_room(self, request: Any) -> bool:
-        """Say whether the request fits; idle processes with other resources make room."""
+        """Return whether the request fits; idle processes with other resources are ended for it."""
         while not self._ledger.fits(request) and self._idle:
             self._stop_process(self._idle.pop())
         return self._ledger.fits(request)
@@ -328,7 +328,7 @@ class TrialRunner:
         self._complete(trial, flat_result(result), has_ended=True)
 
     def _decide(self, trial: Trial, result: dict[str, Any]) -> str:
-        """Hand a result round, and return what the trial does next."""
+        """Distribute a result, and return the next action of the trial."""
         flat = flat_result(result)
         self._check_metrics(trial, flat)
         stopper = self._experiments[trial.experiment_folder.path].stopper
@@ -481,7 +481,7 @@ class TrialRunner:
             self.stop_all()
 
     def _release(self, trial: Trial, has_ended: bool = False, died: bool = False) -> None:
-        """Let go of a trial's process; what it still answers is not looked at."""
+        """Release a trial's process; its later answers are ignored."""
         process = self._processes.pop(trial, None)
         if process is None:
             return
@@ -522,18 +522,28 @@ class TrialRunner:
         self.state.snapshot(self._snapshot, force=True)
 
     def cleanup(self) -> None:
-        """End all processes, and write the last state."""
+        """Let the trainables clean up, end all processes, and write the last state."""
         while self._idle:
             self._stop_process(self._idle.pop())
         for trial in list(self._processes):
-            self._end_process(self._processes.pop(trial))
+            self._stop_process(self._processes.pop(trial))
         self._waiting.clear()
-        while self._stopping:
-            self._handle_answers()
         self._trainables.clear()
-        self.callbacks("on_experiment_end", trials=self._trials)
-        self.state.snapshot(self._snapshot, force=True)
-        self.state.close()
+        try:
+            self._wait_for_stops()
+            self.callbacks("on_experiment_end", trials=self._trials)
+            self.state.snapshot(self._snapshot, force=True)
+        finally:
+            self.state.close()
+
+    def _wait_for_stops(self) -> None:
+        """Wait until processes have ended; after an interrupt the rest is killed."""
+        try:
+            while self._stopping:
+                self._handle_answers()
+        finally:
+            while self._stopping:
+                self._end_process(self._stopping.popitem()[1])
 
     def _snapshot(self) -> dict[str, Any]:
         return {

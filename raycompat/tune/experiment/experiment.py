@@ -29,7 +29,7 @@ from raycompat.tune.stopper.stopper import stopper_of
 from raycompat.tune.trainable.function_trainable import FunctionTrainable
 from raycompat.tune.trainable.identifiers import date_str
 
-#: Keys of `run_experiments` of 2018, and what they are called today.
+#: Keys of `run_experiments` of 2018, and their names today.
 OLD_KEYS = {
     "resources": "resources_per_trial",
     "trial_resources": "resources_per_trial",
@@ -66,7 +66,7 @@ class Experiment:
     config : dict, optional
         The search space.
     resources_per_trial : dict or PlacementGroupFactory, optional
-        By default what the trainable asks for, or one CPU.
+        By default the trainable's request, or one CPU.
     num_samples : int, default 1
         How often the space is drawn from; -1 is without end.
     storage_path : str, optional
@@ -77,7 +77,7 @@ class Experiment:
     trial_name_creator, trial_dirname_creator : callable, optional
         Functions of a trial that return its name, and its folder's.
     log_to_file : bool, str or (str, str), default False
-        Files of the trial's folder that get what it prints.
+        Files in the trial's folder for its output.
     export_formats : list of str, optional
         Refused: call `Trainable.export_model`.
     max_failures : int, default 0
@@ -146,7 +146,7 @@ class Experiment:
         parse_spec_vars(self.spec["config"])  # an empty grid is refused here
 
     def _check_checkpoints(self) -> None:
-        """Refuse for functions what only classes can do."""
+        """Raise for functions with options that only classes support."""
         is_function = isinstance(self.trainable_cls, type) and issubclass(
             self.trainable_cls, FunctionTrainable
         )
@@ -209,7 +209,7 @@ class Experiment:
         )
 
     def _resources(self, config: dict[str, Any]) -> PlacementGroupFactory:
-        """Return what a trial with this config asks for."""
+        """Return the resources of a trial with this config."""
         request = self.spec["resources_per_trial"]
         default = getattr(self.trainable_cls, "default_resource_request", None)
         if request is None and default is not None:
@@ -245,7 +245,7 @@ class Experiment:
 
     @property
     def public_spec(self) -> dict[str, Any]:
-        """What searchers and schedulers are given of the experiment."""
+        """The description of the experiment for searchers and schedulers."""
         names = ("config", "num_samples", "stop")
         return {name: self.spec[name] for name in names}
 
@@ -273,7 +273,7 @@ def _check_num_samples(num_samples: Any) -> None:
 
 
 def _log_files(given: Any) -> tuple[str | None, str | None]:
-    """Return the files that get what trials print, and what they print as errors."""
+    """Return the files for trials' standard output and standard error."""
     if not given:
         return None, None
     if given is True:

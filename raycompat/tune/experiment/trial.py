@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import cloudpickle
 
-from raycompat._storage import Folder
+from raycompat._storage import Folder, when_there_is_room
 from raycompat.train import Checkpoint
 from raycompat.train._checkpoint_registry import CheckpointRegistry, Registered
 from raycompat.tune import result as keys
@@ -42,7 +42,7 @@ class Trial:
     status : str
         "PENDING", "RUNNING", "PAUSED", "TERMINATED" or "ERROR".
     last_result : dict
-        What it reported last.
+        Its last report.
     metric_analysis : dict
         For each metric "max", "min", "avg", "last", and the means of the last 5 and 10.
 
@@ -96,8 +96,10 @@ class Trial:
         self.is_saving = False
         self.start_time: float | None = None
         self._next_checkpoint = 0
-        #: The checkpoint of another trial, from which this one goes on.
+        #: The checkpoint of another trial, from which this one continues.
         self._continue_from: TrainingResult | None = None
+        #: Another trial's checkpoint from which it last started.
+        self._started_from: TrainingResult | None = None
         self.custom_trial_name = trial_name_creator(self) if trial_name_creator else None
         self.custom_dirname = trial_dirname_creator(self) if trial_dirname_creator else None
         self.dirname = self._make_dirname()
@@ -161,7 +163,7 @@ class Trial:
         return os.path.basename(self.experiment_folder.path)
 
     def place(self) -> TrialPlace:
-        """Return what the trial's process has to know of it."""
+        """Return the description of the trial for its process."""
         return TrialPlace(
             trial_id=self.trial_id,
             trial_name=str(self),
@@ -181,6 +183,8 @@ class Trial:
         return self.num_results > 0
 
     def set_status(self, status: str) -> None:
+        if status == Trial.RUNNING:
+            self._started_from = self._continue_from
         self.status = status
 
     def set_config(self, config: dict[str, Any]) -> None:
@@ -222,28 +226,27 @@ class Trial:
         return self.checkpoint is not None
 
     def on_checkpoint(self, made: TrainingResult) -> None:
-        """Keep a checkpoint, and delete those that are not kept any more."""
+        """Record a checkpoint, and delete those that are not kept any more."""
         if made.checkpoint is None:
             return
         number = _number(made.checkpoint.path)
         self._next_checkpoint = max(self._next_checkpoint, number + 1)
-        if (
-            self.status == Trial.RUNNING
-        ):  # a paused trial may have been told meanwhile to go on elsewhere
+        # One that it got since, while it pauses, is where it continues.
+        if self._continue_from is self._started_from:
             self._continue_from = None
         latest = self.checkpoints.latest
         if latest is not None and latest.checkpoint.path == made.checkpoint.path:
             return
         entry = Registered(made.checkpoint, made.metrics, number)
         for doomed in self.checkpoints.register(entry):
-            self.folder.delete(os.path.basename(doomed.checkpoint.path))
+            doomed.checkpoint._folder.delete()
 
     def continue_from(self, checkpoint: Checkpoint, metrics: dict[str, Any]) -> None:
         """Begin next with a checkpoint of another trial."""
         self._continue_from = TrainingResult(checkpoint, metrics)
 
     def starting_point(self) -> TrainingResult | None:
-        """Return what the trial goes on from; None when it begins."""
+        """Return the checkpoint from which the trial continues; None at the start."""
         if self._continue_from is not None:
             return self._continue_from
         if self.checkpoints.latest is not None:
@@ -254,7 +257,7 @@ class Trial:
         return None
 
     def should_checkpoint(self, result: dict[str, Any]) -> bool:
-        """Say whether the runner asks for a checkpoint after this result."""
+        """Return whether the runner requests a checkpoint after this result."""
         if result.get(keys.DONE) and self.checkpoint_config.checkpoint_at_end:
             return True
         frequency = self.checkpoint_config.checkpoint_frequency
@@ -266,10 +269,8 @@ class Trial:
         """Count a failure, and write the error where users look for it."""
         self.num_failures += 1
         text = "".join(traceback.format_exception(error))
-        self.folder.append_line(
-            keys.EXPR_ERROR_FILE,
-            f"Failure # {self.num_failures} (occurred at {date_str()})\n{text}",
-        )
+        line = f"Failure # {self.num_failures} (occurred at {date_str()})\n{text}"
+        when_there_is_room(lambda: self.folder.append_line(keys.EXPR_ERROR_FILE, line))
         # Its frames would keep the runner, and all that the runner refers to.
         error = error.with_traceback(None)
         try:
@@ -277,10 +278,10 @@ class Trial:
         except Exception:  # an error that cannot be pickled is kept as its text
             self.error = TuneError(text)
             pickled = cloudpickle.dumps(self.error)
-        self.folder.write(keys.EXPR_ERROR_PICKLE_FILE, pickled)
+        when_there_is_room(lambda: self.folder.write(keys.EXPR_ERROR_PICKLE_FILE, pickled))
 
     def should_recover(self) -> bool:
-        """Say whether the trial is tried again."""
+        """Return whether the trial is retried."""
         return self.max_failures < 0 or self.num_failures <= self.max_failures
 
     def get_error(self) -> BaseException | None:

@@ -1,4 +1,4 @@
-"""What writes results into the folders of trials."""
+"""Loggers, which write results into the folders of trials."""
 
 from raycompat.tune.logger.files import CSVLoggerCallback, JsonLoggerCallback
 from raycompat.tune.logger.logger import LoggerCallback

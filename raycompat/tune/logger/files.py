@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
+from io import FileIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
+from raycompat._storage import append_whole, when_there_is_room
 from raycompat.tune import result as keys
 from raycompat.tune.logger.logger import LocalFolders, LoggerCallback
 from raycompat.tune.trainable.nested import flatten_dict
@@ -26,15 +29,19 @@ class _FileLogger(LoggerCallback):
 
     def __init__(self) -> None:
         self._folders = LocalFolders()
-        self._files: dict[str, IO[str]] = {}
+        self._files: dict[str, FileIO] = {}
 
-    def _file(self, trial: Trial) -> IO[str]:
+    def _file(self, trial: Trial) -> FileIO:
         file = self._files.get(trial.trial_id)
         if file is None:
             path = Path(self._folders.of(trial), self.file_name)
             cut_torn_line(path)
-            file = self._files[trial.trial_id] = path.open("a", buffering=1, newline="")
+            file = self._files[trial.trial_id] = path.open("ab", buffering=0)
         return file
+
+    def _write(self, trial: Trial, text: str) -> None:
+        file = self._file(trial)
+        when_there_is_room(lambda: append_whole(file, text.encode()))
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
         file = self._files.pop(trial.trial_id, None)
@@ -64,17 +71,22 @@ class JsonLoggerCallback(_FileLogger):
     def log_trial_start(self, trial: Trial) -> None:
         self._file(trial)
         folder = self._folders.of(trial)
-        Path(folder, keys.EXPR_PARAM_FILE).write_text(
-            json.dumps(json.loads(as_json_line(trial.config)), indent=2)
+        shown = json.dumps(json.loads(as_json_line(trial.config)), indent=2).encode()
+        pickled = cloudpickle.dumps(trial.config)
+        parameters, parameters_pickled = (
+            Path(folder, name) for name in (keys.EXPR_PARAM_FILE, keys.EXPR_PARAM_PICKLE_FILE)
         )
-        Path(folder, keys.EXPR_PARAM_PICKLE_FILE).write_bytes(cloudpickle.dumps(trial.config))
+        when_there_is_room(lambda: parameters.write_bytes(shown))
+        when_there_is_room(lambda: parameters_pickled.write_bytes(pickled))
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
-        self._file(trial).write(as_json_line(result) + "\n")
+        self._write(trial, as_json_line(result) + "\n")
 
 
 class CSVLoggerCallback(_FileLogger):
     """Write each result as a line of ``progress.csv``, whose columns are those of the first result.
+
+    The hyperparameters are not among the columns, as in Ray: ``params.json`` has them.
 
     Notes
     -----
@@ -89,15 +101,17 @@ class CSVLoggerCallback(_FileLogger):
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         flat = flatten_dict({k: v for k, v in result.items() if k != "config"})
-        flat |= {f"config/{k}": v for k, v in flatten_dict(result.get("config", {})).items()}
-        file = self._file(trial)
+        rows: list[Any] = []
         if trial.trial_id not in self._columns:
-            header = first_line(file.name)
+            header = first_line(str(self._file(trial).name))
             self._columns[trial.trial_id] = header or list(flat)
             if not header:
-                csv.writer(file).writerow(flat)
+                rows.append(flat)
         columns = self._columns[trial.trial_id]
-        csv.writer(file).writerow([flat.get(column, "") for column in columns])
+        rows.append([flat.get(column, "") for column in columns])
+        text = io.StringIO(newline="")
+        csv.writer(text).writerows(rows)
+        self._write(trial, text.getvalue())
 
 
 def first_line(path: str) -> list[str]:

@@ -24,7 +24,7 @@ class LoggerCallback(Callback):
         """Begin to write for a trial."""
 
     def log_trial_restore(self, trial: Trial) -> None:
-        """Take note that a trial goes on from a checkpoint."""
+        """Handle the continuation of a trial from a checkpoint."""
 
     def log_trial_save(self, trial: Trial) -> None:
         """Take note of a checkpoint."""

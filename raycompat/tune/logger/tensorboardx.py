@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import numbers
+import os
+import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from raycompat._storage import is_full
 from raycompat.tune import result as keys
 from raycompat.tune.logger.logger import LocalFolders, LoggerCallback
 from raycompat.tune.search.extras import require
@@ -17,7 +22,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What is not a metric.
+#: Seconds between two flushes of an event file.
+FLUSH_S = 30.0
+
+#: Fields that are not metrics.
 NOT_SHOWN = (keys.PID, keys.TIMESTAMP, keys.TIME_TOTAL_S, keys.TRAINING_ITERATION, "config")
 
 
@@ -35,21 +43,22 @@ class TBXLoggerCallback(LoggerCallback):
     """
 
     def __init__(self) -> None:
-        self._writer_cls = require("tensorboardX", "TBXLoggerCallback").SummaryWriter
+        require("tensorboardX", "TBXLoggerCallback")
         self._folders = LocalFolders()
-        self._writers: dict[str, Any] = {}
+        self._writers: dict[str, EventFile] = {}
         self._last: dict[str, dict[str, Any]] = {}
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         writer = self._writers.get(trial.trial_id)
         if writer is None:
             folder = self._folders.of(trial)
-            writer = self._writers[trial.trial_id] = self._writer_cls(folder, flush_secs=30)
+            writer = self._writers[trial.trial_id] = EventFile(folder)
         step = result.get(keys.TIMESTEPS_TOTAL) or result[keys.TRAINING_ITERATION]
         flat = flatten_dict({k: v for k, v in result.items() if k not in NOT_SHOWN})
         numbers_only = {k: float(v) for k, v in flat.items() if _is_number(v)}
-        for name, value in numbers_only.items():
-            writer.add_scalar(f"ray/tune/{name}", value, global_step=step)
+        writer.add_scalars(
+            {f"ray/tune/{name}": value for name, value in numbers_only.items()}, int(step)
+        )
         self._last[trial.trial_id] = numbers_only
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
@@ -59,7 +68,7 @@ class TBXLoggerCallback(LoggerCallback):
             writer.close()
             self._folders.upload(trial)
 
-    def _write_parameters(self, writer: Any, trial: Trial, metrics: dict[str, float]) -> None:
+    def _write_parameters(self, writer: EventFile, trial: Trial, metrics: dict[str, float]) -> None:
         shown = {
             name: value if isinstance(value, str | int | float | bool) else str(value)
             for name, value in flatten_dict(trial.evaluated_params).items()
@@ -70,7 +79,7 @@ class TBXLoggerCallback(LoggerCallback):
                 hparam_dict=shown, metric_dict=metrics
             )
             for summary in summaries:
-                writer.file_writer.add_summary(summary)
+                writer.add(summary)
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
         for trial in trials:
@@ -78,6 +87,65 @@ class TBXLoggerCallback(LoggerCallback):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_writers": {}}
+
+
+class EventFile:
+    """An event file that is written in the calling thread.
+
+    The writer of tensorboardX has a thread, which ends on a disk that is full; then its callers wait
+    without end. Here events are left out for which there is no room, with one warning.
+
+    Parameters
+    ----------
+    folder : str
+        Its folder.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._summary = require("tensorboardX.summary", "TBXLoggerCallback")
+        self._event_cls = require("tensorboardX.proto.event_pb2", "TBXLoggerCallback").Event
+        self._next_flush = 0.0
+        self._writer: Any = None
+        module = require("tensorboardX.event_file_writer", "TBXLoggerCallback")
+        with self._dropped_when_full():
+            self._writer = module.EventsWriter(os.path.join(folder, "events"))
+
+    def add_scalars(self, values: dict[str, float], step: int) -> None:
+        """Write numbers by name, all of one step."""
+        for name, value in values.items():
+            self.add(self._summary.scalar(name, value), step)
+        if time.monotonic() >= self._next_flush:
+            self._next_flush = time.monotonic() + FLUSH_S
+            with self._dropped_when_full():
+                if self._writer is not None:
+                    self._writer.flush()
+
+    def add(self, summary: Any, step: int | None = None) -> None:
+        """Write a summary."""
+        event = self._event_cls(wall_time=time.time(), summary=summary)
+        if step is not None:
+            event.step = step
+        with self._dropped_when_full():
+            if self._writer is not None:
+                self._writer.write_event(event)
+
+    def close(self) -> None:
+        """Write the rest."""
+        with self._dropped_when_full():
+            if self._writer is not None:
+                self._writer.close()
+        self._writer = None
+
+    @contextlib.contextmanager
+    def _dropped_when_full(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if not is_full(error):
+                raise
+            logger.warning("No further events for TensorBoard in %s: %s", self._folder, error)
+            self._writer = None
 
 
 def _is_number(value: Any) -> bool:

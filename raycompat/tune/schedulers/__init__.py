@@ -1,4 +1,4 @@
-"""Schedulers of trials: which go on, pause or stop."""
+"""Schedulers of trials: they decide which trials continue, pause or stop."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def create_scheduler(scheduler: str, **kwargs: Any) -> TrialScheduler:
     Raises
     ------
     ValueError
-        When there is no scheduler of that name.
+        When no scheduler has that name.
 
     Notes
     -----

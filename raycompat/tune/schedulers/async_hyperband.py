@@ -138,7 +138,7 @@ class Rung:
         return trial_id in self.trial_ids
 
     def record(self, trial_id: str, score: float) -> None:
-        """Keep a trial's score; NaN is not compared with."""
+        """Record a trial's score; NaN is not used for comparison."""
         self.trial_ids.add(trial_id)
         if not math.isnan(score):
             bisect.insort(self._sorted, score)

@@ -133,7 +133,7 @@ class HyperBandScheduler(ScoredScheduler):
         return self._process(tune_controller, bracket)
 
     def _process(self, tune_controller: Controller, bracket: Bracket) -> str:
-        """Halve a bracket whose trials have all reached the limit; say what the running one does."""
+        """Halve a bracket whose trials have all reached the limit; return the running one's action."""
         if not bracket.round_is_done():
             return TrialScheduler.PAUSE
         if bracket.finished():
@@ -169,7 +169,7 @@ class HyperBandScheduler(ScoredScheduler):
         return action
 
     def on_trial_remove(self, tune_controller: Controller, trial: Trial) -> None:
-        """Go on without the trial, which can end the bracket's round."""
+        """Continue without the trial, which can end the bracket's round."""
         bracket = self._bracket_of.pop(trial, None)
         if bracket is None:
             return
@@ -224,7 +224,7 @@ class Bracket:
         self._all_trials: list[Trial] = []
         #: The last result of each trial that is still in the race; None when it has none yet.
         self.results: dict[Trial, Result | None] = {}
-        #: Paused trials that may go on.
+        #: Paused trials that may continue.
         self.released: set[Trial] = set()
         self.is_being_processed = False
 
@@ -248,14 +248,14 @@ class Bracket:
         return 0 if result is None else result[self._time_attr]
 
     def round_is_done(self) -> bool:
-        """Say whether every trial has reached the limit."""
+        """Return whether every trial has reached the limit."""
         return all(self._time(trial) >= self._limit for trial in self.results)
 
     def finished(self) -> bool:
         return self._stop_last_trials and self._is_last_round and self.round_is_done()
 
     def continues(self, trial: Trial) -> bool:
-        """Say whether a trial trains on in this round."""
+        """Return whether a trial continues to train in this round."""
         if not self._stop_last_trials and self._is_last_round:
             return True
         return self._time(trial) < self._limit

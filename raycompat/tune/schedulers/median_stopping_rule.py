@@ -35,7 +35,7 @@ class MedianStoppingRule(ScoredScheduler):
     min_time_slice : float, default 0
         How long a trial trains at least before it makes room for waiting ones.
     hard_stop : bool, default True
-        Stop such a trial; otherwise it pauses, and goes on when the others have ended.
+        Stop such a trial; otherwise it pauses, and continues when the others have ended.
 
     Notes
     -----

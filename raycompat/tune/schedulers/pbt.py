@@ -1,4 +1,4 @@
-"""Population based training: weak trials go on from strong ones, with changed hyperparameters."""
+"""Population based training: weak trials continue from strong ones, with changed hyperparameters."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def perturbed_tag(tag: str, config: dict[str, Any], names: Any) -> str:
 
 @dataclass
 class _State:
-    """A member of the population: what it scored last, and from where others can go on."""
+    """A member of the population: its last score, and the checkpoint from which others can continue."""
 
     tag: str
     score: float | None = None
@@ -129,7 +129,7 @@ class _State:
 
 
 class PopulationBasedTraining(ScoredScheduler):
-    """Every so often, let the worst trials copy the best, and change what they copied.
+    """At regular intervals, let the worst trials copy the best, and change the copied hyperparameters.
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ class PopulationBasedTraining(ScoredScheduler):
         return not missing
 
     def _perturb_together(self, tune_controller: Controller, trial: Trial, time: float) -> None:
-        """Perturb the whole population once its last trial has come to the time."""
+        """Perturb the whole population when its last trial has reached the time."""
         if any(
             self._states[other].trained_until < self._next_synch
             for other in tune_controller.get_live_trials()
@@ -304,7 +304,7 @@ class PopulationBasedTraining(ScoredScheduler):
             donor = random.choice(upper)
             checkpoint = self._resolved(self._states[donor])
             if checkpoint is None:
-                logger.info("%s has no checkpoint: %s goes on by itself.", donor, trial)
+                logger.info("%s has no checkpoint: %s continues without a copy.", donor, trial)
             else:
                 self._exploit(tune_controller, trial, donor, checkpoint)
 
@@ -327,7 +327,7 @@ class PopulationBasedTraining(ScoredScheduler):
             self._perturbation_factors,
             self._custom_explore_fn,
         )
-        logger.info("%s goes on from %s: %s", trial, donor, done)
+        logger.info("%s continues from %s: %s", trial, donor, done)
         if self._log_config:
             self._log_change(state, donor_state, trial, donor, new_config)
         if trial.status != "PAUSED":

@@ -63,7 +63,7 @@ class PopulationBasedTrainingReplay(FIFOScheduler):
     def __init__(self, policy_file: str) -> None:
         path = Path(policy_file).expanduser()
         if not path.exists():
-            raise ValueError(f"There is no policy file {path.as_posix()!r}.")
+            raise ValueError(f"The policy file {path.as_posix()!r} does not exist.")
         try:
             self.config, self._policy = schedule(
                 [json.loads(line) for line in path.read_text().splitlines()]

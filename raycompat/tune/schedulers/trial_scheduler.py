@@ -1,4 +1,4 @@
-"""`TrialScheduler`: decides after each result whether a trial goes on, pauses or stops."""
+"""`TrialScheduler`: decides after each result whether a trial continues, pauses or stops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Result = dict[str, Any]
 
 
 class Controller(Protocol):
-    """What a scheduler can ask of the runner of trials."""
+    """The interface of the trial runner for schedulers."""
 
     search_alg: Any
 
@@ -42,7 +42,7 @@ class Controller(Protocol):
 
 
 class TrialScheduler:
-    """Decide how trials go on. Users write their own as subclasses.
+    """Decides how trials continue. Subclass it for your own scheduler.
 
     Notes
     -----
@@ -84,7 +84,7 @@ class TrialScheduler:
         raise NotImplementedError
 
     def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Result) -> str:
-        """Return what a running trial does next."""
+        """Return the next action of a running trial."""
         raise NotImplementedError
 
     def on_trial_complete(self, tune_controller: Controller, trial: Trial, result: Result) -> None:
@@ -109,7 +109,7 @@ class TrialScheduler:
             cloudpickle.dump(self.__dict__, file)
 
     def restore(self, checkpoint_path: str) -> None:
-        """Go on from a file of `save`, which must come from a trusted source: it is unpickled."""
+        """Continue from a file of `save`, which must come from a trusted source: it is unpickled."""
         with open(checkpoint_path, "rb") as file:
             self.__dict__.update(pickle.load(file))
 

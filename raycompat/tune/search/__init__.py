@@ -62,7 +62,7 @@ def create_searcher(search_alg: str, **kwargs: Any) -> Any:
     Raises
     ------
     ValueError
-        When there is no searcher of that name.
+        When no searcher has that name.
     UnsupportedRayFeatureError
         When raycompat does not wrap the library.
 

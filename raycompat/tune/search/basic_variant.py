@@ -37,7 +37,7 @@ class BasicVariantGenerator(SearchAlgorithm):
         Configs, whole or partial, that come first; each takes the place of one sample. What a
         point does not name is drawn, or enumerated when it is a grid.
     max_concurrent : int, default 0
-        How many trials may run at a time; 0 is no limit.
+        Maximum number of concurrent trials; 0: no limit.
     constant_grid_search : bool, default False
         Draw random values once for the whole grid, not for each of its points.
     random_state : int, numpy.random.Generator or numpy.random.RandomState, optional

@@ -10,7 +10,7 @@ from raycompat.tune.search.searcher import Searcher
 class ConcurrencyLimiter(Searcher):
     """Limit how many suggestions of a searcher are unfinished at a time.
 
-    Searchers learn from results; one that is asked for every trial at once learns nothing.
+    Searchers learn from results. A searcher that must suggest all trials at once learns nothing.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ class NumpyRandom:
 
 
 class Sampler:
-    """How values are drawn from a domain."""
+    """The method that draws values from a domain."""
 
     def draw(self, domain: Any, random: NumpyRandom, size: int) -> Any:
         """Return `size` values, as an array or list."""
@@ -109,7 +109,7 @@ class Grid(Sampler):
 
 
 class CallSampler(Sampler):
-    """The value is what the user's function returns."""
+    """A domain whose values a user's function returns."""
 
     def __str__(self) -> str:
         return "Base"
@@ -200,7 +200,7 @@ class Domain:
         Parameters
         ----------
         config : dict, optional
-            What the function of `sample_from` is given.
+            The argument of the function of `sample_from`.
         size : int, default 1
             How many values.
         random_state : int, numpy.random.Generator or numpy.random.RandomState, optional
@@ -216,7 +216,7 @@ class Domain:
         return False
 
     def is_valid(self, value: Any) -> bool:
-        """Say whether the value belongs to the domain."""
+        """Return whether the value belongs to the domain."""
         raise NotImplementedError
 
     @property
@@ -319,7 +319,7 @@ class Categorical(Domain):
 
 
 class Function(Domain):
-    """What a function of the config, or of nothing, returns."""
+    """Values that a function returns, with or without the config as an argument."""
 
     default_sampler_cls = CallSampler
 
@@ -437,7 +437,7 @@ def choice(categories: Sequence[Any]) -> Categorical:
     Raises
     ------
     ValueError
-        When there are no values.
+        When the list of values is empty.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""What the runner asks for trials: `SearchAlgorithm`."""
+"""`SearchAlgorithm`: the interface from which the runner gets trials."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SearchAlgorithm:
 
     @property
     def total_samples(self) -> int:
-        """How many trials there will be at most; 0 when unknown."""
+        """Maximum number of trials; 0 if unknown."""
         return 0
 
     def set_search_properties(
@@ -52,18 +52,18 @@ class SearchAlgorithm:
         """Take note of a trial's end."""
 
     def is_finished(self) -> bool:
-        """Say whether every trial has been made."""
+        """Return whether every trial was created."""
         return self._finished
 
     def set_finished(self) -> None:
         self._finished = True
 
     def get_state(self) -> dict[str, Any]:
-        """Return what `set_state` needs to go on in another process."""
+        """Return the state with which `set_state` continues in another process."""
         return {}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on where `get_state` was called."""
+        """Continue from a state of `get_state`."""
 
 
 def experiment_list(experiments: Any) -> list[Experiment]:

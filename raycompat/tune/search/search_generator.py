@@ -1,4 +1,4 @@
-"""`SearchGenerator`: makes trials of what a `Searcher` suggests."""
+"""`SearchGenerator`: makes trials from the suggestions of a `Searcher`."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Names = str | list[str] | None
 
 
 class Searcher:
-    """Suggest configs one by one, and learn from what the trials report.
+    """Suggests configs one by one, and learns from the reports of the trials.
 
     Subclasses write `suggest` and `on_trial_complete`; `save` and `restore` when their state is not all
     in picklable attributes.
@@ -83,7 +83,7 @@ class Searcher:
         return False
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return a config; `FINISHED` when there are no more, None when there is none now."""
+        """Return a config; `FINISHED` at the end, None when it cannot suggest one now."""
         raise NotImplementedError
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
@@ -127,7 +127,7 @@ class Searcher:
         return self.__dict__.copy()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state of `get_state`."""
+        """Continue from a state of `get_state`."""
         self.__dict__.update(state)
 
     def save(self, checkpoint_path: str) -> None:
@@ -136,7 +136,7 @@ class Searcher:
             cloudpickle.dump(self.get_state(), file)
 
     def restore(self, checkpoint_path: str) -> None:
-        """Go on from a file of `save`, which must come from a trusted source: it is unpickled."""
+        """Continue from a file of `save`, which must come from a trusted source: it is unpickled."""
         with open(checkpoint_path, "rb") as file:
             self.set_state(pickle.load(file))
 
@@ -144,7 +144,7 @@ class Searcher:
         """Take note that a trial was paused."""
 
     def on_unpause(self, trial_id: str) -> None:
-        """Take note that a trial goes on."""
+        """Handle the continuation of a trial."""
 
 
 def _check_objectives(metric: Any, mode: Any) -> None:
@@ -159,7 +159,7 @@ def _check_objectives(metric: Any, mode: Any) -> None:
 
 
 def has_search_space(config: dict[str, Any]) -> bool:
-    """Say whether there is anything to draw or to enumerate."""
+    """Return whether anything can be drawn or enumerated."""
     _, domains, grids = parse_spec_vars(config)
     return bool(domains or grids)
 

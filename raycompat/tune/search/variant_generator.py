@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import itertools
 import random
 import re
@@ -64,7 +65,7 @@ def generate_variants(
     Raises
     ------
     ValueError
-        When a grid is empty, a function fails, or functions wait for each other.
+        When a grid is empty or misspelled, a function fails, or functions wait for each other.
 
     Notes
     -----
@@ -227,7 +228,19 @@ def _domain(value: Any, path: Path = ()) -> Domain | None:
         return Function(lambda spec: eval(code, names, {"spec": spec}))
     if "grid_search" in value:
         return Categorical(_grid_values(value["grid_search"], path)).grid()
+    _refuse_typo(value, path)
     return None
+
+
+def _refuse_typo(value: dict[str, Any], path: Path) -> None:
+    """Raise for a dict such as ``{"grid_serach": [1, 2]}``, which would be a constant."""
+    ((key, values),) = value.items()
+    is_near = isinstance(key, str) and difflib.get_close_matches(key, ["grid_search"], cutoff=0.8)
+    if is_near and isinstance(values, list | tuple):
+        where = f"The parameter {path_name(path)!r}" if path else "A parameter"
+        raise ValueError(
+            f"{where} has the key {key!r}: expected 'grid_search'. Write tune.grid_search({values!r})."
+        )
 
 
 def _grid_values(values: Any, path: Path) -> list[Any]:
@@ -241,7 +254,7 @@ def _grid_values(values: Any, path: Path) -> list[Any]:
 
 
 def is_resolved(value: Any) -> bool:
-    """Say whether it is a value, not something to draw from."""
+    """Return whether it is a value, and not a domain to draw from."""
     return _domain(value) is None
 
 

@@ -61,7 +61,7 @@ class ExperimentPlateauStopper(NoopStopper):
         return self.stop_all()
 
     def has_plateaued(self) -> bool:
-        """Say whether the best scores are there and do not differ."""
+        """Return whether there are enough best scores, and they do not differ."""
         return len(self._best) == self._top and statistics.pstdev(self._best) <= self._std
 
     def stop_all(self) -> bool:

@@ -1,4 +1,4 @@
-"""`Stopper`, and those that look at counts and clocks."""
+"""`Stopper`, and stoppers that use counts and clocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Stopper(abc.ABC):
-    """Say when a trial ends, and when all do. Users write their own as subclasses.
+    """Decides when a trial ends, and when all do. Subclass it for your own stopper.
 
     Notes
     -----
@@ -27,11 +27,11 @@ class Stopper(abc.ABC):
 
     @abc.abstractmethod
     def __call__(self, trial_id: str, result: Result) -> bool:
-        """Say whether the trial ends after this result."""
+        """Return whether the trial ends after this result."""
 
     @abc.abstractmethod
     def stop_all(self) -> bool:
-        """Say whether the experiment ends."""
+        """Return whether the experiment ends."""
 
 
 class CombinedStopper(Stopper):
@@ -82,6 +82,23 @@ class FunctionStopper(NoopStopper):
 
     def __call__(self, trial_id: str, result: Result) -> bool:
         return self._function(trial_id, result)
+
+    @classmethod
+    def is_valid_function(cls, fn: Any) -> bool:
+        """Return whether an object can be the function: it is callable, and not a Stopper.
+
+        Raises
+        ------
+        ValueError
+            When it has the methods of a Stopper, but is not one.
+        """
+        if isinstance(fn, Stopper) or not callable(fn):
+            return False
+        if hasattr(fn, "stop_all"):
+            raise ValueError(
+                f"stop={fn!r} has stop_all: make its class a subclass of tune.Stopper."
+            )
+        return True
 
 
 class DictStopper(NoopStopper):
@@ -182,11 +199,7 @@ def stopper_of(stop: Any) -> Stopper:
         return DictStopper(stop)
     if isinstance(stop, list | tuple) and all(isinstance(each, Stopper) for each in stop):
         return CombinedStopper(*stop)
-    if callable(stop) and not isinstance(stop, type):
-        if hasattr(stop, "stop_all"):
-            raise ValueError(
-                f"stop={stop!r} has stop_all: make its class a subclass of tune.Stopper."
-            )
+    if not isinstance(stop, type) and FunctionStopper.is_valid_function(stop):
         return FunctionStopper(stop)
     raise ValueError(
         f"stop={stop!r}: expected a dict such as {{'training_iteration': 10}}, a function of "

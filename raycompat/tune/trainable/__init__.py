@@ -1,4 +1,4 @@
-"""What trains: classes and functions."""
+"""Trainables: classes and functions that train."""
 
 from raycompat.tune.trainable.function_trainable import FunctionTrainable, wrap_function
 from raycompat.tune.trainable.trainable import Trainable

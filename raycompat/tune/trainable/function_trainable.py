@@ -31,7 +31,7 @@ class FunctionTrainable(Trainable):
         sessions.set_session(self._session)
 
     def _call(self) -> None:
-        """Run the user's function; report what it returns or yields."""
+        """Run the user's function; report its result, or the values that it yields."""
         returned = self._trainable_func(self.config)
         if inspect.isgenerator(returned):
             for each in returned:
@@ -50,7 +50,7 @@ class FunctionTrainable(Trainable):
         return TrainingResult(self._session.checkpoint, dict(self._last_result))
 
     def has_new_checkpoint(self) -> bool:
-        """Say once whether the last report came with a checkpoint."""
+        """Return once whether the last report had a checkpoint."""
         found, self._session.has_new_checkpoint = self._session.has_new_checkpoint, False
         return found
 
@@ -111,7 +111,7 @@ def report_value(value: Any) -> None:
 
 
 class Reporter:
-    """What a function of 2018 calls as ``reporter(timesteps_total=..., mean_accuracy=...)``."""
+    """The argument of a function of 2018: ``reporter(timesteps_total=..., mean_accuracy=...)``."""
 
     def __call__(self, _metric: float | None = None, **metrics: Any) -> None:
         if _metric is not None:
@@ -146,7 +146,7 @@ def wrap_function(function: Callable[..., Any], name: str | None = None) -> type
 
 
 def _takes_reporter(function: Callable[..., Any]) -> bool:
-    """Say whether a function has the form of 2018."""
+    """Return whether a function has the signature of 2018."""
     signature = inspect.signature(function)
     required = [
         name

@@ -6,13 +6,29 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def flatten_dict(nested: Mapping[Any, Any], delimiter: str = "/") -> dict[str, Any]:
-    """Return one level, the keys joined by the delimiter; empty dicts stay."""
+def flatten_dict(
+    nested: Mapping[Any, Any],
+    delimiter: str = "/",
+    prevent_delimiter: bool = False,
+    flatten_list: bool = False,
+) -> dict[str, Any]:
+    """Return one level, the keys joined by the delimiter; empty dicts stay.
+
+    `flatten_list` does the same with lists, whose indices are keys.
+
+    Raises
+    ------
+    ValueError
+        With `prevent_delimiter`, when a key contains the delimiter already.
+    """
     flat: dict[str, Any] = {}
     for key, value in nested.items():
-        if isinstance(value, Mapping) and value:
-            for inner, each in flatten_dict(value, delimiter).items():
-                flat[f"{key}{delimiter}{inner}"] = each
+        if prevent_delimiter and isinstance(key, str) and delimiter in key:
+            raise ValueError(f"The key {key!r} contains {delimiter!r}, which is to join keys.")
+        inner = dict(enumerate(value)) if flatten_list and isinstance(value, list) else value
+        if isinstance(inner, Mapping) and inner:
+            below = flatten_dict(inner, delimiter, prevent_delimiter, flatten_list)
+            flat.update((f"{key}{delimiter}{name}", each) for name, each in below.items())
         else:
             flat[key] = value
     return flat

@@ -1,4 +1,4 @@
-"""`with_parameters` and `with_resources`: what a trainable is given beside its config."""
+"""`with_parameters` and `with_resources`: further inputs of a trainable besides its config."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def with_resources(
     trainable: Any,
     resources: dict[str, Any] | PlacementGroupFactory | Callable[[dict[str, Any]], Any],
 ) -> Any:
-    """Say which resources each trial has.
+    """Set the resources of each trial.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where a trial runs, and where its files go, as the trial's process knows it."""
+"""The node of a trial, and the place of its files, for the trial's process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class TrialPlace:
-    """What the driver tells a trial's process of the trial.
+    """The driver's description of a trial for the trial's process.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class TrialPlace:
     folder : Folder
         The trial's folder in the storage.
     resources : PlacementGroupFactory
-        What the trial asked for.
+        The resources of the trial.
     next_checkpoint : int
         The number of the next checkpoint's folder.
     """

@@ -1,4 +1,4 @@
-"""What a training function calls: `report`, `get_checkpoint`, `get_context`."""
+"""Functions for training functions: `report`, `get_checkpoint`, `get_context`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FunctionSession:
     Parameters
     ----------
     function : callable
-        Called without arguments; what it returns is the last result.
+        Called without arguments; its result is the last result.
     place : TrialPlace or None
         Where checkpoints go.
     checkpoint : Checkpoint or None
@@ -65,7 +65,7 @@ class FunctionSession:
             self._results.put(("error", error))
 
     def next_result(self) -> dict[str, Any]:
-        """Let the function go on until it reports; raise what it raised."""
+        """Let the function continue until it reports; raise its error."""
         if not self._thread.is_alive():
             self._thread.start()
         self._may_go_on.release()
@@ -75,15 +75,20 @@ class FunctionSession:
         found: dict[str, Any] = value
         return found
 
-    def report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None) -> None:
-        """Hand a result to the runner, and wait until training shall go on."""
+    def report(
+        self, metrics: dict[str, Any], checkpoint: Checkpoint | None, is_kept: bool = False
+    ) -> None:
+        """Pass a result to the runner, and wait until training may continue.
+
+        A checkpoint is copied into the trial's folder, unless `is_kept` says that it stays where it is.
+        """
         if threading.current_thread() is not self._thread:
             raise RuntimeError("Call tune.report from the thread that runs the training function.")
         result = dict(metrics)
         self.has_new_checkpoint = checkpoint is not None
         if checkpoint is not None:
             assert self.place is not None
-            self.checkpoint = self.place.keep_checkpoint(checkpoint)
+            self.checkpoint = checkpoint if is_kept else self.place.keep_checkpoint(checkpoint)
             result[CHECKPOINT_DIR_NAME] = os.path.basename(self.checkpoint.path)
             result[SHOULD_CHECKPOINT] = True
         self._results.put(("result", result))
@@ -104,12 +109,24 @@ _session: FunctionSession | None = None
 
 
 def set_session(session: FunctionSession | None) -> None:
-    """Say whose reports this process makes."""
+    """Set the session that gets the reports of this process."""
     global _session
     _session = session
 
 
-def _current(what: str) -> FunctionSession:
+def is_in_trial() -> bool:
+    """Return whether the function of a trial runs in this process."""
+    return _session is not None
+
+
+def current(what: str) -> FunctionSession:
+    """Return the session of this process, for the function `what` of `tune`.
+
+    Raises
+    ------
+    RuntimeError
+        When no trial runs in this process.
+    """
     if _session is None:
         raise RuntimeError(
             f"tune.{what} works in the function of a trial, and no trial runs in this process: "
@@ -147,24 +164,24 @@ def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> 
     -----
     Ray source: ``ray.tune.report``, 2.60.0. Differs from Ray: outside of a trial it raises.
     """
-    session = _current("report")
+    session = current("report")
     if not isinstance(metrics, dict):
         raise TypeError(f"tune.report({metrics!r}): expected a dict, such as {{'score': 1.0}}.")
     session.report(metrics, checkpoint)
 
 
 def get_checkpoint() -> Checkpoint | None:
-    """Return the checkpoint that the trial goes on from; None when it begins.
+    """Return the checkpoint from which the trial continues; None at the start.
 
     Notes
     -----
     Ray source: ``ray.tune.get_checkpoint``, 2.60.0. No known difference.
     """
-    return _current("get_checkpoint").checkpoint
+    return current("get_checkpoint").checkpoint
 
 
 class TuneContext:
-    """What the function of a trial can ask of its trial.
+    """The description of a trial for its function.
 
     Notes
     -----
@@ -187,7 +204,7 @@ class TuneContext:
         return self._place.trial_id
 
     def get_trial_resources(self) -> PlacementGroupFactory:
-        """Return what the trial asked for."""
+        """Return the resources of the trial."""
         resources: PlacementGroupFactory = self._place.resources
         return resources
 
@@ -197,12 +214,12 @@ class TuneContext:
 
 
 def get_context() -> TuneContext:
-    """Return what is known of the trial.
+    """Return the description of the trial.
 
     Notes
     -----
     Ray source: ``ray.tune.get_context``, 2.60.0. Differs from Ray: outside of a trial it raises.
     """
-    place = _current("get_context").place
+    place = current("get_context").place
     assert place is not None
     return TuneContext(place)

@@ -131,7 +131,7 @@ class Trainable:
             self._stop()
 
     def log_result(self, result: dict[str, Any]) -> None:
-        """Look at each result before it is reported."""
+        """Inspect each result before it is reported."""
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory | None:
@@ -143,7 +143,7 @@ class Trainable:
         """Return a hint on the resources, for errors."""
         return ""
 
-    # What the runner calls; users may, too.
+    # Methods that the runner calls; users may call them too.
 
     def train(self) -> dict[str, Any]:
         """Make one step, and return its result with times and counts filled in.
@@ -162,7 +162,7 @@ class Trainable:
         return self._filled(result, time.time() - start)
 
     def _filled(self, result: dict[str, Any], duration_s: float) -> dict[str, Any]:
-        """Return the result with what is counted here."""
+        """Return the result with the counters of this class."""
         result = dict(result)
         this_iter: float = result.get(keys.TIME_THIS_ITER_S) or duration_s
         self._iteration += 1
@@ -272,7 +272,7 @@ class Trainable:
         return inside
 
     def restore(self, checkpoint_path: Any) -> None:
-        """Go on from a checkpoint.
+        """Continue from a checkpoint.
 
         Parameters
         ----------
@@ -332,7 +332,7 @@ class Trainable:
         return True
 
     def stop(self) -> None:
-        """End training, and release what it has taken."""
+        """End training, and release its resources."""
         self.cleanup()
 
     def export_model(self, export_formats: Any, export_dir: str | None = None) -> dict[str, str]:
@@ -343,7 +343,7 @@ class Trainable:
         found: dict[str, str] = self._export_model(formats, export_dir or self.logdir)
         return found
 
-    # What a trainable knows of itself.
+    # The attributes of a trainable.
 
     @property
     def logdir(self) -> str:
@@ -354,7 +354,7 @@ class Trainable:
 
     @property
     def iteration(self) -> int:
-        """How many steps were made, those before a restore included."""
+        """Number of steps, including those before a restore."""
         return self._iteration
 
     @property
@@ -374,7 +374,7 @@ class Trainable:
 
     @property
     def trial_resources(self) -> PlacementGroupFactory | None:
-        """What the trial asked for; None outside of a trial."""
+        """The resources of the trial; None outside a trial."""
         return self._place.resources if self._place else None
 
     def get_config(self) -> dict[str, Any]:

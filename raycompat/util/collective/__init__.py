@@ -1,4 +1,4 @@
-"""Operations in which a group of tasks and actors takes part together, in CPU memory."""
+"""Operations in which all members of a group of tasks and actors take part, in CPU memory."""
 
 from raycompat.util.collective.backend_registry import register_collective_backend
 from raycompat.util.collective.collective import (

@@ -1,4 +1,4 @@
-"""The groups that this process is a member of."""
+"""The groups of which this process is a member."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _global_registry.put(Backend.GLOO, CPUGroup)
 
 _lock = threading.Lock()
 _groups: dict[str, BaseGroup] = {}
-#: Held while a group is formed, so that two threads do not both join it; others' are not held up.
+#: Held while a group is formed, so that two threads do not both join it; other groups do not wait.
 _forming: dict[str, threading.Lock] = {}
-#: In the process that declared groups: the handles that keep their meetings.
+#: In the process that declared groups: the handles that keep their meetings alive.
 _declared: dict[str, Any] = {}
 
 
 def check_backend(backend: str) -> str:
-    """Return a backend's registered name; refuse those that do not work here."""
+    """Return a backend's registered name; raise for those that do not work here."""
     if not isinstance(backend, str):
         raise TypeError(f"backend must be the name of a backend, such as 'gloo', not {backend!r}.")
     upper = backend.upper()
@@ -44,7 +44,7 @@ def check_backend(backend: str) -> str:
 
 
 def check_inside() -> None:
-    """Refuse drivers: a group has tasks and actors."""
+    """Raise in a driver: only tasks and actors can be in a group."""
     if get_runtime_context().get_task_id() is None:
         raise RuntimeError(
             "Operations of groups work inside tasks and actors only. Call them in a method of an "
@@ -53,17 +53,17 @@ def check_inside() -> None:
 
 
 def is_member(group_name: str) -> bool:
-    """Tell whether this process is in a group of this name."""
+    """Return whether this process is in the group of this name."""
     return group_name in _groups
 
 
 def form(world_size: int, rank: int, backend: str, group_name: str, gloo_timeout: int) -> BaseGroup:
-    """Become a member of a group; wait until it is complete.
+    """Join a group; wait until it is complete.
 
     Raises
     ------
     RuntimeError
-        When this process is in a group of this name.
+        When this process is already in a group of this name.
     """
     group_cls = _global_registry.get(check_backend(backend))
     with _lock:
@@ -83,12 +83,12 @@ def form(world_size: int, rank: int, backend: str, group_name: str, gloo_timeout
 
 
 def find(group_name: str) -> BaseGroup:
-    """Return the group of a name; become a member first if it was declared.
+    """Return the group of a name; join it first if it was declared.
 
     Raises
     ------
     RuntimeError
-        When there is no such group, or it was declared without this actor.
+        When the group does not exist, or was declared without this actor.
     """
     group = _groups.get(group_name)
     if group is not None:
@@ -113,12 +113,12 @@ def rank_of(group_name: str) -> tuple[int, int]:
 
 
 def declare(group_name: str, declared: _meeting.Declared) -> None:
-    """Make a group known to its actors.
+    """Declare a group to its actors.
 
     Raises
     ------
     RuntimeError
-        When a group of this name is known.
+        When a group of this name exists.
     """
     try:
         actor.get_actor(_meeting.name_of(group_name))
@@ -126,28 +126,28 @@ def declare(group_name: str, declared: _meeting.Declared) -> None:
         _keep(group_name, *_meeting.declare(group_name, declared))
         return
     raise RuntimeError(
-        f"A group {group_name!r} exists already. Its members call destroy_collective_group; or use "
+        f"A group {group_name!r} exists already. Let its members call destroy_collective_group, or use "
         "another name."
     )
 
 
 def _keep(group_name: str, meeting: Any, end: ObjectRef[None]) -> None:
-    """Keep the handle of a meeting until a member ends it."""
+    """Keep the handle of a meeting until a member ends the meeting."""
     _declared[group_name] = meeting
 
     def forget(_: Any) -> None:
-        if _declared.get(group_name) is meeting:  # else the group has been declared again
+        if _declared.get(group_name) is meeting:  # otherwise the group was declared again
             del _declared[group_name]
 
     end.future().add_done_callback(forget)
 
 
 def destroy(group_name: str) -> bool:
-    """Leave a group and end what declared it; return whether this process was in it."""
+    """Leave a group and end its declaration; return whether this process was in it."""
     group = _groups.pop(group_name, None)
     if group is None:
         return False
     group.destroy_group()
-    with contextlib.suppress(ValueError):  # it was not declared, or another member was quicker
+    with contextlib.suppress(ValueError):  # it was not declared, or another member has ended it
         actor.kill(actor.get_actor(_meeting.name_of(group_name)))
     return True

@@ -1,7 +1,7 @@
-"""Where the members of a group find each other: a named actor.
+"""The named actor through which the members of a group find each other.
 
-It answers when all ranks have joined, and makes the token by which they recognise each other. It ends
-with the process that made it, once that has reached all other ranks.
+It answers when all ranks have joined, and creates the token with which they authenticate each other. It
+ends with the process that made it, after that process has connected to all other ranks.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from raycompat.util.collective.types import CollectiveError, CollectiveTimeoutEr
 #: Bytes of a group's token.
 _TOKEN_BYTES = 32
 
-#: Seconds for which a member that gives up asks who is missing.
+#: Seconds for a member that has timed out to ask which ranks are missing.
 _ASK_S = 10.0
 
 
 @dataclass(frozen=True)
 class Declared:
-    """What `create_collective_group` said of a group.
+    """The declaration of a group by `create_collective_group`.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Declared:
 
 @dataclass
 class Roster:
-    """What every rank has said, by rank, and a secret that only they know."""
+    """The rows of all ranks, by rank, and a secret that only they know."""
 
     token: bytes
     rows: list[Any]
@@ -50,7 +50,7 @@ class Roster:
 
 @dataclass
 class _Table:
-    """Those who have joined so far."""
+    """The ranks that have joined so far."""
 
     world_size: int
     rows: dict[int, Any] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class _Meeting:
         self._tables: dict[str, _Table] = {}
 
     async def wait_for_end(self) -> None:
-        """Return never: the call fails when the meeting is ended."""
+        """Wait without end: the call fails when the meeting is ended."""
         await asyncio.get_running_loop().create_future()
 
     async def get_declared(self) -> Declared | None:
@@ -84,8 +84,8 @@ class _Meeting:
         if replaced is not None and not replaced.done():
             replaced.set_exception(
                 ValueError(
-                    f"Another process joined the group as rank {rank}. Give each process a rank of its "
-                    "own."
+                    f"Another process joined the group as rank {rank}. Give each process a different "
+                    "rank."
                 )
             )
         mine = table.waiting[rank] = asyncio.get_running_loop().create_future()
@@ -103,14 +103,14 @@ class _Meeting:
             future.set_exception(error)
 
     async def give_up(self, stage: str, rank: int, row: Any) -> list[int]:
-        """Take a member off a stage's table; return the ranks that are missing."""
+        """Remove a member from a stage's table; return the ranks that are missing."""
         table = self._tables.get(stage)
         if table is None:
             return []
         missing = [each for each in range(table.world_size) if each not in table.rows]
-        if table.rows.get(rank) == row:  # else another process has joined with this rank
+        if table.rows.get(rank) == row:  # otherwise another process has joined with this rank
             del table.rows[rank]
-            table.waiting.pop(rank).set_result(Roster(b"", []))  # which nobody waits for
+            table.waiting.pop(rank).set_result(Roster(b"", []))  # no process waits for it
         if not table.rows:
             del self._tables[stage]
         return missing
@@ -120,24 +120,24 @@ _meetings = _api.remote(_Meeting)
 
 
 def name_of(group_name: str) -> str:
-    """Return the name of a group's meeting."""
+    """Return the name of the actor of a group's meeting."""
     return f"info_{group_name}"
 
 
 def declare(group_name: str, declared: Declared) -> tuple[Any, ObjectRef[None]]:
-    """Make the meeting of a group whose ranks are known.
+    """Create the meeting of a group with declared ranks.
 
     Returns
     -------
     ActorHandle
-        Keeps the meeting.
+        Keeps the meeting alive.
     ObjectRef
-        Fails when the meeting has been ended.
+        Fails when the meeting is ended.
 
     Raises
     ------
     ValueError
-        When there is one.
+        When the group already has a meeting.
     """
     options = {"name": name_of(group_name), "num_cpus": 0}
     meeting: Any = _meetings.options(**options).remote(declared)
@@ -146,7 +146,7 @@ def declare(group_name: str, declared: Declared) -> tuple[Any, ObjectRef[None]]:
 
 
 def declared(group_name: str) -> Declared | None:
-    """Return what was declared of a group; None if nothing was."""
+    """Return the declaration of a group; None if there is none."""
     try:
         meeting: Any = actor.get_actor(name_of(group_name))
         found: Declared | None = _api.get(meeting.get_declared.remote())
@@ -158,12 +158,13 @@ def declared(group_name: str) -> Declared | None:
 class Membership:
     """One rank's part in the meeting of a group.
 
-    The handle keeps the meeting, if this process made it, so drop it only when the group is complete.
+    The handle keeps the meeting alive if this process made it, so drop it only when the group is
+    complete.
 
     Parameters
     ----------
     timeout_s : float
-        Seconds for all that is done here together.
+        Seconds for all steps here together.
     """
 
     def __init__(self, group_name: str, world_size: int, rank: int, timeout_s: float) -> None:
@@ -177,7 +178,7 @@ class Membership:
         return max(0.0, self._deadline - time.monotonic())
 
     def join(self, stage: str, row: Any) -> Roster:
-        """Say something to all ranks, and hear what they say.
+        """Send a row to all ranks, and return the rows of all.
 
         Raises
         ------
@@ -195,8 +196,8 @@ class Membership:
             except GetTimeoutError:
                 raise self._too_late(stage, row) from None
             except ActorDiedError:
-                # It belonged to a former group of this name, or to a member that has died: the ranks
-                # that are left meet again.
+                # The meeting belonged to an earlier group of this name, or to a member that has died:
+                # the remaining ranks meet again.
                 if not self.remaining_s():
                     raise self._too_late(stage, row) from None
             except RayTaskError as error:
@@ -210,15 +211,15 @@ class Membership:
             call = self._meeting.give_up.remote(stage, self._rank, row)
             missing = _api.get(call, timeout=_ASK_S)
         except (ActorDiedError, GetTimeoutError):
-            pass  # then it is not known who is missing
+            pass  # then the missing ranks are unknown
         who = f"ranks {missing} of {self._world_size}" if missing else "other ranks"
         return CollectiveTimeoutError(
             f"The group {self._group_name!r} is not complete: {who} did not join within "
-            f"{self._timeout_s:g} s. See that every member calls init_collective_group with the same "
+            f"{self._timeout_s:g} s. Check that every member calls init_collective_group with the same "
             "name and world size, or give a longer gloo_timeout.",
             tuple(missing),
         )
 
     def leave(self) -> None:
-        """Drop the meeting: every rank is connected to this one, and so has heard all."""
+        """Release the meeting: every rank is connected to this one, so all have the roster."""
         self._meeting = None

@@ -1,10 +1,11 @@
-"""Connect every two ranks of a group, and make sure that they are who they say.
+"""Connections between every two ranks of a group, with proof of identity.
 
-Ranks of one host and one user connect by abstract Unix sockets: the kernel says whose process is at
-the other end (``SO_PEERCRED``), and it must be this user's. Other ranks connect by TCP between the
-nodes' addresses. On both, either side proves that it knows the group's token (HMAC-SHA256 of both
-sides' random numbers), which came by the cluster's own connections and is never sent here. What ranks
-send each other by TCP afterwards is neither encrypted nor signed, even in a cluster that uses TLS.
+Ranks of one host and one user connect over abstract Unix sockets: the kernel reports the user of the
+process at the other end (``SO_PEERCRED``), and it must be the same user. Other ranks connect over TCP
+between the nodes' addresses. On both, each side proves that it knows the group's token (HMAC-SHA256 of
+both sides' random numbers). The token came over the cluster's own connections and is never sent here.
+The data that ranks later send over TCP is neither encrypted nor signed, even in a cluster that uses
+TLS.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from raycompat.util.collective._meeting import Membership
 from raycompat.util.collective._peers import Peer
 from raycompat.util.collective.types import CollectiveTimeoutError
 
-#: Seconds for one handshake: a stranger that connects and says nothing holds up no more than this.
+#: Seconds for one handshake: the longest delay by a stranger that connects and sends nothing.
 _HANDSHAKE_S = 5.0
 
 _NONCE_BYTES = 16
@@ -34,17 +35,17 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class _RefusedError(Exception):
-    """The other end of a connection is not the rank that it should be."""
+    """The other end of a connection is not the expected rank."""
 
 
 def place() -> str:
-    """Identify the processes that can meet on abstract Unix sockets: kernel, network and user."""
+    """Return an id of the processes that can use the same Unix sockets: kernel, network and user."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}:{os.stat('/proc/self/ns/net').st_ino}:{os.getuid()}"
 
 
 class _Mesh:
-    """The connections while they are made: to lower ranks; higher ranks connect here."""
+    """The connections while they are made: this rank connects to lower ranks, higher ones to it."""
 
     def __init__(self, rank: int, membership: Membership, places: list[str], token: bytes) -> None:
         self._rank = rank
@@ -80,7 +81,7 @@ class _Mesh:
         self.peers[rank] = Peer(rank, connection, pid)
 
     def accept(self, listener: socket.socket) -> None:
-        """Take one connection; drop it if it is not a rank's that is awaited."""
+        """Accept one connection; close it if it is not an expected rank's."""
         connection, _ = listener.accept()
         try:
             connection.settimeout(_HANDSHAKE_S)
@@ -92,7 +93,7 @@ class _Mesh:
             self._add(rank, connection, pid)
 
     def close(self) -> None:
-        """Close the connections that are not handed on."""
+        """Close the connections that are not used."""
         for peer in self.peers.values():
             peer.socket.close()
 
@@ -137,7 +138,7 @@ def _read(connection: socket.socket, num_bytes: int) -> bytes:
 
 
 def _process(connection: socket.socket) -> int | None:
-    """Return the pid at the other end, None if it is of another pid namespace; refuse other users'."""
+    """Return the pid at the other end, None in another pid namespace; raise for other users."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(raw)
     if uid != os.getuid():
@@ -168,12 +169,12 @@ def _family(address: tuple[str, int] | None) -> socket.AddressFamily:
 def connect(
     group_name: str, world_size: int, rank: int, timeout_s: float
 ) -> tuple[list[Peer], list[str]]:
-    """Meet the other ranks of a group and connect to each.
+    """Meet the other ranks of a group, and connect to each.
 
     Returns
     -------
     list of Peer
-        The others.
+        The other ranks.
     list of str
         The place of each rank: ranks with equal ones share a host and a user.
 

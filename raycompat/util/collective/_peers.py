@@ -1,14 +1,14 @@
-"""Exchange frames between the ranks of a group, and notice ranks that end, leave or stop.
+"""Frames between the ranks of a group, and the detection of ranks that end, leave or stop.
 
 Every two ranks have one connection. A frame is a header, a short text and a payload. The text of an
-ordinary frame describes the operation, such as ``allreduce(SUM, float32 x 1000)``; a rank that
-receives another description than its own knows that the ranks do not call the same operation. The
-two other kinds of frames are the last on a connection: *failed* carries an error's text, *left* says
-that the sender destroyed its group.
+ordinary frame describes the operation, such as ``allreduce(SUM, float32 x 1000)``. If a rank receives a
+text that differs from its own, the ranks do not call the same operation. The two other kinds of frames
+are the last on a connection: *failed* carries an error's text; *left* means that the sender destroyed
+its group.
 
-While a rank waits it watches all connections. The rank that it waits for ends the operation at once
-when its connection ends. Another rank's end only does so after `GRACE_S`: what that rank sent before
-may be all that the operation needs.
+A waiting rank watches all connections. If the rank that it waits for ends its connection, the operation
+fails at once. The end of another rank fails it only after `GRACE_S`, because the operation may need
+nothing more from that rank.
 """
 
 from __future__ import annotations
@@ -26,45 +26,45 @@ from raycompat.util.collective.types import CollectiveError, CollectiveTimeoutEr
 _HEADER = struct.Struct("<cIQ")
 _CALL, _FAILED, _LEFT = b"c", b"f", b"l"
 
-#: Seconds for which an operation may go on after a rank that it does not wait for has ended.
+#: Seconds for which an operation may continue after the end of a rank that it does not wait for.
 GRACE_S = 2.0
 
-#: Seconds after which a rank of this host that is stopped (SIGSTOP) ends the operation.
+#: Seconds after which a stopped rank (SIGSTOP) of this host fails the operation.
 STOPPED_S = 5.0
 
-#: Seconds between two looks at the clock and at the processes of this host.
+#: Seconds between two checks of the time and of the processes of this host.
 _LOOK_S = 0.5
 
 #: The payload of frames without one.
 _NOTHING = memoryview(b"")
 
-#: A text that is longer is not one of ours.
+#: The maximum length of a valid text.
 _LONGEST_TEXT = 1 << 16
 
 
 class Peer:
-    """One other rank: its connection and what is known of its process.
+    """One other rank: its connection and its process.
 
     Parameters
     ----------
     pid : int, optional
-        Given where it is a process of this host and of this process's pid namespace.
+        Given if it is a process of this host, in the pid namespace of this process.
     """
 
     def __init__(self, rank: int, connection: socket.socket, pid: int | None = None) -> None:
         self.rank = rank
         self.socket = connection
         self.pid = pid
-        #: What was read from the connection before an operation needed it.
+        #: Bytes that were read from the connection before an operation needed them.
         self.inbox = bytearray()
-        #: When the connection's end was seen, and the last frame's kind and text.
+        #: The time when the connection's end was noticed, and the last frame's kind and text.
         self.ended: float | None = None
         self.last_words: tuple[bytes, str] | None = None
         self.stopped_since: float | None = None
         connection.setblocking(False)
 
     def receive_into(self, view: memoryview) -> int:
-        """Fill `view` as far as bytes are there; return how many, -1 at the connection's end."""
+        """Fill `view` with available bytes; return their number, or -1 at the connection's end."""
         if self.inbox:
             count = min(len(view), len(self.inbox))
             view[:count] = self.inbox[:count]
@@ -80,13 +80,13 @@ class Peer:
             return -1
 
     def drain(self) -> None:
-        """Read all that is left of a connection that has ended, up to the last frame."""
+        """Read the rest of a connection that has ended, up to the last frame."""
         self.ended = time.monotonic()
         try:
             while piece := self.socket.recv(1 << 20):
                 self.inbox += piece
         except OSError:
-            pass  # what has arrived is there; the end is all that is asked for
+            pass  # the bytes so far are kept; the rest is lost
         position = 0
         while position + _HEADER.size <= len(self.inbox):
             kind, text_bytes, num_bytes = _HEADER.unpack_from(self.inbox, position)
@@ -97,7 +97,7 @@ class Peer:
             position = start + text_bytes + num_bytes
 
     def is_stopped(self) -> bool:
-        """Tell whether the process has been stopped for `STOPPED_S`."""
+        """Return whether the process was stopped for `STOPPED_S`."""
         if self.pid is None or self.ended is not None:
             return False
         try:
@@ -113,7 +113,7 @@ class Peer:
 
 
 class _Outgoing:
-    """A frame on its way to a peer."""
+    """A frame that is being sent to a peer."""
 
     def __init__(self, peer: Peer, text: bytes, payload: memoryview) -> None:
         self.peer = peer
@@ -129,7 +129,7 @@ class _Outgoing:
         return not self._parts
 
     def advance(self) -> bool:
-        """Send what the connection takes; return whether it took anything."""
+        """Send what the connection accepts; return whether it accepted anything."""
         moved = False
         while self._parts:
             try:
@@ -144,7 +144,7 @@ class _Outgoing:
 
 
 class _Incoming:
-    """A frame that is expected from a peer: its text must be equal, its payload fills a buffer."""
+    """A frame that is expected from a peer: its text must be equal, and its payload fills a buffer."""
 
     def __init__(self, peer: Peer, text: bytes, payload: memoryview) -> None:
         self.peer = peer
@@ -152,7 +152,7 @@ class _Incoming:
         self._payload = payload
         self._head = bytearray(_HEADER.size)
         self._kind = b""
-        #: What is being filled now, and what is filled after that.
+        #: The buffer that is being filled, and the part of the frame in it.
         self._view = memoryview(self._head)
         self._stage = "header"
 
@@ -161,14 +161,14 @@ class _Incoming:
         return self._stage == "done"
 
     def advance(self) -> bool:
-        """Take what the connection has; return whether it had anything.
+        """Read what the connection has; return whether it had anything.
 
         Raises
         ------
         EOFError
             When the connection has ended.
         CollectiveError
-            When the peer says that it failed or left, or calls another operation.
+            When the peer reports that it failed or left, or calls another operation.
         """
         moved = False
         while self._stage != "done":
@@ -260,14 +260,14 @@ class Peers:
         into: memoryview = _NOTHING,
         alone: bool = False,
     ) -> None:
-        """Send a frame to one rank and receive one from another, both at the same time.
+        """Send a frame to one rank and receive one from another at the same time.
 
         Parameters
         ----------
         call : str
-            The operation; both sides must give the same.
+            The operation; both sides must give the same text.
         to, source : int, optional
-            The ranks; nothing is sent, or received, where there is none.
+            The ranks; None: nothing is sent, or received.
         data, into : memoryview
             Bytes (format ``B``) to send, and room for exactly the bytes to receive.
         alone : bool, default False
@@ -278,7 +278,7 @@ class Peers:
         CollectiveError
             When a rank has ended, left, stopped or failed, or calls another operation.
         CollectiveTimeoutError
-            When nothing has moved for the time-out.
+            When nothing was sent or received for the time-out.
         """
         text = call.encode()
         frames: list[_Outgoing | _Incoming] = []
@@ -320,7 +320,7 @@ class Peers:
     def _wait(
         self, call: str, frames: list[_Outgoing | _Incoming], moved_at: float, alone: bool
     ) -> None:
-        """Wait until a frame can go on; raise when the operation cannot."""
+        """Wait until a frame can continue; raise when the operation cannot."""
         wanted: dict[socket.socket, int] = {}
         for frame in frames:
             if frame.peer.ended is not None:
@@ -335,7 +335,7 @@ class Peers:
             self._poll.modify(connection, select.POLLRDHUP)
         for descriptor, events in ready:
             if events & (select.POLLRDHUP | select.POLLHUP | select.POLLERR):
-                # It stays readable and would be reported for ever.
+                # It stays readable and would be reported again and again.
                 self._poll.unregister(descriptor)
                 self._by_descriptor[descriptor].drain()
         waited_for = {frame.peer.rank for frame in frames}
@@ -367,7 +367,7 @@ class Peers:
             raise CollectiveTimeoutError(
                 f"{call} made no progress for {self.timeout_s:g} s: this rank, {self.rank}, waits "
                 f"for rank {names}, which has not called it or waits for another rank. Give the "
-                "group a longer time-out if its members may take so long.",
+                "group a longer time-out if its members can take so long.",
                 tuple(sorted(waited_for)),
             )
 
@@ -395,9 +395,9 @@ class Peers:
     def barrier(self, call: str) -> None:
         """Wait until all ranks have called this with the same `call`.
 
-        The rounds are those of a dissemination barrier: in round k a rank notifies the one 2**k
-        further on. So each rank compares its call with several others', and all calls are equal when
-        every rank's comparison succeeds.
+        The rounds are those of a dissemination barrier: in round k, a rank notifies the rank at the
+        distance 2**k. So each rank compares its call with those of several others. If every rank's
+        comparison succeeds, all calls are equal.
         """
         distance = 1
         while distance < self.world_size:
@@ -409,7 +409,7 @@ class Peers:
             distance *= 2
 
     def close(self, error: BaseException | None = None) -> None:
-        """Close all connections; the others are told why, as far as their connections take it."""
+        """Close all connections, and send the reason to the others if their connections accept it."""
         kind = _LEFT if error is None else _FAILED
         text = b"" if error is None else f"{error}".encode()[: _LONGEST_TEXT // 2]
         for peer in self._peers.values():

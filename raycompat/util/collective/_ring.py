@@ -1,9 +1,9 @@
 """Operations between processes of several hosts, over their connections.
 
-The ranks form a ring in which those of one host are neighbours, so that each step sends one part
-between every two hosts. An allreduce has 2 (n - 1) steps: in the first half each rank receives a part,
-combines it with its own and sends the result on in the next step; in the second half the parts that
-are complete go round (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+The ranks form a ring in which ranks of one host are neighbours, so that each step sends one part
+between every two hosts. An allreduce has 2 (n - 1) steps. In the first half, each rank receives a part,
+combines it with its own and sends the result on in the next step. In the second half, the complete
+parts circulate (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
 workstations", 2009).
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from raycompat.util.collective._peers import Peers
 from raycompat.util.collective._tensors import Array, Reduction, as_bytes, parts_of
 
-#: Bytes that a broadcast hands on at a time.
+#: Bytes that a broadcast forwards at a time.
 _PIECE_BYTES = 1 << 20
 
 
@@ -42,7 +42,7 @@ class Ring:
         """Do nothing: a ring has only its connections."""
 
     def barrier(self, call: str) -> None:
-        """Wait until all ranks are here."""
+        """Wait until all ranks have called this."""
         self._peers.barrier(call)
 
     def _pass_on(self, call: str, data: Array, into: Array) -> None:
@@ -64,7 +64,7 @@ class Ring:
             op(kept, received, out=kept)
 
     def _gather_parts(self, call: str, parts: list[Array]) -> None:
-        """Copy part i from position i to everywhere."""
+        """Copy part i from position i to all ranks."""
         for step in range(self._size - 1):
             self._pass_on(
                 call,
@@ -81,7 +81,7 @@ class Ring:
         self._gather_parts(call, parts)
 
     def reduce(self, call: str, tensor: Array, root: int, op: Reduction) -> None:
-        """Combine the tensors of all ranks into the root's; the others' stay as they are."""
+        """Combine the tensors of all ranks into the root's; the others are not changed."""
         mine = tensor if self._peers.rank == root else tensor.copy()
         parts = parts_of(mine, self._size)
         self._reduce_parts(call, parts, op)
@@ -93,8 +93,8 @@ class Ring:
                 self._peers.exchange(call, source=rank, into=as_bytes(parts[position]))
 
     def broadcast(self, call: str, tensor: Array, root: int) -> None:
-        """Hand the root's tensor round the ring, piece by piece."""
-        #: The rank before the root hands nothing on.
+        """Send the root's tensor around the ring, piece by piece."""
+        #: The rank before the root forwards nothing.
         to = None if self._next == root else self._next
         handed: Array | None = None
         for piece in _pieces(tensor):
@@ -109,7 +109,7 @@ class Ring:
             self._peers.exchange(call, to=to, data=as_bytes(handed))
 
     def allgather(self, call: str, outputs: list[Array], tensor: Array) -> None:
-        """Copy the tensor of each rank into the output of its number."""
+        """Copy the tensor of each rank into the output with its number."""
         parts = [outputs[rank] for rank in self._order]
         parts[self._position][:] = tensor
         self._gather_parts(call, parts)

@@ -1,13 +1,13 @@
 """Operations between processes of one host, through memory that all of them map.
 
-Each rank has one buffer, a file without a name (``memfd_create``), so nothing can be left of it; the
-others get its descriptor over the group's connections. A buffer has two halves, which take turns,
-and an operation on a large tensor goes through them in chunks that stay in the processor's cache.
+Each rank has one buffer, a file without a name (``memfd_create``), so no file remains after a crash.
+The others get its descriptor over the group's connections. A buffer has two halves, which are used in
+turn. An operation on a large tensor is done in chunks that stay in the processor's cache.
 
-One chunk of an allreduce: every rank copies its values into its half; a barrier; rank r combines
-part r of all halves and stores the result in its own half; a barrier; every rank copies all parts
-from there. The next chunk uses the other halves. A rank begins with the chunk after that only when
-all ranks have passed a barrier of the next one, and so have read everything of this one.
+One chunk of an allreduce has these steps: every rank copies its values into its half; a barrier; rank r
+combines part r of all halves and stores the result in its own half; a barrier; every rank copies all
+parts from there. The next chunk uses the other halves. A rank uses the first halves again only after
+all ranks have passed a barrier of the next chunk, and so have read everything of this one.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from raycompat.util.collective._tensors import Array, Reduction, parts_of
 #: Bytes of one half of a rank's buffer.
 CHUNK_BYTES = 4 << 20
 
-#: A tensor of at most this many bytes is combined by every rank at once: one barrier, not two.
+#: A tensor of at most this many bytes is combined by every rank at the same time: one barrier, not two.
 SMALL_BYTES = 64 << 10
 
-#: Linux's ``F_ADD_SEALS`` and the seal against shrinking, which would kill readers (SIGBUS).
+#: Linux's ``F_ADD_SEALS``, and the seal against shrinking: a shorter file would kill readers (SIGBUS).
 _ADD_SEALS, _SEAL_SHRINK = 1033, 2
 
 _Bytes = NDArray[np.uint8]
@@ -78,7 +78,7 @@ class SharedMemory:
     # --- parts of the buffers -------------------------------------------------------------------
 
     def _slots(self, like: Array, num_slots: int) -> tuple[list[list[Array]], int]:
-        """Return ``[rank][slot]``: the halves whose turn it is, cut into slots; and a slot's length."""
+        """Return ``[rank][slot]``, the current halves cut into slots; and the length of a slot."""
         itemsize = like.dtype.itemsize
         length = self._chunk_bytes // num_slots // itemsize
         start = self._turn * self._chunk_bytes
@@ -95,7 +95,7 @@ class SharedMemory:
         return slots, length
 
     def _chunks(self, length: int, itemsize: int, num_slots: int = 1) -> Iterator[slice]:
-        """Cut `length` items into chunks that fit; at least one, so that all ranks meet."""
+        """Cut `length` items into chunks that fit; at least one chunk, so that all ranks meet."""
         step = self._chunk_bytes // num_slots // itemsize * num_slots
         for start in range(0, max(length, 1), step):
             yield slice(start, min(start + step, length))
@@ -110,7 +110,7 @@ class SharedMemory:
     # --- operations; tensors are flat -----------------------------------------------------------
 
     def barrier(self, call: str) -> None:
-        """Wait until all ranks are here."""
+        """Wait until all ranks have called this."""
         self._peers.barrier(call)
 
     def allreduce(self, call: str, tensor: Array, op: Reduction) -> None:
@@ -142,7 +142,7 @@ class SharedMemory:
         return slots
 
     def reduce(self, call: str, tensor: Array, root: int, op: Reduction) -> None:
-        """Combine the tensors of all ranks into the root's; the others' stay as they are."""
+        """Combine the tensors of all ranks into the root's; the others are not changed."""
         for chunk in self._chunks(len(tensor), tensor.itemsize, self._size):
             piece = tensor[chunk]
             slots = self._reduce_scattered(call, piece, op)
@@ -163,7 +163,7 @@ class SharedMemory:
                 piece[:] = slots[root][0][: len(piece)]
 
     def allgather(self, call: str, outputs: list[Array], tensor: Array) -> None:
-        """Copy the tensor of each rank into the output of its number."""
+        """Copy the tensor of each rank into the output with its number."""
         for chunk in self._chunks(len(tensor), tensor.itemsize):
             slots, _ = self._slots(tensor, 1)
             piece = tensor[chunk]

@@ -36,7 +36,7 @@ def reduction(op: ReduceOp) -> Reduction:
 
 
 def check_tensor(tensor: Any) -> None:
-    """Refuse what is neither a numpy array nor a torch tensor in this host's memory."""
+    """Raise for anything but a numpy array or a torch tensor in this host's memory."""
     if isinstance(tensor, np.ndarray):
         if tensor.dtype.hasobject or tensor.dtype.names or tensor.dtype.kind in "SUmM":
             raise TypeError(
@@ -65,18 +65,18 @@ def _as_array(tensor: Any) -> Array:
 
 
 def readable(tensor: Any) -> Array:
-    """Return a tensor's values, flat; a copy where they are not next to each other in memory."""
+    """Return a tensor's values, flat; a copy if they are not contiguous in memory."""
     return np.ascontiguousarray(_as_array(tensor)).reshape(-1)
 
 
 @contextlib.contextmanager
 def writable(tensor: Any) -> Iterator[Array]:
-    """Give a tensor's values, flat; what the block changes is in the tensor afterwards.
+    """Give a tensor's values, flat; changes in the block are in the tensor afterwards.
 
     Raises
     ------
     ValueError
-        When the array is read-only, as those that `get` returns are.
+        When the array is read-only, like those that `get` returns.
     """
     array = _as_array(tensor)
     if not array.flags.writeable:
@@ -93,7 +93,7 @@ def writable(tensor: Any) -> Iterator[Array]:
 
 
 def parts_of(array: Array, num_parts: int) -> list[Array]:
-    """Cut a flat array into parts of equal length, the last ones shorter, or empty."""
+    """Cut a flat array into parts of equal length; the last ones may be shorter or empty."""
     length = -(-len(array) // num_parts)
     return [array[rank * length : (rank + 1) * length] for rank in range(num_parts)]
 
@@ -104,6 +104,6 @@ def as_bytes(array: Array) -> memoryview:
 
 
 def describe(array: Any) -> str:
-    """Write dtype and shape, as the ranks compare them."""
+    """Return dtype and shape as text, which the ranks compare."""
     values = _as_array(array)
     return f"{values.dtype} {list(values.shape)}"

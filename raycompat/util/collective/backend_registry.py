@@ -1,4 +1,4 @@
-"""The backends that a process knows."""
+"""The registered backends of a process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["BackendRegistry", "register_collective_backend"]
 
 
 class BackendRegistry:
-    """Keep the class of each backend's groups, by the backend's name.
+    """The class of each backend's groups, by the backend's name.
 
     Notes
     -----
-    Ray source: ``ray.util.collective.backend_registry.BackendRegistry``, 2.60.0. Differs from Ray:
-    each call makes a registry; the process's own is `_global_registry`.
+    Ray source: ``ray.util.collective.backend_registry.BackendRegistry``, 2.60.0. Differs from Ray: each
+    call creates a registry; the process's own one is `_global_registry`.
     """
 
     def __init__(self) -> None:
@@ -39,11 +39,11 @@ class BackendRegistry:
             ) from None
 
     def is_registered(self, name: str) -> bool:
-        """Tell whether a backend has this name."""
+        """Return whether a backend has this name."""
         return name.upper() in self._classes
 
     def check(self, name: str) -> bool:
-        """Tell whether a backend has this name and works in this process."""
+        """Return whether a backend has this name and works in this process."""
         group_cls = self._classes.get(name.upper())
         return group_cls is not None and group_cls.check_backend_availability()
 
@@ -52,12 +52,12 @@ _global_registry = BackendRegistry()
 
 
 def register_collective_backend(name: str, group_cls: type[BaseGroup]) -> None:
-    """Add your own backend; do so in the driver and in every member of a group.
+    """Add a user's backend; call this in the driver and in every member of a group.
 
     Parameters
     ----------
     name : str
-        The name to give as `backend`, in upper or lower case. `Backend` gets it as an attribute.
+        The name for `backend`, in upper or lower case. `Backend` gets it as an attribute.
     group_cls : type
         A subclass of `BaseGroup`, called with world size, rank and group name.
 

@@ -12,7 +12,7 @@ from raycompat.util.collective.collective_group.base_collective_group import Bas
 
 _logger = logging.getLogger(__name__)
 
-#: Milliseconds for a group to be complete, and for an operation without progress.
+#: Milliseconds for a group to become complete, and for an operation without progress.
 _TIMEOUT_MS = 30_000
 
 
@@ -30,7 +30,7 @@ def nccl_available() -> bool:
 
 
 def gloo_available() -> bool:
-    """Return True: the backend ``gloo`` is raycompat's own and needs nothing more.
+    """Return True: the backend ``gloo`` is part of raycompat and needs no other package.
 
     Notes
     -----
@@ -40,12 +40,12 @@ def gloo_available() -> bool:
 
 
 def is_backend_available(backend: str) -> bool:
-    """Tell whether a backend is registered and works in this process.
+    """Return whether a backend is registered and works in this process.
 
     Parameters
     ----------
     backend : str
-        Upper and lower case are the same.
+        In upper or lower case.
 
     Notes
     -----
@@ -55,7 +55,7 @@ def is_backend_available(backend: str) -> bool:
 
 
 def is_group_initialized(group_name: str) -> bool:
-    """Tell whether this process is a member of a group of this name.
+    """Return whether this process is a member of a group of this name.
 
     Notes
     -----
@@ -71,42 +71,42 @@ def init_collective_group(
     group_name: str = "default",
     gloo_timeout: int = _TIMEOUT_MS,
 ) -> None:
-    """Become a member of a group; return when all its members have called this.
+    """Join a group; return when all its members have called this.
 
     Parameters
     ----------
     world_size : int
-        How many members the group has, 1 or more.
+        Number of members of the group, 1 or more.
     rank : int
-        The number of this one: 0 to `world_size` - 1, each once.
+        The number of this member: 0 to `world_size` - 1, each once.
     backend : str, default "NCCL"
         Give ``"gloo"``. The default is Ray's, and refused.
     group_name : str, default "default"
-        What the operations call the group.
+        The name of the group in operations.
     gloo_timeout : int, default 30000
-        Milliseconds until the group must be complete, and for which an operation may wait without any
-        progress. Give more than the longest time between a fast and a slow member.
+        Milliseconds for the group to become complete, and for an operation without progress. Set it
+        longer than the longest time between a fast and a slow member.
 
     Raises
     ------
     CollectiveTimeoutError
         When members are missing; a TimeoutError.
     CollectiveError
-        When the members do not agree on the size, or two have one rank; a RuntimeError.
+        When the members do not agree on the size, or two have the same rank; a RuntimeError.
     RuntimeError
-        In a driver, or when this process is in a group of this name.
+        In a driver, or when this process is already in a group of this name.
     ValueError
-        When an argument is impossible.
+        When an argument is not valid.
     UnsupportedRayFeatureError
         For NCCL.
 
     Notes
     -----
     Ray source: ``ray.util.collective.init_collective_group``, 2.60.0. Differs from Ray: no torch is
-    needed; `gloo_timeout` holds for operations too; impossible ranks are a ValueError.
+    needed; `gloo_timeout` applies to operations too; invalid ranks are a ValueError.
 
-    Members of one host share memory. Members on several hosts send what they exchange by TCP, neither
-    encrypted nor signed, whatever the cluster does; only members can connect.
+    Members of one host share memory. Members on several hosts exchange data over TCP, neither encrypted
+    nor signed, even in a cluster with TLS; only members can connect.
     """
     _groups.check_inside()
     _check_group_name(group_name)
@@ -125,13 +125,13 @@ def create_collective_group(
     group_name: str = "default",
     gloo_timeout: int = _TIMEOUT_MS,
 ) -> None:
-    """Declare a group of actors; each becomes a member at its first operation.
+    """Declare a group of actors; each joins at its first operation.
 
     Parameters
     ----------
     actors : list of ActorHandle
     world_size : int
-        As many as there are actors.
+        The number of actors.
     ranks : list of int
         The rank of each actor: 0 to `world_size` - 1, each once.
     backend, group_name, gloo_timeout
@@ -140,14 +140,14 @@ def create_collective_group(
     Raises
     ------
     RuntimeError
-        When a group of this name exists, or the numbers do not fit together.
+        When a group of this name exists, or the numbers are not consistent.
     UnsupportedRayFeatureError
         For NCCL.
 
     Notes
     -----
     Ray source: ``ray.util.collective.create_collective_group``, 2.60.0. Differs from Ray: the
-    declaration ends with the process that made it, so nothing is left of it in the cluster.
+    declaration ends with the process that made it, so nothing of it remains in the cluster.
     """
     _check_group_name(group_name)
     _check_timeout(gloo_timeout)
@@ -166,7 +166,7 @@ def create_collective_group(
         raise RuntimeError(f"Ranks must be 0 to {world_size - 1}, each once: got {ranks}.")
     by_actor = {each._actor_id.hex(): rank for each, rank in zip(actors, ranks, strict=True)}
     if len(by_actor) != world_size:
-        raise RuntimeError("An actor is listed twice: each member of a group is another actor.")
+        raise RuntimeError("An actor is listed twice: each member is a different actor.")
     _groups.declare(group_name, _meeting.Declared(world_size, by_actor, backend, gloo_timeout))
 
 
@@ -175,8 +175,8 @@ def destroy_collective_group(group_name: str = "default") -> None:
 
     Notes
     -----
-    Ray source: ``ray.util.collective.destroy_collective_group``, 2.60.0. As there, a group that this
-    process is not in is a warning in the log.
+    Ray source: ``ray.util.collective.destroy_collective_group``, 2.60.0. As in Ray, a group to which
+    this process does not belong causes only a warning in the log.
     """
     _groups.check_inside()
     if not _groups.destroy(group_name):
@@ -184,7 +184,7 @@ def destroy_collective_group(group_name: str = "default") -> None:
 
 
 def get_rank(group_name: str = "default") -> int:
-    """Return the rank of this process in a group; -1 if it is not a member, or not yet.
+    """Return the rank of this process in a group; -1 if it is not (yet) a member.
 
     Notes
     -----
@@ -195,7 +195,7 @@ def get_rank(group_name: str = "default") -> int:
 
 
 def get_collective_group_size(group_name: str = "default") -> int:
-    """Return how many members a group has; -1 if this process is not one, or not yet.
+    """Return the number of members of a group; -1 if this process is not (yet) one.
 
     Notes
     -----
@@ -206,12 +206,12 @@ def get_collective_group_size(group_name: str = "default") -> int:
 
 
 def get_group_handle(group_name: str = "default") -> BaseGroup:
-    """Return this process's membership in a group; become a member if the group was declared.
+    """Return this process's membership in a group; join it first if it was declared.
 
     Raises
     ------
     RuntimeError
-        When there is no such group, or this process cannot be in it.
+        When the group does not exist, or this process cannot be in it.
 
     Notes
     -----
@@ -231,28 +231,28 @@ def allreduce(
     Parameters
     ----------
     tensor : numpy.ndarray or torch.Tensor
-        Any shape and any dtype of numbers, equal on all members; in CPU memory.
+        Any shape and any numeric dtype, equal on all members; in CPU memory.
     group_name : str, default "default"
     op : ReduceOp, default ReduceOp.SUM
 
     Raises
     ------
     CollectiveError
-        When a member has ended, left, stopped, or calls another operation, shape or dtype.
+        When a member has ended, left or stopped, or calls another operation, shape or dtype.
     CollectiveTimeoutError
-        When nothing has moved for the group's time-out.
+        When nothing was sent or received for the group's time-out.
     RuntimeError
-        When this process is not in the group, or the tensor is of another type.
+        When this process is not in the group, or the type of the tensor is not supported.
     ValueError
         When the array is read-only.
 
     Notes
     -----
     Ray source: ``ray.util.collective.allreduce``, 2.60.0. Differs from Ray: an array need not be
-    contiguous; calls that do not match are errors at once; the members get bitwise equal results.
+    contiguous; calls that do not match fail at once; all members get bitwise equal results.
 
-    On one host each rank combines 1/n of the elements in shared memory; 4 MiB chunks of the tensor go
-    through it one after the other, so it takes no more memory for larger tensors.
+    On one host, each rank combines 1/n of the elements in shared memory. The tensor passes through it
+    in chunks of 4 MiB, so larger tensors need no more memory.
     """
     _tensors.check_tensor(tensor)
     group = get_group_handle(group_name)
@@ -285,9 +285,9 @@ def reduce(
     Parameters
     ----------
     tensor, group_name, op
-        As for `allreduce`. The tensors of the others stay as they are.
+        As for `allreduce`. The tensors of the other members are not changed.
     dst_rank : int, default 0
-        Who gets the result.
+        The member that gets the result.
 
     Raises
     ------
@@ -314,7 +314,7 @@ def broadcast(tensor: Any, src_rank: int = 0, group_name: str = "default") -> No
     tensor, group_name
         As for `allreduce`.
     src_rank : int, default 0
-        Whose tensor it is.
+        The member whose tensor is copied.
 
     Raises
     ------
@@ -341,16 +341,16 @@ def allgather(tensor_list: list[Any], tensor: Any, group_name: str = "default") 
     tensor_list : list of numpy.ndarray or torch.Tensor
         One for each rank, of the shape and dtype of `tensor`; overwritten.
     tensor, group_name
-        As for `allreduce`; `tensor` stays as it is.
+        As for `allreduce`; `tensor` is not changed.
 
     Raises
     ------
     CollectiveError, CollectiveTimeoutError
         As for `allreduce`.
     RuntimeError
-        As for `allreduce`, and when the list has another length than the group.
+        As for `allreduce`, and when the list and the group have different lengths.
     ValueError
-        When the list's tensors are not like `tensor`, or read-only.
+        When the list's tensors have another shape or dtype than `tensor`, or are read-only.
 
     Notes
     -----
@@ -387,8 +387,8 @@ def reducescatter(
 
     Notes
     -----
-    Ray source: ``ray.util.collective.reducescatter``, 2.60.0. Differs from Ray: the list stays as it
-    is; Ray's gloo overwrites it with what it has combined.
+    Ray source: ``ray.util.collective.reducescatter``, 2.60.0. Differs from Ray: the list is not
+    changed; Ray's gloo overwrites it with combined values.
     """
     _tensors.check_tensor(tensor)
     _check_list(tensor_list)
@@ -403,9 +403,9 @@ def send(tensor: Any, dst_rank: int, group_name: str = "default") -> None:
     Parameters
     ----------
     tensor, group_name
-        As for `allreduce`; `tensor` stays as it is.
+        As for `allreduce`; `tensor` is not changed.
     dst_rank : int
-        Who receives it.
+        The member that receives it.
 
     Raises
     ------
@@ -418,8 +418,8 @@ def send(tensor: Any, dst_rank: int, group_name: str = "default") -> None:
 
     Notes
     -----
-    Ray source: ``ray.util.collective.send``, 2.60.0. Differs from Ray: returns when the tensor is on
-    its way; a receiver with another shape or dtype has an error. A pair's sends arrive in order.
+    Ray source: ``ray.util.collective.send``, 2.60.0. Differs from Ray: it returns when the tensor was
+    sent; a receiver with another shape or dtype gets an error. Tensors of a pair arrive in order.
     """
     _tensors.check_tensor(tensor)
     group = get_group_handle(group_name)
@@ -433,9 +433,9 @@ def recv(tensor: Any, src_rank: int, group_name: str = "default") -> None:
     Parameters
     ----------
     tensor : numpy.ndarray or torch.Tensor
-        Of the shape and dtype of the tensor that is sent; overwritten.
+        With the shape and dtype of the sent tensor; overwritten.
     src_rank : int
-        Who sends it.
+        The member that sends it.
     group_name : str, default "default"
 
     Raises
@@ -537,7 +537,7 @@ def _is_int(value: Any) -> bool:
 
 def _check_group_name(group_name: str) -> None:
     if not isinstance(group_name, str) or not group_name:
-        raise ValueError(f"group_name must be a string that is not empty, not {group_name!r}.")
+        raise ValueError(f"group_name must be a non-empty string, not {group_name!r}.")
 
 
 def _check_size(world_size: int) -> None:

@@ -11,16 +11,16 @@ __all__ = ["Backend", "CollectiveError", "CollectiveTimeoutError", "ReduceOp"]
 
 
 class CollectiveError(RuntimeError):
-    """Say that a group cannot finish an operation: a member ended, left, or called another one.
+    """A group cannot finish an operation: a member ended, left, or called another one.
 
-    The group is of no use afterwards: every later operation of this process raises the same error.
+    The group cannot be used afterwards: every later operation of this process raises the same error.
     Call `destroy_collective_group`, then form the group again.
 
     Parameters
     ----------
     text : str
         What happened.
-    ranks : tuple of int, default ()
+        The ranks that failed, if this process knows them.
         The ranks that failed, where this process knows them.
     """
 
@@ -33,17 +33,17 @@ class CollectiveError(RuntimeError):
 
 
 class CollectiveTimeoutError(CollectiveError, TimeoutError):
-    """Say that a member of a group did not join, or did not answer, within the group's time-out."""
+    """A member of a group did not join, or did not answer, within the group's time-out."""
 
 
 class Backend:
-    """Name a backend: ``Backend("gloo")`` is ``"GLOO"``.
+    """The names of backends: ``Backend("gloo")`` is ``"GLOO"``.
 
     Parameters
     ----------
     name : str
-        ``"gloo"``, ``"torch_gloo"``, ``"nccl"`` or a name given to `register_collective_backend`;
-        upper and lower case are the same.
+        ``"gloo"``, ``"torch_gloo"``, ``"nccl"`` or a name given to `register_collective_backend`, in
+        upper or lower case.
 
     Raises
     ------
@@ -73,7 +73,7 @@ class Backend:
 
 
 class ReduceOp(Enum):
-    """Say how `allreduce`, `reduce` and `reducescatter` combine the values of the ranks.
+    """How `allreduce`, `reduce` and `reducescatter` combine the values of the ranks.
 
     Notes
     -----
@@ -86,7 +86,7 @@ class ReduceOp(Enum):
     MAX = 3
 
 
-#: The time-out of options that do not set one: that of the group holds.
+#: The time-out of options without one: the group's time-out applies.
 unset_timeout_ms = timedelta(milliseconds=-1)
 
 

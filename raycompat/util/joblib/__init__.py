@@ -30,6 +30,6 @@ def register_ray() -> None:
         from raycompat.util.joblib.ray_backend import RayBackend
     except ImportError as error:
         raise ImportError(
-            "register_ray needs joblib, which scikit-learn brings along: pip install joblib"
+            "register_ray needs joblib, which scikit-learn installs: pip install joblib"
         ) from error
     register_parallel_backend("ray", RayBackend)

@@ -18,23 +18,23 @@ from raycompat import _api, _driver
 from raycompat.object_ref import ObjectRef
 from raycompat.util.multiprocessing import Pool
 
-#: Bytes from which an argument is stored once, and calls get a reference to it.
+#: Arguments of at least this many bytes are stored once, and calls get a reference.
 _STORED_FROM_BYTES = 100 * 1024
 
 
 class RayBackend(MultiprocessingBackend):
-    """Run joblib's calls in the processes of a cluster.
+    """Runs joblib's calls in the processes of a cluster.
 
     Parameters
     ----------
     nesting_level, inner_max_num_threads : optional
-        See joblib.
+        As in joblib.
     ray_remote_args : dict, optional
         Options for the actors that run the calls, as for `remote`.
 
     Notes
     -----
-    Ray source: ``ray.util.joblib.ray_backend.RayBackend``, 2.60.0. As there, ``n_jobs=-1`` means all
+    Ray source: ``ray.util.joblib.ray_backend.RayBackend``, 2.60.0. As in Ray, ``n_jobs=-1`` means all
     CPUs of the cluster, and an argument that many calls share is stored once.
     """
 
@@ -46,14 +46,14 @@ class RayBackend(MultiprocessingBackend):
         **kwargs: Any,
     ) -> None:
         self.ray_remote_args = ray_remote_args
-        #: The arguments that were stored, by their ids, and what keeps the ids valid: themselves.
+        #: The stored arguments by their ids; the arguments themselves keep the ids valid.
         self._stored: dict[int, tuple[Any, ObjectRef[Any]]] = {}
         super().__init__(
             nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads, **kwargs
         )
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
-        """Return how many calls run at once for joblib's `n_jobs`."""
+        """Return how many calls run at the same time for joblib's `n_jobs`."""
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 has no meaning: give 1 or more, or -1 for all CPUs.")
         if n_jobs is None:
@@ -74,7 +74,7 @@ class RayBackend(MultiprocessingBackend):
         ray_remote_args: Mapping[str, Any] | None = None,
         **memmapping_pool_args: Any,
     ) -> int:
-        """Start the pool, and return how many calls run at once."""
+        """Start the pool, and return how many calls run at the same time."""
         n_jobs = self.effective_n_jobs(n_jobs)
         if n_jobs == 1:
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
@@ -100,7 +100,7 @@ class RayBackend(MultiprocessingBackend):
         return super().submit(func, callback)
 
     def _store(self, value: Any) -> Any:
-        """Return a reference to a large value, the same one each time; a small value as it is."""
+        """Return a reference to a large value, always the same one; a small value as it is."""
         size = getattr(value, "nbytes", None)
         if not isinstance(size, int):
             size = sys.getsizeof(value)
@@ -111,18 +111,18 @@ class RayBackend(MultiprocessingBackend):
         return self._stored[id(value)][1]
 
     def get_nested_backend(self) -> tuple[ParallelBackendBase, int | None]:
-        """Return joblib's own for what calls run in parallel themselves."""
+        """Return joblib's own backend, for calls that are parallel themselves."""
         backend: tuple[ParallelBackendBase, int | None] = super().get_nested_backend()
         return backend
 
     def terminate(self) -> None:
-        """End the pool, and drop what was stored."""
+        """End the pool, and drop the stored arguments."""
         super().terminate()
         self._stored.clear()
 
 
 class _StoredCalls(BatchedCalls):
-    """A batch of calls some of whose arguments are references."""
+    """A batch of calls with references among their arguments."""
 
     def __call__(self) -> Any:
         self.items: list[Any] = [

@@ -1,6 +1,6 @@
-"""`Pool`: Python's `multiprocessing.Pool` over the processes of a cluster."""
+"""`Pool`: Python's `multiprocessing.Pool` with the processes of a cluster."""
 
-from multiprocessing import TimeoutError  # noqa: A004  (as there)
+from multiprocessing import TimeoutError  # noqa: A004  (as in Python's multiprocessing)
 
 from raycompat.util.multiprocessing.pool import Pool
 

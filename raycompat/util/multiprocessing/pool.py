@@ -29,21 +29,21 @@ logger = logging.getLogger(__name__)
 
 __all__ = ["Pool"]
 
-#: Chunks that a process has at once, at least: while it runs one, the next is on its way.
+#: Minimum number of chunks at a process: while it runs one, the next is on its way.
 _LEAST_AHEAD = 2
 
-#: And at most, which chunks get that take no time: their messages travel together then.
+#: Maximum number of chunks at a process, for very short ones: their messages are sent together.
 _MOST_AHEAD = 64
 
-#: Seconds of work that a process has before it.
+#: Seconds of work that may wait at a process.
 _AHEAD_S = 0.01
 
-#: Chunks for each process into which `map` splits its items when it is not told, as Python does.
+#: Default number of chunks for each process into which `map` splits its items, as in Python.
 _CHUNKS_PER_PROCESS = 4
 
 
 class _Chunk:
-    """One call of a process of the pool."""
+    """One call to a process of the pool."""
 
     __slots__ = ("accept", "function", "items", "style")
 
@@ -54,7 +54,7 @@ class _Chunk:
 
 
 class _Process:
-    """A process of the pool, and what it has to do."""
+    """A process of the pool, and its chunks."""
 
     __slots__ = ("actor", "num_ahead", "num_running", "num_started")
 
@@ -62,35 +62,35 @@ class _Process:
         self.actor = actor
         self.num_running = 0
         self.num_started = 0
-        #: How many chunks it may have at once.
+        #: The number of chunks that it may have.
         self.num_ahead = _LEAST_AHEAD
 
     def note_duration(self, seconds: float) -> None:
-        """Adapt to how long a chunk has taken."""
+        """Adapt the number of chunks to the duration of one."""
         wanted = int(_AHEAD_S / max(seconds, _AHEAD_S / _MOST_AHEAD))
         self.num_ahead = max(_LEAST_AHEAD, min(wanted, 2 * self.num_ahead))
 
 
 class Pool:
-    """Call functions in a fixed number of processes: Python's `multiprocessing.Pool` on a cluster.
+    """Calls functions in a fixed number of processes: Python's `multiprocessing.Pool` on a cluster.
 
     Parameters
     ----------
     processes : int, optional
-        How many processes, 1 or more; by default the CPUs of the cluster.
+        Number of processes, 1 or more; by default the CPUs of the cluster.
     initializer : callable, optional
         Called with `initargs` in each process when it starts.
     initargs : iterable, optional
     maxtasksperchild : int, optional
-        How many chunks a process runs before a new one takes its place. By default it runs any
-        number.
+        Number of chunks that a process runs before a new one replaces it. By default there is no
+        limit.
     context : object, optional
         Ignored, with a warning: processes start as actors do.
     ray_address : str, optional
-        The cluster to connect to if this process has no session; see `init`.
+        The cluster to connect to if this process has no session, as in `init`.
     ray_remote_args : dict, optional
-        Options for the actors, as for `remote`. By default they use no CPU, and one that dies is
-        started again.
+        Options for the actors, as for `remote`. By default they use no CPU, and an actor that dies is
+        restarted.
 
     Raises
     ------
@@ -109,8 +109,8 @@ class Pool:
     Notes
     -----
     Ray source: ``ray.util.multiprocessing.Pool``, 2.60.0. Differs from Ray: the iterators of `imap`
-    raise a function's error, as Python's do, where Ray's return it; a process that is busy gets no
-    more chunks than one while others are free; a process that dies is replaced.
+    raise a function's error, as Python's do; Ray's return it. A busy process gets no more than one
+    chunk while others are free. A process that dies is replaced.
     """
 
     def __init__(
@@ -188,12 +188,12 @@ class Pool:
         iterable : iterable
             Read to its end before this returns.
         chunksize : int, optional
-            Items that travel together, 1 or more; by default a quarter of each process's share.
+            Items per message, 1 or more; by default a quarter of each process's share.
 
         Raises
         ------
         Exception
-            The first of the function's own errors.
+            The first error of the function.
         """
         values: list[Any] = self.map_async(func, iterable, chunksize).get()
         return values
@@ -240,7 +240,7 @@ class Pool:
         ----------
         func : callable
         iterable : iterable
-            A chunk for each process is read at once, and another one when a chunk was returned.
+            A chunk for each process is read at once, and another one after each result.
         chunksize : int, default 1
         """
         return self._iterate(func, iterable, chunksize, ordered=True)
@@ -248,7 +248,7 @@ class Pool:
     def imap_unordered(
         self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int | None = 1
     ) -> IMapIterator:
-        """Return an iterator over the results of `map` as they come; see `imap`."""
+        """Return an iterator over the results of `map` as they arrive; see `imap`."""
         return self._iterate(func, iterable, chunksize, ordered=False)
 
     def _start(
@@ -286,7 +286,7 @@ class Pool:
     def _chunk_size(self, items: Sequence[Any]) -> int:
         return max(1, -(-len(items) // (self._processes * _CHUNKS_PER_PROCESS)))
 
-    # --- who runs what --------------------------------------------------------------------------
+    # --- assigning chunks to processes ----------------------------------------------------------
 
     def _submit(
         self, function: Shipped, style: Style, items: list[Any], accept: Callable[[Outcome], None]
@@ -298,7 +298,7 @@ class Pool:
             self._dispatch()
 
     def _dispatch(self) -> None:
-        """Send the chunks that wait to the processes that have the least to do."""
+        """Send the waiting chunks to the processes with the least work."""
         while self._waiting and self._crew:
             process = min(self._crew, key=lambda each: each.num_running)
             if process.num_running >= process.num_ahead:
@@ -322,7 +322,7 @@ class Pool:
         duration_s = 0.0
         if error is None:
             results, errors, duration_s = future.result()
-        else:  # the process has died, or the results cannot be pickled
+        else:  # the process has died, or its results cannot be pickled
             results = [None] * len(chunk.items)
             errors = dict.fromkeys(range(len(chunk.items)), error)
         with self._changed:
@@ -343,11 +343,11 @@ class Pool:
             raise ValueError("Pool not running: it was closed. Make a new one.")
 
     def close(self) -> None:
-        """Take no more calls; those that were started go on."""
+        """Accept no more calls; those that were started continue."""
         self._closed = True
 
     def terminate(self) -> None:
-        """Take no more calls, and end the processes at once; calls that run fail."""
+        """Accept no more calls, and end the processes at once; running calls fail."""
         self._closed = True
         with self._changed:
             crew, self._crew = self._crew, []
@@ -383,7 +383,7 @@ class Pool:
         self._ending = []
 
     def _end(self, process: _Process) -> None:
-        """End a process after the calls that it has."""
+        """End a process after its remaining calls."""
         self._ending.append(process.actor.__ray_terminate__.remote())
 
     def __enter__(self) -> Pool:

@@ -1,4 +1,4 @@
-"""What runs in a process of a `Pool`: the function, over a chunk of its arguments."""
+"""The actor of a process of a `Pool`, which calls the function for a chunk of arguments."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Outcome: TypeAlias = "tuple[list[Any], dict[int, BaseException]]"
 #: The same, and the seconds that the chunk has taken.
 TimedOutcome: TypeAlias = "tuple[list[Any], dict[int, BaseException], float]"
 
-#: A function as it travels: an id, so that a process loads it once for many chunks, and a list of
-#: one reference, which is not resolved on the way.
+#: A function in messages: an id, so that a process loads it once for many chunks, and a list with one
+#: reference, which is not replaced by its value on the way.
 Shipped: TypeAlias = "tuple[str, list[ObjectRef[Any]]]"
 
 

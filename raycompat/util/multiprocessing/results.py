@@ -1,4 +1,4 @@
-"""What the asynchronous calls of a `Pool` return: `AsyncResult`, and the iterators of `imap`."""
+"""The results of asynchronous calls of a `Pool`: `AsyncResult`, and the iterators of `imap`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class AsyncResult:
-    """The result of a call that a pool has been given; `Pool.apply_async` and its like return it.
+    """The result of an asynchronous call of a pool, such as `Pool.apply_async`.
 
     Notes
     -----
@@ -47,7 +47,7 @@ class AsyncResult:
             self._finish()
 
     def accept(self, index: int, outcome: Outcome) -> None:
-        """Enter what a chunk has given. Called from any thread."""
+        """Store the outcome of a chunk. Called from any thread."""
         with self._lock:
             self._chunks[index] = outcome
             self._num_missing -= 1
@@ -78,19 +78,19 @@ class AsyncResult:
             self._done.set()
 
     def get(self, timeout: float | None = None) -> Any:
-        """Return the result, waiting for it.
+        """Wait for the result and return it.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds to wait at most.
+            Maximum seconds to wait.
 
         Raises
         ------
         multiprocessing.TimeoutError
-            When the result is not there in time.
+            When the result is not ready in time.
         Exception
-            The function's own error: the first in the order of the items.
+            The error of the function: the first in the order of the items.
         """
         if not self._done.wait(timeout):
             raise multiprocessing.TimeoutError
@@ -99,11 +99,11 @@ class AsyncResult:
         return self._value
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until the result is there, `timeout` seconds at most."""
+        """Wait until the result is ready, for at most `timeout` seconds."""
         self._done.wait(timeout)
 
     def ready(self) -> bool:
-        """Return whether the result is there."""
+        """Return whether the result is ready."""
         return self._done.is_set()
 
     def successful(self) -> bool:
@@ -112,7 +112,7 @@ class AsyncResult:
         Raises
         ------
         ValueError
-            When it has not ended.
+            When the call has not ended.
         """
         if not self.ready():
             raise ValueError(f"{self!r} not ready: call wait() first.")
@@ -120,10 +120,10 @@ class AsyncResult:
 
 
 class IMapIterator(Iterator[Any]):
-    """The results of `Pool.imap` and `Pool.imap_unordered`, as they come.
+    """The results of `Pool.imap` and `Pool.imap_unordered`, as they arrive.
 
-    A pool of n processes has n chunks that were not read yet; each chunk that is read makes room for
-    one more, so that a large iterable is read as far as needed.
+    A pool of n processes has n unread chunks. Each chunk that is read makes room for one more, so that
+    a large iterable is read only as far as needed.
     """
 
     def __init__(
@@ -168,16 +168,16 @@ class IMapIterator(Iterator[Any]):
         Parameters
         ----------
         timeout : float, optional
-            Seconds to wait at most.
+            Maximum seconds to wait.
 
         Raises
         ------
         StopIteration
-            When there are no more.
+            After the last result.
         multiprocessing.TimeoutError
-            When it is not there in time.
+            When the result is not ready in time.
         Exception
-            The function's own error for this item; the iteration can go on.
+            The error of the function for this item; the iteration can continue.
         """
         if not self._ready:
             self._read_chunk(timeout)

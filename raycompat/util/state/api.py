@@ -36,6 +36,8 @@ def list_tasks(
 ) -> list[TaskState]:
     """Return the tasks that have not ended, and the last 100,000 that have.
 
+    Fewer are kept when each process runs one function after another: at most 20,000 such changes.
+
     Parameters
     ----------
     address : str, optional

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from raycompat._caller import session as sessions
 from raycompat._protocol import shared_secret
+from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.shared_secret import Authority
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.util.state.common import (
@@ -77,7 +78,7 @@ class StateApiClient:
                 "Use filters to get less."
             )
         answer = self.ask(
-            "raycompat_list",
+            Request.LIST,
             options.timeout,
             resource=_checked(resource).value,
             filters=list(options.filters or ()),
@@ -104,7 +105,7 @@ class StateApiClient:
             raise ValueError(f"Can't get {resource.name} by id.")
         schema, key = SCHEMAS[resource.value]
         answer = self.ask(
-            "raycompat_list",
+            Request.LIST,
             (options or GetApiOptions()).timeout,
             resource=resource.value,
             filters=[(key, "=", id)],
@@ -127,7 +128,7 @@ class StateApiClient:
         _explain: bool = False,
     ) -> dict[str, Any]:
         """Return sums of a resource; see `summarize_tasks`."""
-        answer = self.ask("raycompat_summarize", options.timeout, resource=resource.value)
+        answer = self.ask(Request.SUMMARIZE, options.timeout, resource=resource.value)
         _complain(resource.value, answer, raise_on_missing_output, explain=_explain)
         return {"cluster": answer["result"]}
 
@@ -146,7 +147,7 @@ class StateApiClient:
             finally:
                 self._connection = None
 
-    def ask(self, operation: str, timeout_s: float, **question: Any) -> dict[str, Any]:
+    def ask(self, request: Request, timeout_s: float, **question: Any) -> dict[str, Any]:
         """Ask the scheduler something.
 
         Raises
@@ -157,11 +158,11 @@ class StateApiClient:
         try:
             with self._client() as client:
 
-                async def ask() -> Any:
+                async def ask_in_time() -> Any:
                     async with asyncio.timeout(timeout_s):
-                        return await getattr(client.scheduler, operation)(**question)
+                        return await ask(client.scheduler, request, **question)
 
-                answer = client.sync(ask)
+                answer = client.sync(ask_in_time)
         except TimeoutError as error:
             raise RayStateApiException(
                 f"The scheduler has not answered within {timeout_s} s. Give a longer timeout."

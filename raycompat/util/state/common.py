@@ -361,7 +361,7 @@ class WorkerState(StateSchema):
     -----
     Ray source: ``ray.util.state.common.WorkerState``, 2.60.0. `worker_type` is WORKER or DRIVER. Of the
     processes that have ended, each node knows the last 200. Detail: from `exit_detail` on; a process is
-    forked, so its three times of beginning are one. There is no debugger.
+    forked, so its three times of beginning are one. Breakpoints have no port.
     """
 
     worker_id: str = field(metadata=_FILTERABLE)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from raycompat._protocol.frames import MAX_NAME_BYTES, NAME_MARK
+from raycompat._protocol.operations import Request
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.util.state.client import StateApiClient
 from raycompat.util.state.common import DEFAULT_RPC_TIMEOUT, GetApiOptions, StateResource
@@ -58,7 +59,7 @@ def list_logs(
     if node is None:
         raise AssertionError("list_logs needs a node: give node_id or node_ip.")
     client = _client or StateApiClient(address)
-    found = client.ask("raycompat_log_names", timeout, node=node, pattern=glob_filter or "*")
+    found = client.ask(Request.LOG_NAMES, timeout, node=node, pattern=glob_filter or "*")
     groups: dict[str, list[str]] = {}
     for name in found["names"]:
         kind = "worker_err" if ".err" in name else "worker_out"
@@ -145,7 +146,7 @@ def get_log(
         raise ValueError("get_log needs one of filename, pid, actor_id and task_id.")
     if filename is None:
         pattern = f"worker-*-{pid}.{suffix}"
-        found = client.ask("raycompat_log_names", timeout, node=node, pattern=pattern)
+        found = client.ask(Request.LOG_NAMES, timeout, node=node, pattern=pattern)
         filename = next(iter(found["names"]), None)
         if filename is None:  # a file is made when something is printed
             return
@@ -188,7 +189,7 @@ def _read(
     position = 0 if tail < 0 else -1
     while True:
         question = {"node": node, "name": name, "position": position, "tail": tail}
-        found = client.ask("raycompat_log_read", timeout, **question)
+        found = client.ask(Request.LOG_READ, timeout, **question)
         position = found["position"]
         if found["data"]:
             yield found["data"]

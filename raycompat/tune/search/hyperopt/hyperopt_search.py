@@ -181,7 +181,7 @@ def _literal(expression: Any) -> Any:
 
 
 def _expression(name: str, domain: Domain) -> Any:
-    """Return the expression of HyperOpt that draws what the domain does."""
+    """Return the expression of HyperOpt that draws the same values as the domain."""
     sampler, step = without_step(domain.get_sampler())
     known = isinstance(sampler, Uniform | LogUniform | Normal)
     if isinstance(domain, Float) and known:

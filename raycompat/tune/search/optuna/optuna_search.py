@@ -205,7 +205,7 @@ class OptunaSearch(Searcher):
 
 
 def _distribution(name: str, domain: Domain) -> Any:
-    """Return the distribution of Optuna that draws what the domain does."""
+    """Return the distribution of Optuna that draws the same values as the domain."""
     distributions = require("optuna", "OptunaSearch").distributions
     sampler, step = without_step(domain.get_sampler())
     log = isinstance(sampler, LogUniform)
@@ -229,7 +229,7 @@ def _distribution(name: str, domain: Domain) -> Any:
 
 
 def _by_function(space: Callable[..., Any], trial: Any) -> dict[str, Any]:
-    """Return what the user's function suggested and returned."""
+    """Return the suggestions and the result of the user's function."""
     recorded = _Recorded(trial)
     returned = space(recorded)
     if returned is not None and not (
@@ -242,7 +242,7 @@ def _by_function(space: Callable[..., Any], trial: Any) -> dict[str, Any]:
 
 
 class _Recorded:
-    """An Optuna trial that notes what is suggested."""
+    """An Optuna trial that records the suggestions."""
 
     def __init__(self, trial: Any) -> None:
         self._trial = trial

@@ -1,4 +1,4 @@
-"""What a backend's group does."""
+"""The interface of a backend's group."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["BaseGroup"]
 class BaseGroup(metaclass=ABCMeta):
     """One process's membership in a group; subclass it for your own backend.
 
-    Tensors arrive as a list with one tensor, and lists of tensors as a list with one list.
+    Tensors are passed as a list with one tensor, and lists of tensors as a list with one list.
 
     Parameters
     ----------
     world_size : int
-        How many processes the group has.
+        Number of processes of the group.
     rank : int
-        The number of this one, from 0.
+        The number of this process, from 0.
     group_name : str
-        The name that the operations are given.
+        The name of the group in operations.
 
     Notes
     -----
@@ -51,7 +51,7 @@ class BaseGroup(metaclass=ABCMeta):
 
     @property
     def world_size(self) -> int:
-        """How many processes the group has."""
+        """Number of processes of the group."""
         return self._world_size
 
     @property
@@ -60,7 +60,7 @@ class BaseGroup(metaclass=ABCMeta):
         return self._group_name
 
     def destroy_group(self) -> None:  # noqa: B027 - a group may have nothing to release
-        """Release what the group holds."""
+        """Release the resources of the group."""
 
     @classmethod
     def backend(cls) -> str:
@@ -70,7 +70,7 @@ class BaseGroup(metaclass=ABCMeta):
     @classmethod
     @abstractmethod
     def check_backend_availability(cls) -> bool:
-        """Tell whether the backend works in this process."""
+        """Return whether the backend works in this process."""
 
     @abstractmethod
     def allreduce(
@@ -108,7 +108,7 @@ class BaseGroup(metaclass=ABCMeta):
         tensor_list: list[list[Any]],
         reducescatter_options: ReduceScatterOptions | None = None,
     ) -> None:
-        """Combine the lists of all ranks; each keeps the tensor of its number."""
+        """Combine the lists of all ranks; each rank keeps the tensor with its number."""
 
     @abstractmethod
     def send(self, tensor: list[Any], send_options: SendOptions) -> None:

@@ -1,4 +1,4 @@
-"""The group behind the backend ``gloo``: processes that exchange what is in CPU memory."""
+"""The group of the backend ``gloo``: processes that exchange data in CPU memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from raycompat.util.collective.types import (
     SendOptions,
 )
 
-#: ``0`` in the environment of a member has its groups use connections where memory could be shared.
+#: With ``0`` in the environment of a member, its groups use connections instead of shared memory.
 SHARED_MEMORY_VARIABLE = "RAYCOMPAT_COLLECTIVE_SHARED_MEMORY"
 
 _DEFAULT_TIMEOUT_MS = 30_000
@@ -44,17 +44,17 @@ class CPUGroup(BaseGroup):
     world_size, rank, group_name
         As for `BaseGroup`.
     gloo_timeout : int, default 30000
-        Milliseconds: for the group to be complete, and for an operation without any progress.
+        Milliseconds for the group to become complete, and for an operation without progress.
 
     Raises
     ------
     CollectiveError, CollectiveTimeoutError
-        By all methods, when a member fails; the group is of no use afterwards.
+        In all methods, when a member fails; the group cannot be used afterwards.
 
     Notes
     -----
     An operation fails at once when a member's process ends, a few seconds after it is stopped, and
-    otherwise after the time-out. Other groups of the process go on.
+    otherwise after the time-out. Other groups of the process are not affected.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class CPUGroup(BaseGroup):
         timeout_s = (gloo_timeout or _DEFAULT_TIMEOUT_MS) / 1000
         others, places = _mesh.connect(group_name, world_size, rank, timeout_s)
         self._peers = Peers(rank, world_size, others, timeout_s)
-        #: One operation at a time, whichever thread calls it.
+        #: Only one operation runs at a time, in any thread.
         self._lock = threading.Lock()
         self._broken: CollectiveError | None = None
         with self._closing_on_error():
@@ -86,7 +86,7 @@ class CPUGroup(BaseGroup):
 
     @contextlib.contextmanager
     def _closing_on_error(self) -> Iterator[None]:
-        """End the group with a block that raises anything: what the others await may never come."""
+        """Close the group when the block raises: the other members may wait for its messages."""
         try:
             yield
         except BaseException as error:
@@ -112,7 +112,7 @@ class CPUGroup(BaseGroup):
                 yield self._algorithm
 
     def destroy_group(self) -> None:
-        """Leave the group; operations of the others fail from then on."""
+        """Leave the group; later operations of the others fail."""
         with self._lock:
             if self._algorithm is not None:
                 self._algorithm.close()
@@ -124,12 +124,12 @@ class CPUGroup(BaseGroup):
 
     @classmethod
     def backend(cls) -> str:
-        """Return ``"GLOO"``: the backend of Ray that this stands in for."""
+        """Return ``"GLOO"``, the backend of Ray that this replaces."""
         return Backend.GLOO
 
     @classmethod
     def check_backend_availability(cls) -> bool:
-        """Return True: it needs numpy and Linux only."""
+        """Return True: it needs only numpy and Linux."""
         return True
 
     # --- operations -------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ class CPUGroup(BaseGroup):
         tensor_list: list[list[Any]],
         reducescatter_options: ReduceScatterOptions | None = None,
     ) -> None:
-        """Combine the lists of all ranks; each keeps the tensor of its number."""
+        """Combine the lists of all ranks; each rank keeps the tensor with its number."""
         _check_alike(tensor_list[0], tensor[0])
         op = (reducescatter_options or ReduceScatterOptions()).reduceOp
         function = _function(op, tensor[0])
@@ -231,7 +231,7 @@ class CPUGroup(BaseGroup):
 
 
 def _function(op: ReduceOp, tensor: Any) -> _tensors.Reduction:
-    """Return the function of a reduction; refuse what it cannot combine."""
+    """Return the function of a reduction; raise for values that it cannot combine."""
     function = _tensors.reduction(op)
     like = _tensors.readable(tensor)[:1]
     if op in (ReduceOp.MIN, ReduceOp.MAX) and np.iscomplexobj(like):
@@ -240,7 +240,7 @@ def _function(op: ReduceOp, tensor: Any) -> _tensors.Reduction:
 
 
 def _check_alike(tensors: list[Any], tensor: Any) -> None:
-    """See that all of a list have the shape and dtype of a tensor."""
+    """Check that all tensors of a list have the shape and dtype of a tensor."""
     expected = _tensors.describe(tensor)
     for rank, each in enumerate(tensors):
         if _tensors.describe(each) != expected:

@@ -1,6 +1,6 @@
-"""All that Dask's scheduler keeps for raycompat, in parts that know one another by this.
+"""The state of raycompat in Dask's scheduler: its parts, which find each other through this class.
 
-Everything here runs on the scheduler's event loop, so that nothing needs a lock.
+Everything here runs in the scheduler's event loop, so nothing needs a lock.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as dask
 from raycompat._protocol import failures
-from raycompat._protocol.operations import ToCaller, ToScheduler
+from raycompat._protocol.operations import Request, ToCaller, ToScheduler
 from raycompat._scheduler.actors import Actors
 from raycompat._scheduler.calls import Calls
 from raycompat._scheduler.dispatcher import Dispatcher
 from raycompat._scheduler.endings import Endings
+from raycompat._scheduler.experiments import Experiments
 from raycompat._scheduler.groups import Groups
 from raycompat._scheduler.jobs import Jobs
+from raycompat._scheduler.key_values import KeyValues
 from raycompat._scheduler.leases import Leases
 from raycompat._scheduler.liveness import Liveness
 from raycompat._scheduler.logs import Logs
@@ -38,12 +40,12 @@ if TYPE_CHECKING:
     from distributed import Scheduler
 
 
-class Core:
-    """See the module."""
+class Parts:
+    """All parts of the scheduler plugin."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
-        #: Set, and made anew, when nodes, jobs or actors have come or gone.
+        #: Set, and replaced, whenever a node, job or actor is added or removed.
         self.changed = asyncio.Event()
         self.ledger = Ledger()
         self.nodes = Nodes(self)
@@ -66,9 +68,11 @@ class Core:
         self.surveys = Surveys(self)
         self.state = State(self)
         self.metrics = Metrics(self)
+        self.experiments = Experiments()
+        self.key_values = KeyValues()
 
     def stream_handlers(self) -> dict[str, Callable[..., None]]:
-        """Return what handles each kind of message of clients and nodes."""
+        """Return the handler of each kind of message from clients and nodes."""
         actors, calls, groups, jobs = self.actors, self.calls, self.groups, self.jobs
         leases, nodes, objects, relays = self.leases, self.nodes, self.objects, self.relays
         return {
@@ -119,48 +123,54 @@ class Core:
             ToScheduler.LOOKED: self.surveys.hear_node,
             ToScheduler.MEASURED: self.metrics.hear_node,
             ToScheduler.MEASURED_BY_CALLER: self.metrics.hear_caller,
+            ToScheduler.TRACKED: self.experiments.hear_node,
+            ToScheduler.TRACKED_BY_CALLER: self.experiments.hear_caller,
             ToScheduler.CALLER_LOOKED: self.surveys.hear_caller,
             **self.logs.handlers(),
         }
 
     def handlers(self) -> dict[str, Callable[..., Any]]:
-        """Return what answers each kind of request."""
+        """Return the handler of each kind of request."""
         actors, groups, nodes = self.actors, self.groups, self.nodes
         objects, packages = self.objects, self.packages
         return {
-            "raycompat_ready": nodes.wait_until_ready,
-            "raycompat_pulse": self.liveness.hear,
-            "raycompat_nodes_are": nodes.wait_for_nodes,
-            "raycompat_fetch": nodes.fetch,
-            "raycompat_state": nodes.state,
-            "raycompat_inventory": self.inventory,
-            "raycompat_function": self.jobs.function,
-            "raycompat_package_begin": packages.begin,
-            "raycompat_package_write": packages.write,
-            "raycompat_package_end": packages.end,
-            "raycompat_package_read": packages.read,
-            "raycompat_locate": objects.locate,
-            "raycompat_expected": self.expected,
-            "raycompat_missing": objects.missing,
-            "raycompat_store": objects.store,
-            "raycompat_reserve_actor": actors.reserve,
-            "raycompat_find_actor": actors.find,
-            "raycompat_named_actors": actors.named,
-            "raycompat_create_group": groups.create_named,
-            "raycompat_find_group": groups.find,
-            "raycompat_groups": groups.table,
-            "raycompat_timeline": self.shown.timeline,
-            "raycompat_list": self.state.list_,
-            "raycompat_log_names": self.logs.names,
-            "raycompat_log_read": self.logs.read,
-            "raycompat_summarize": self.state.summarize,
-            "raycompat_overview": self.state.overview,
+            Request.READY: nodes.wait_until_ready,
+            Request.PULSE: self.liveness.hear,
+            Request.NODES_ARE: nodes.wait_for_nodes,
+            Request.FETCH: nodes.fetch,
+            Request.STATE: nodes.state,
+            Request.INVENTORY: self.inventory,
+            Request.FUNCTION: self.jobs.function,
+            Request.PACKAGE_BEGIN: packages.begin,
+            Request.PACKAGE_WRITE: packages.write,
+            Request.PACKAGE_END: packages.end,
+            Request.PACKAGE_READ: packages.read,
+            Request.LOCATE: objects.locate,
+            Request.EXPECTED: self.expected,
+            Request.MISSING: objects.missing,
+            Request.STORE: objects.store,
+            Request.RESERVE_ACTOR: actors.reserve,
+            Request.FIND_ACTOR: actors.find,
+            Request.NAMED_ACTORS: actors.named,
+            Request.CREATE_GROUP: groups.create_named,
+            Request.FIND_GROUP: groups.find,
+            Request.GROUPS: groups.table,
+            Request.TIMELINE: self.shown.timeline,
+            Request.LIST: self.state.list_,
+            Request.LOG_NAMES: self.logs.names,
+            Request.LOG_READ: self.logs.read,
+            Request.SUMMARIZE: self.state.summarize,
+            Request.OVERVIEW: self.state.overview,
+            Request.KV_GET: self.key_values.get,
+            Request.KV_PUT: self.key_values.put,
+            Request.KV_DELETE: self.key_values.delete,
+            Request.KV_KEYS: self.key_values.keys,
         }
 
     def client_left(self, client: str) -> None:
-        """End what a caller that is gone has left, and its job if it was a driver.
+        """Clean up after a client that has left, and end its job if it was a driver.
 
-        Called in the middle of its removal.
+        Called while Dask removes the client.
         """
         self.relays.lose(client)
         self.surveys.lose(client)
@@ -174,29 +184,29 @@ class Core:
         self.notify_change()
 
     def notify_change(self) -> None:
-        """Wake the waits for nodes, jobs or actors to come or go."""
+        """Wake those who wait for a change of nodes, jobs or actors."""
         self.changed.set()
         self.changed = asyncio.Event()
 
     def tell_owner(self, owner: str, key: str, error: bytes, **more: bool) -> None:
-        """Tell a client that its call has failed."""
+        """Report to a client that its call has failed."""
         message = {"op": ToCaller.DONE, "key": key, "error": error, **more}
         dask.tell_client(self.scheduler, owner, message)
 
     def tell_of_error(self, message: dict[str, Any], error: Exception) -> None:
-        """Tell a client that its message about a call or value could not be handled."""
+        """Report to a client that its message about a call or value could not be handled."""
         if "client" in message and "key" in message:
             failure = failures.internal(f"The scheduler could not handle a message: {error!r}")
             self.tell_owner(message["client"], message["key"], failure, unknown=True)
 
     def _sync(self, client: str, token: int) -> None:
-        """Answer a client that wants to know that all it has said is known here."""
+        """Answer a client when all of its earlier messages were handled."""
         dask.tell_client(self.scheduler, client, {"op": ToCaller.SYNCED, "token": token})
 
     def expected(self, handed_over: Mapping[str, str]) -> list[str]:
-        """Return which segments a node may still be asked to adopt; each has the client that asks.
+        """Return the segments that a node may still be asked to adopt; each has a client that asks.
 
-        A client that has gone has been heard to the end.
+        All messages of a client that has left were handled.
         """
         clients = self.scheduler.clients
         expected = {path for path, client in handed_over.items() if client in clients}
@@ -206,7 +216,7 @@ class Core:
         return list(expected)
 
     def inventory(self) -> dict[str, list[str]]:
-        """Return the keys of all that is kept here: what a leak would show in."""
+        """Return the keys of everything that is stored here, to find leaks."""
         return {
             "tasks": dask.all_keys(self.scheduler),
             "calls": list(self.calls.by_key),

@@ -1,0 +1,48 @@
+"""What a call needs of the process that runs it: an executor, or the driver in local mode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+if TYPE_CHECKING:
+    from raycompat._caller.session import Session
+    from raycompat._executor.environment import Environment
+
+
+class HostActor(Protocol):
+    """The actor whose method or constructor runs."""
+
+    #: The user's object; None before the constructor.
+    instance: Any
+    #: Set when the actor leaves: the pickled error for later callers.
+    exit_error: bytes | None
+
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether it may run several calls at the same time."""
+
+    def exit(self) -> NoReturn:
+        """Leave the running method and end the actor."""
+
+
+class Host(Protocol):
+    """The process, or its part, in which a call runs."""
+
+    @property
+    def session(self) -> Session:
+        """The session that stores results and makes further calls."""
+
+    @property
+    def actor(self) -> HostActor | None:
+        """The actor that runs here, if any."""
+
+    @property
+    def environment(self) -> Environment:
+        """The environment variables that calls see."""
+
+    @property
+    def setup(self) -> dict[str, Any]:
+        """Its settings; ``ip`` is the address of its node."""
+
+    def load(self, function: str) -> Any:
+        """Return the function or class with this id."""

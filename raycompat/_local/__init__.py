@@ -1,0 +1,1 @@
+"""Local mode, ``init(local_mode=True)``: calls run in the driver, one after the other."""

@@ -1,0 +1,187 @@
+"""The senders of local mode: `submit` runs a call, and enters its results or its error."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from raycompat._caller.calls import Call
+from raycompat._caller.sender import Sender
+from raycompat._caller.this_process import RunningCall, in_this_thread
+from raycompat._executor import run_call
+from raycompat._executor.item_window import ItemWindow
+from raycompat._executor.run_call import Outcome, Sink
+from raycompat._local.host import LocalHost
+from raycompat._protocol import failures, ids
+from raycompat._protocol.strategy import InGroup, without_selectors
+from raycompat._protocol.values import ErrorValue, SegmentLink, Wire, from_wire, to_wire
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+if TYPE_CHECKING:
+    from raycompat._caller.object_table import Entry
+    from raycompat._local.session import LocalSession
+
+
+class LocalSender(Sender):
+    """What the senders of tasks and of methods have in common."""
+
+    _session: LocalSession
+
+    def __init__(self, session: LocalSession, host: LocalHost) -> None:
+        super().__init__(session)
+        self._session = session
+        self._host = host
+
+    def cancel(self, call: Call, *, force: bool, recursive: bool) -> None:
+        """Do nothing: the call has ended, or it runs below the caller."""
+
+    def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:
+        """Do nothing: a generator has ended when its first item can be taken."""
+
+    def _run(
+        self, call: Call, running: RunningCall, function: str | None, method: str | None
+    ) -> Any:
+        """Run a call, again while it has retries; return its outcome.
+
+        Raises
+        ------
+        SystemExit
+            When the call ends its process.
+        """
+        payload = {
+            "function": function,
+            "method": method,
+            "arguments": call.arguments,
+            "num_returns": call.num_returns,
+            "retry_exceptions": call.retry_exceptions if call.retries else False,
+            "environment": call.environment,
+            "is_actor": call.actor is not None,
+        }
+        wires = [_wire_of(entry) for entry in call.dependencies]
+        with in_this_thread(running):
+            while True:
+                sink = _Items(self._session, call)
+                execution = run_call.Call(running, payload, wires)
+                outcome, raised = self._host.run(execution, sink)
+                if not (outcome.retry and call.use_retry()):
+                    break
+        for entry in call.returns:
+            entry.raised = raised
+        return outcome
+
+    def _conclude(self, call: Call, outcome: Outcome) -> None:
+        """Enter the results or the error of a call."""
+        if outcome.values is None:
+            self._fail_results(call, outcome.error)
+        else:
+            if call.stream is not None:
+                call.stream.end(None, None)
+            for entry, wire in zip(call.returns, outcome.values, strict=True):
+                enter(self._session, entry, wire)
+        self._end_call(call)
+
+    def _fail(self, call: Call, error: bytes) -> None:
+        self._fail_results(call, error)
+        self._end_call(call, error)
+
+    def _removed_group(self, call: Call) -> bytes | None:
+        """Return the error of a call whose placement group was removed."""
+        group = group_of(call)
+        if group is None or not self._session.groups.is_removed(group.group):
+            return None
+        return failures.group_removed(is_actor=call.actor is not None)
+
+    def _check(self, call: Call) -> None:
+        """Raise for options that need a process of their own."""
+        if call.runtime_env not in (None, self._session.setup.runtime_env):
+            raise UnsupportedRayFeatureError(
+                f"The runtime_env of {call.name} in local mode",
+                "the call runs in the driver, which has its environment already",
+                "leave it out and prepare the driver's environment, or leave out local_mode=True",
+            )
+
+
+class LocalTasks(LocalSender):
+    """Runs tasks, and creates actors."""
+
+    def submit(self, call: Call) -> None:
+        """Run a task to its end, or an actor's constructor."""
+        self._check(call)
+        removed = self._removed_group(call)
+        if call.actor is not None:
+            self._session.actors.create(call, removed)
+        elif removed is not None:
+            self._fail(call, removed)
+        else:
+            running = describe(call, self._host, None, None)
+            try:
+                outcome = self._run(call, running, call.function, None)
+            except SystemExit as leave:
+                how = f"called sys.exit({leave.code!r})"
+                self._fail(call, failures.crashed(call.name, how))
+                return
+            self._conclude(call, outcome)
+
+
+class _Items(Sink):
+    """The items of a generator, which enter the caller's table at once."""
+
+    def __init__(self, session: LocalSession, call: Call) -> None:
+        self._session = session
+        self._call = call
+        self._window = ItemWindow()
+
+    def open(self) -> ItemWindow:
+        """Return a window that never fills."""
+        return self._window
+
+    def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
+        """Add one item to the caller's stream; a retried generator yields earlier items again."""
+        self._window.hear(index + 1, True)
+        stream = self._call.stream
+        assert stream is not None
+        if index >= stream.num_items:
+            entry = self._session.table.add(ids.return_key(self._call.key, index))
+            enter(self._session, entry, wire)
+            stream.add(entry)
+
+    def wait(self, window: ItemWindow) -> None:
+        """Return at once: each item is acknowledged when it is added."""
+
+    def look(self) -> None:
+        """Read nothing: there are no messages."""
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+
+def enter(session: LocalSession, entry: Entry, wire: Wire) -> None:
+    """Enter a value or an error into the table."""
+    value = from_wire(wire)
+    if isinstance(value, ErrorValue):
+        session.table.fail(entry, value.error)
+        return
+    is_large = isinstance(value, SegmentLink)
+    holds = session.sharing.hold(value.refs)
+    session.table.settle(entry, value=value, holds=holds, own_segment=is_large)
+
+
+def _wire_of(entry: Entry) -> Wire:
+    if entry.error is not None:
+        return to_wire(ErrorValue(entry.error))
+    if entry.value is None:
+        return to_wire(ErrorValue(failures.object_lost(entry.key)))
+    return to_wire(entry.value)
+
+
+def group_of(call: Call) -> InGroup | None:
+    """Return the placement group of a call."""
+    strategy = without_selectors(call.strategy)
+    return strategy if isinstance(strategy, InGroup) else None
+
+
+def describe(call: Call, host: LocalHost, actor: str | None, name: str | None) -> RunningCall:
+    """Describe a task or an actor's constructor that is about to run."""
+    resources = (call.keep if call.keep is not None else call.request).amounts()
+    gpus = [str(number) for number in range(math.ceil(resources.get("GPU", 0)))]
+    return RunningCall(call.key, call.name, resources, gpus, actor, name, group_of(call), host)

@@ -1,0 +1,225 @@
+"""The session of local mode: it answers the messages that other sessions send to the scheduler.
+
+References, arguments and handles are those of every session. What leaves the process in the real mode
+ends here: calls at `LocalTasks` and `LocalActor`, messages and requests in the tables of
+`LocalSession`. There is no Dask client, no other process, and no thread.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from raycompat._caller import placement, this_process
+from raycompat._caller.home import Home, own_place
+from raycompat._caller.object_table import Entry
+from raycompat._caller.session import Session, Setup
+from raycompat._caller.sharing import Sharing
+from raycompat._local.actors import LocalActor, LocalActors
+from raycompat._local.code import Code
+from raycompat._local.groups import LocalGroups
+from raycompat._local.host import LocalHost
+from raycompat._local.sender import LocalTasks
+from raycompat._protocol import failures, ids, segment
+from raycompat._protocol.operations import Request, ToScheduler
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+if TYPE_CHECKING:
+    from raycompat._caller.by_channel import Channel
+    from raycompat._caller.by_scheduler import SchedulerSender
+
+#: The address of the only node, and its IP address.
+_ADDRESS, _IP = "local://127.0.0.1:0", "127.0.0.1"
+
+#: Messages that need no answer and change nothing: calls have ended, and one process knows all objects.
+_WITHOUT_EFFECT = (
+    ToScheduler.CANCEL,
+    ToScheduler.MEASURED_BY_CALLER,
+    ToScheduler.NAMES_TENSORFLOW,
+    ToScheduler.PIN,
+    ToScheduler.SYNC,
+    ToScheduler.TRACKED_BY_CALLER,
+)
+
+
+class LocalSession(Session):
+    """A session without a cluster.
+
+    Parameters
+    ----------
+    namespace : str
+        The namespace of its actors and placement groups.
+    resources : mapping of str to float
+        The resources that the only node declares. They are shown, and not counted.
+    labels : mapping of str to str
+        The labels of the node.
+    actors_are_detached : bool
+        Whether actors that are created without a lifetime are detached.
+    """
+
+    def __init__(
+        self,
+        namespace: str,
+        resources: Mapping[str, float],
+        labels: Mapping[str, str],
+        *,
+        actors_are_detached: bool,
+    ) -> None:
+        here = segment.host_id()
+        node_id = os.urandom(ids.NODE_ID_BYTES).hex()
+        home = Home(node_id, _ADDRESS, _IP, os.getpid(), labels, here, own_place(here))
+        super().__init__(
+            Setup(
+                job=ids.new_job_id(),
+                namespace=namespace,
+                home=home,
+                scheduler=_ADDRESS,
+                is_driver=True,
+                host=here,
+                uses_leases=False,
+                actors_are_detached=actors_are_detached,
+            )
+        )
+        self.sharing = _LocalSharing(self)
+        self.captured = this_process.captured
+        self.code = Code(self)
+        self.groups = LocalGroups(node_id)
+        self.actors = LocalActors(self)
+        #: The actors whose handles exist, dead ones too.
+        self.local_channels: dict[str, LocalActor] = {}
+        self._resources = dict(resources)
+        self.by_scheduler = cast("SchedulerSender", LocalTasks(self, LocalHost(self)))
+        self._messages: dict[str, Callable[..., Any]] = {
+            ToScheduler.EXPORT: self.code.add,
+            ToScheduler.KILL_ACTOR: self.actors.kill,
+            ToScheduler.FREE_NAME: self.actors.free_name,
+            ToScheduler.CREATE_GROUP: self.groups.create,
+            ToScheduler.REMOVE_GROUP: self._remove_group,
+            ToScheduler.AWAIT_GROUP: self._settle_group,
+            "client-releases-keys": self._released,
+        }
+        self._requests: dict[str, Callable[..., Any]] = {
+            Request.STATE: self._state,
+            Request.FIND_ACTOR: self.actors.find,
+            Request.NAMED_ACTORS: self.actors.named,
+            Request.RESERVE_ACTOR: self.actors.reserve,
+            Request.CREATE_GROUP: self.groups.create,
+            Request.FIND_GROUP: self.groups.find,
+            Request.GROUPS: self.groups.table,
+            Request.TIMELINE: list,
+        }
+
+    @property
+    def client(self) -> NoReturn:
+        """Raise: there is no Dask cluster.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            Always.
+        """
+        raise UnsupportedRayFeatureError(
+            "A function that needs the cluster, in local mode,",
+            "local mode runs everything in this process, without a cluster",
+            "call init without local_mode=True",
+        )
+
+    @property
+    def client_id(self) -> str:
+        """The id of this process, where the scheduler would know it."""
+        return "local"
+
+    def send(self, operation: str, **message: Any) -> None:
+        """Handle a message to the scheduler at once."""
+        if self.closed or operation in _WITHOUT_EFFECT:
+            return
+        handle = self._messages.get(operation)
+        if handle is None:
+            self._refuse(operation)
+        handle(**message)
+
+    def rpc(self, request: Request, /, **fields: Any) -> Any:
+        """Answer a request to the scheduler."""
+        answer = self._requests.get(request)
+        if answer is None:
+            self._refuse(request)
+        return answer(**fields)
+
+    def rpc_or_undo(self, request: Request, undo: Callable[[], object], /, **fields: Any) -> Any:
+        """Answer a request at once, so there is nothing to undo."""
+        return self.rpc(request, **fields)
+
+    def _refuse(self, operation: str) -> NoReturn:
+        raise UnsupportedRayFeatureError(
+            f"A function that sends {operation!r} to the scheduler, in local mode,",
+            "local mode runs everything in this process, without a cluster",
+            "call init without local_mode=True",
+        )
+
+    def channel(self, actor: str, *, in_order: bool) -> Channel:
+        """Return the actor itself, which has a channel's methods."""
+        return cast("Channel", self.local_channels[actor])
+
+    def _call_later(self, delay_s: float, function: Callable[[], None]) -> None:
+        """Send metrics and reports at once, which has no effect: so they do not pile up."""
+        function()
+
+    def _end_work(self) -> None:
+        self.actors.end_all()
+        super()._end_work()
+
+    def _remove_segments(self) -> None:
+        super()._remove_segments()
+        segment.remove_all(self.home.place.directories, self.home.place.store)
+
+    def _released(self, keys: list[str]) -> None:
+        for key in keys:
+            self.actors.released(key)
+
+    def _remove_group(self, group: str) -> None:
+        self.groups.remove(group)
+        self.actors.end_in_group(group)
+
+    def _settle_group(self, group: str) -> None:
+        error = failures.group_removed() if self.groups.is_removed(group) else None
+        placement.on_ready(self, group, error)
+
+    def _state(self) -> dict[str, Any]:
+        home = self.home
+        node = {
+            "node_id": home.node_id,
+            "ip": home.ip,
+            "hostname": socket.gethostname(),
+            "address": home.address,
+            "place": home.place.describe(),
+            "resources": self._resources,
+            "labels": dict(home.labels),
+        }
+        return {
+            "nodes": [node],
+            "departed": [],
+            "total": dict(self._resources),
+            "available": dict(self._resources),
+        }
+
+
+class _LocalSharing(Sharing):
+    """The objects of one process: no other process needs them."""
+
+    def publish(self, entry: Entry) -> str:
+        """Return the key: this process finds the object in its own table."""
+        return entry.key
+
+    def borrow(self, key: str) -> Entry:
+        """Return the entry of a key; that of an object which is gone has an error."""
+        with self._session.lock:
+            entry = self._session.table.get(key)
+            if entry is None:
+                entry = self._session.table.add(key)
+                self._session.table.settle(entry, error=failures.object_lost(key))
+            return entry
+
+    def hand_over(self) -> None:
+        """Return at once: no other process gets references."""

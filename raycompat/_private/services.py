@@ -1,0 +1,5 @@
+"""The module of Ray from which programs import `get_node_ip_address`."""
+
+from raycompat.util._node_address import get_node_ip_address
+
+__all__ = ["get_node_ip_address"]

@@ -1,0 +1,112 @@
+"""When the last calls ran, by process: a bar for each call, on the tab *Tasks* of the page *Ray*."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bokeh.models.ranges import DataRange1d, FactorRange
+from bokeh.models.sources import ColumnDataSource
+from bokeh.models.tools import HoverTool
+from bokeh.plotting import figure
+
+from raycompat import _dask_adapter as dask
+from raycompat._scheduler.pages.tables import classes_of_processes, node_name
+
+if TYPE_CHECKING:
+    from raycompat._scheduler.parts import Parts
+
+#: Bars that are kept, and milliseconds that are in view until you zoom.
+_MANY_BARS, _IN_VIEW_MS = 3_000, 30_000
+
+#: Processes that are shown: those whose calls have ended last.
+_MANY_PROCESSES = 40
+
+#: Pixels of the row of a process, and of what is around all rows.
+_ROW, _FRAME = 22, 110
+
+#: The buttons beside the drawing need as much room as so many rows.
+_LEAST_ROWS = 6
+
+#: Colour of calls that have failed: Dask's own.
+_FAILED = "black"
+
+_HINT = """
+<div><b>@name</b> @about</div><div>@process</div><div>@length{0,0.000} ms, until @right{%T.%3N}</div>
+"""
+
+
+class Timeline:
+    """See the module. Only calls that have ended since the last update are sent to the browser."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._num_seen = 0
+        #: What each process is called that has bars, by its node and number.
+        self._labels: dict[tuple[str, int], str] = {}
+        fields = ("process", "left", "right", "length", "name", "about", "colour")
+        self.source = ColumnDataSource({field: [] for field in fields}, name="timeline")
+        self._processes = FactorRange(factors=[], name="processes")
+        self._figure = figure(
+            title="Calls by process (times are UTC)",
+            x_axis_type="datetime",
+            x_range=DataRange1d(
+                follow="end",
+                follow_interval=_IN_VIEW_MS,
+                default_span=_IN_VIEW_MS,
+                range_padding=0,
+            ),
+            y_range=self._processes,
+            height=_FRAME + _ROW * _LEAST_ROWS,
+            sizing_mode="stretch_width",
+            tools="xwheel_zoom,xpan,xzoom_in,xzoom_out,reset",
+            active_scroll=None,
+        )
+        bars = self._figure.hbar(
+            y="process",
+            left="left",
+            right="right",
+            height=0.8,
+            color="colour",
+            source=self.source,
+        )
+        hint = HoverTool(
+            renderers=[bars],
+            tooltips=_HINT,
+            formatters={"@right": "datetime"},
+            point_policy="follow_mouse",
+        )
+        self._figure.add_tools(hint)
+        self._figure.grid.visible = False
+        self.root = self._figure
+
+    def update(self) -> None:
+        """Add the calls that have ended since the last time."""
+        spans, self._num_seen = self._parts.shown.since(self._num_seen, _MANY_BARS)
+        if not spans:
+            return
+        bars: dict[str, Any] = {field: [] for field in self.source.data}
+        actors = classes_of_processes(self._parts)
+        for worker, pid, name, count, start, stop, has_failed in spans:
+            label = f"{node_name(worker)}  {pid}  {actors.get(pid, '')}".strip()
+            bars["process"].append(self._labels.setdefault((worker, pid), label))
+            bars["left"].append(1e3 * start)
+            bars["right"].append(1e3 * stop)
+            bars["length"].append(1e3 * (stop - start))
+            bars["name"].append(name)
+            bars["about"].append(_about(count, has_failed=has_failed))
+            bars["colour"].append(_FAILED if has_failed else dask.colour_of(name))
+        self.source.stream(bars, rollover=_MANY_BARS)
+        self._show_processes()
+
+    def _show_processes(self) -> None:
+        last = dict.fromkeys(reversed(self.source.data["process"]))
+        self._labels = {place: label for place, label in self._labels.items() if label in last}
+        shown = sorted(list(last)[:_MANY_PROCESSES], reverse=True)
+        if shown != self._processes.factors:
+            self._processes.factors = shown
+            self._figure.height = _FRAME + _ROW * max(_LEAST_ROWS, len(shown))
+
+
+def _about(count: int, *, has_failed: bool) -> str:
+    number = f"{count:,} calls" if count > 1 else ""
+    return ", ".join(each for each in (number, "failed" if has_failed else "") if each)

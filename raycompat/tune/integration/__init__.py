@@ -1,0 +1,1 @@
+"""Connections of Tune to other libraries."""

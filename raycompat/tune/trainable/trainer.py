@@ -1,0 +1,205 @@
+"""Trainers of `raycompat.train` as trainables: a run of Train as a trial.
+
+The trial's placement group has a bundle for each worker; the trial's own process, which starts the
+workers and collects their reports, takes no resources. The workers save checkpoints in the trial's
+folder, where Tune keeps them.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import itertools
+import logging
+import posixpath
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from raycompat import train
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.train._configs import UNNAMED
+from raycompat.train._trial import InTrial
+from raycompat.train.data_parallel_trainer import DataParallelTrainer
+from raycompat.tune.config import CheckpointConfig, FailureConfig, RunConfig
+from raycompat.tune.execution.placement_groups import PlacementGroupFactory
+from raycompat.tune.trainable import session as sessions
+from raycompat.util.placement_group import get_current_placement_group
+
+logger = logging.getLogger(__name__)
+
+#: Arguments of a trainer that a search space can have.
+SEARCHED = (
+    "train_loop_config",
+    "scaling_config",
+    "datasets",
+    "dataset_config",
+    "resume_from_checkpoint",
+)
+
+
+def trainable_of(trainer: DataParallelTrainer) -> Callable[[dict[str, Any]], None]:
+    """Return the function that trains as the trainer does, with a trial's config in its arguments.
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        When the trainer validates checkpoints.
+    """
+    if trainer.validation_config is not None:
+        raise UnsupportedRayFeatureError(
+            "Tuner(trainer) with a validation_config",
+            "A trial's results are the reports of its workers, and a validation ends after its report",
+            "report the validation's metric in the training function",
+        )
+    cls, arguments = type(trainer), {**trainer._arguments(), "datasets": trainer.datasets}
+
+    def train_in_trial(config: dict[str, Any]) -> None:
+        _train(cls, _merged(arguments, config))
+
+    def resources(config: dict[str, Any]) -> PlacementGroupFactory:
+        return _resources(_merged(arguments, config)["scaling_config"])
+
+    train_in_trial.__name__ = train_in_trial.__qualname__ = cls.__name__
+    train_in_trial._resources = resources  # type: ignore[attr-defined]
+    return train_in_trial
+
+
+def checked_space(param_space: dict[str, Any]) -> dict[str, Any]:
+    """Return the search space of a trainer; a `ScalingConfig` in it becomes a dict.
+
+    Raises
+    ------
+    ValueError
+        When it has keys that are not searched.
+    """
+    unknown = [name for name in param_space if name not in SEARCHED]
+    if unknown:
+        near = {name: difflib.get_close_matches(str(name), SEARCHED) for name in unknown}
+        raise ValueError(
+            f"param_space of a trainer has {unknown}: expected {list(SEARCHED)}; the closest names: "
+            f"{near}. Hyperparameters belong into 'train_loop_config'; a run_config is an argument of "
+            "the Tuner."
+        )
+    scaling = param_space.get("scaling_config")
+    if not isinstance(scaling, train.ScalingConfig):
+        return param_space
+    return {**param_space, "scaling_config": dict(scaling.__dict__)}
+
+
+def run_config_of(trainer: DataParallelTrainer, given: RunConfig | None) -> RunConfig:
+    """Return the experiment's configuration: the tuner's, or else the trainer's."""
+    own = trainer.run_config
+    if given is not None:
+        if not str(own.name).startswith(UNNAMED):
+            logger.info(
+                "Tuner and trainer have a run_config each: name, storage, failures and checkpoints are "
+                "as in the Tuner's."
+            )
+        return given
+    kept: Any = own.checkpoint_config
+    assert own.failure_config is not None
+    return RunConfig(
+        name=None if str(own.name).startswith(UNNAMED) else own.name,
+        storage_path=own.storage_path,
+        storage_filesystem=own.storage_filesystem,
+        failure_config=FailureConfig(max_failures=own.failure_config.max_failures),
+        checkpoint_config=CheckpointConfig(
+            num_to_keep=kept.num_to_keep,
+            checkpoint_score_attribute=kept.checkpoint_score_attribute,
+            checkpoint_score_order=kept.checkpoint_score_order,
+        ),
+        verbose=own.verbose if isinstance(own.verbose, int) else None,
+    )
+
+
+def _merged(arguments: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+    """Return the trainer's arguments with those of a trial; dicts are merged."""
+    merged = dict(arguments)
+    for name, value in config.items():
+        before = merged.get(name)
+        is_dict = isinstance(before, dict) and isinstance(value, dict)
+        merged[name] = _deep_merged(before, value) if is_dict else value
+    if isinstance(merged["scaling_config"], dict):
+        merged["scaling_config"] = train.ScalingConfig(**merged["scaling_config"])
+    return merged
+
+
+def _deep_merged(before: Any, after: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(before)
+    for name, value in after.items():
+        both = isinstance(merged.get(name), dict) and isinstance(value, dict)
+        merged[name] = _deep_merged(merged[name], value) if both else value
+    return merged
+
+
+def _resources(scaling: train.ScalingConfig) -> PlacementGroupFactory:
+    """Return a bundle for each worker; without workers the trial itself trains."""
+    needs = scaling._resources_per_worker_not_none
+    number = scaling.min_workers
+    if number == 0:
+        return PlacementGroupFactory([dict(needs) or {"CPU": 1}])
+    labels = [scaling.labels_of(rank) or {} for rank in range(number)]
+    return PlacementGroupFactory(
+        [{}, *[dict(needs) for _ in range(number)]],
+        scaling.placement_strategy,
+        **({"bundle_label_selector": labels} if any(labels) else {}),
+    )
+
+
+def _train(cls: type[DataParallelTrainer], arguments: dict[str, Any]) -> None:
+    """Train in the trial of this process; raise the error of the first worker that failed."""
+    session = sessions.current("report")
+    place = session.place
+    assert place is not None
+    before: train.RunConfig = arguments["run_config"]
+    head, _, name = place.folder.path.rpartition("/")
+    is_local_mode = arguments["scaling_config"].num_workers == 0
+    run_config = copy.copy(before)
+    run_config.__dict__.pop("storage_context", None)
+    run_config.name, run_config.storage_path = name, head
+    run_config.storage_filesystem = None if place.folder.is_local else place.folder.filesystem
+    run_config.verbose = 0
+    # Each failure is one of the trial, and Tune decides on checkpoints.
+    run_config.failure_config = train.FailureConfig(max_failures=0)
+    run_config.checkpoint_config = train.CheckpointConfig()
+    run_config.callbacks = [*(before.callbacks or []), _ToTrial(is_kept=not is_local_mode)]
+    arguments["run_config"] = run_config
+    # A trial that was retried, restored or perturbed continues from a checkpoint.
+    arguments["resume_from_checkpoint"] = session.checkpoint or arguments["resume_from_checkpoint"]
+    trainer = cls._from_arguments(arguments)
+    if is_local_mode:
+        trainer.fit()
+        return
+    group = get_current_placement_group()
+    assert group is not None, "the trial of a trainer has a placement group"
+    names = _names(place.next_checkpoint)
+    try:
+        trainer._fit(InTrial(group, names))
+    except train.WorkerGroupError as error:
+        raise error.worker_failures[min(error.worker_failures)] from error
+
+
+def _names(first: int) -> Iterator[str]:
+    return (f"checkpoint_{number:06d}" for number in itertools.count(first))
+
+
+class _ToTrial(train.UserCallback):
+    """Report the metrics of rank 0, and the checkpoint, as the trial's.
+
+    Parameters
+    ----------
+    is_kept : bool
+        Whether checkpoints are where they are to stay.
+    """
+
+    def __init__(self, is_kept: bool) -> None:
+        self._is_kept = is_kept
+
+    def after_report(
+        self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: train.Checkpoint | None
+    ) -> None:
+        session = sessions.current("report")
+        session.report(dict(metrics[0]), checkpoint, is_kept=self._is_kept)
+        if checkpoint is not None and self._is_kept and session.place is not None:
+            inside = posixpath.dirname(checkpoint.path) == session.place.folder.path
+            session.place.next_checkpoint += inside

@@ -1,0 +1,1 @@
+"""Small functions of Ray Tune that other packages import."""

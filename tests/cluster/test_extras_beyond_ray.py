@@ -1,0 +1,144 @@
+"""What `util.iter` and `experimental.shuffle` do where Ray 2.60 fails, and selectors that are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+import raycompat as ray
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.experimental.shuffle import simple_shuffle
+from raycompat.util.iter import LocalIterator, from_range
+from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+
+def test_a_union_of_shards_that_are_not_ready(cluster):
+    first, second = from_range(10, 2).shards()
+    assert sorted(first.union(second)) == list(range(10))
+
+
+def test_metrics_only_while_a_function_runs(cluster):
+    def seen(x):
+        return LocalIterator.get_metrics() is not None
+
+    assert from_range(2, 1).gather_sync().for_each(seen).take(2) == [True, True]
+    with pytest.raises(ValueError, match="outside an iterator"):
+        LocalIterator.get_metrics()
+
+
+def test_a_function_with_a_hook_ends_with_its_items(cluster):
+    class Hooked:
+        def _on_fetch_start(self):
+            """Called before each item."""
+
+        def __call__(self, x):
+            return -x
+
+    assert list(from_range(3, 1).gather_sync().for_each(Hooked())) == [0, -1, -2]
+
+
+def test_one_output_partition(cluster):
+    found = simple_shuffle(
+        input_reader=lambda i: [i],
+        input_num_partitions=3,
+        output_num_partitions=1,
+        output_writer=lambda i, refs: ray.get(refs),
+    )
+    assert found == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize("name", ["input_num_partitions", "output_num_partitions"])
+def test_no_partitions(cluster, name):
+    numbers = {"input_num_partitions": 1, "output_num_partitions": 1, name: 0}
+    with pytest.raises(ValueError, match=name):
+        simple_shuffle(input_reader=list, output_writer=lambda i, refs: None, **numbers)
+
+
+def test_selectors_in_a_placement_group(cluster):
+    @ray.remote
+    def outer(inner):
+        try:
+            inner.options(label_selector={"zone": "a"}).remote()
+        except UnsupportedRayFeatureError as error:
+            return str(error)
+
+    @ray.remote
+    def inner():
+        return 1
+
+    group = ray.util.placement_group([{"CPU": 1}])
+    ray.get(group.ready())
+    captures = PlacementGroupSchedulingStrategy(group, placement_group_capture_child_tasks=True)
+    text = ray.get(outer.options(scheduling_strategy=captures).remote(inner))
+    ray.util.remove_placement_group(group)
+    assert "in a placement group" in text
+
+
+def test_the_driver_is_told_of_labels_that_no_node_has(no_cluster, capfd, wait_until):
+    ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
+
+    @ray.remote(label_selector={"zone": "!in(a, b)", "disk": "fast"})
+    def f():
+        return 1
+
+    ref = f.remote()
+    seen = []
+
+    def is_told():
+        seen.append(capfd.readouterr().err)
+        return "no node can ever provide that" in "".join(seen)
+
+    wait_until(is_told)
+    assert "'zone' not in 'a', 'b'; 'disk' in 'fast'" in "".join(seen)
+    ray.cancel(ref)
+
+
+def test_the_metadata_of_a_job_are_listed(no_cluster):
+    from raycompat.job_config import JobConfig
+    from raycompat.util.state import list_jobs
+
+    ray.init(
+        num_cpus=1,
+        include_dashboard=False,
+        configure_logging=False,
+        job_config=JobConfig(metadata={"owner": "mail room"}),
+    )
+    (job,) = list_jobs(detail=True)
+    assert job.metadata == {"owner": "mail room"}
+
+
+def test_tasks_import_from_the_code_search_path(no_cluster, tmp_path):
+    from raycompat.job_config import JobConfig
+
+    (tmp_path / "offices_of_letters.py").write_text("OFFICES = 12\n")
+    ray.init(
+        num_cpus=1,
+        include_dashboard=False,
+        configure_logging=False,
+        job_config=JobConfig(code_search_path=[str(tmp_path)]),
+    )
+
+    @ray.remote
+    def offices():
+        import offices_of_letters
+
+        return offices_of_letters.OFFICES
+
+    assert ray.get(offices.remote()) == 12
+
+
+def test_a_second_logging_config_replaces_the_first(no_cluster):
+    import logging
+
+    root = logging.getLogger()
+    level, before = root.level, root.handlers[:]
+    try:
+        for encoding in ("TEXT", "JSON"):
+            ray.init(
+                num_cpus=1, include_dashboard=False, logging_config=ray.LoggingConfig(encoding)
+            )
+            ray.shutdown()
+        (handler,) = [each for each in root.handlers if each not in before]
+        assert type(handler.formatter).__name__ == "JSONFormatter"
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)

@@ -1,0 +1,119 @@
+"""A session in a notebook, with a real kernel: what cells show, ``await``, and interrupted cells."""
+
+from __future__ import annotations
+
+import pytest
+from jupyter_client.manager import start_new_kernel
+
+DEADLINE_S = 60.0
+
+SETUP = """
+import raycompat as ray
+
+@ray.remote
+class Counter:
+    total = 0
+    def add(self, amount):
+        print(f"adds {amount}")
+        self.total += amount
+        return self.total
+
+@ray.remote
+def double(number):
+    return 2 * number
+
+@ray.remote(num_cpus=8)
+def never():
+    pass
+
+counter = Counter.options(name="<the counter>").remote()
+"""
+
+
+class Notebook:
+    """A kernel and its client; `run` returns what a cell shows."""
+
+    def __init__(self) -> None:
+        self.manager, self.client = start_new_kernel()
+
+    def run(self, code: str, *, when_shown=lambda text: None) -> str:
+        """Run a cell; `when_shown` gets each piece of output."""
+        pieces: list[str] = []
+
+        def hear(message):
+            content = message["content"]
+            data = content.get("data", {})
+            text = data.get("text/html") or data.get("text/plain") or content.get("text", "")
+            text += "\n".join(content.get("traceback", ()))
+            pieces.append(text)
+            when_shown(text)
+
+        self.client.execute_interactive(code, timeout=DEADLINE_S, output_hook=hear)
+        return "".join(pieces)
+
+    def close(self) -> None:
+        """End the kernel in order: its cluster ends with it."""
+        self.client.stop_channels()
+        self.manager.shutdown_kernel()
+
+
+@pytest.fixture(scope="module")
+def notebook():
+    found = Notebook()
+    shown = found.run("import raycompat as ray; ray.init(num_cpus=2, num_gpus=1, dashboard_port=0)")
+    assert "<td>Dashboard</td>" in shown
+    assert "<td>GPU</td><td>0</td><td>1</td>" in shown
+    assert "Traceback" not in found.run(SETUP)
+    yield found
+    assert "Traceback" not in found.run("ray.shutdown()")
+    found.close()
+
+
+def test_references_show_their_state(notebook):
+    shown = notebook.run("ref = double.remote(21); ray.wait([ref]); ref")
+    assert "<td>State</td><td>ready</td>" in shown
+    assert "<td>Bytes</td><td>" in shown
+    assert "<td>not ready</td>" in notebook.run("never.remote()")
+
+
+def test_references_are_awaited(notebook):
+    assert notebook.run("await double.remote(21)") == "42"
+
+
+def test_actors_show_their_state(notebook):
+    shown = notebook.run("ray.get(counter.add.remote(2)); counter")
+    assert "<td>Actor</td><td>Counter</td>" in shown
+    assert "&lt;the counter&gt;" in shown
+    assert "<td>State</td><td>ALIVE</td>" in shown
+
+
+def test_what_tasks_print_appears(notebook, tmp_path):
+    seen = tmp_path / "seen"
+
+    def note(text):
+        if "adds 7" in text:
+            seen.touch()
+
+    wait = f"while not os.path.exists({str(seen)!r}): time.sleep(0.01)"
+    shown = notebook.run(
+        f"import os, time; ray.get(counter.add.remote(7))\n{wait}", when_shown=note
+    )
+    assert "(Counter pid=" in shown
+
+
+def test_an_interrupted_cell_leaves_a_session_that_works(notebook):
+    def interrupt(text):
+        if "waits" in text:
+            notebook.manager.interrupt_kernel()
+
+    shown = notebook.run(
+        "print('waits', flush=True); ray.get(never.remote())", when_shown=interrupt
+    )
+    assert "KeyboardInterrupt" in shown
+    assert notebook.run("ray.get(double.remote(4))") == "8"
+
+
+def test_the_context_shows_what_is_in_use(notebook):
+    notebook.run("holder = Counter.options(num_gpus=1).remote(); ray.get(holder.add.remote(1))")
+    shown = notebook.run("ray.get_runtime_context() and ray.init(ignore_reinit_error=True)")
+    assert "<td>GPU</td><td>1</td><td>1</td>" in shown

@@ -1,0 +1,170 @@
+"""The pages in a browser, while a program runs: what is drawn, by keyboard, narrow, dark, and closed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "docs" / "_tools"))
+import chromium
+import watching_pictures as pictures
+
+import raycompat as ray
+from raycompat.util import state
+from raycompat.util.tracking import Experiment
+
+pytestmark = pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")
+
+PARTS = "cluster tasks actors waiting groups objects experiments logs gpus".split()
+
+#: All text in view, also in the shadow roots of Bokeh.
+TEXT_JS = """deep().filter(shown).flatMap((each) => [...each.childNodes])
+  .filter((node) => node.nodeType === 3).map((node) => node.textContent).join("\\n")"""
+
+
+@ray.remote(num_cpus=0, num_gpus=1)
+class Learner:
+    def step(self):
+        return True
+
+    def wait(self, gate):
+        ray.get(gate)
+
+
+@ray.remote
+def counted(fails):
+    if fails:
+        raise ValueError("no")
+
+
+@pytest.fixture(scope="module")
+def url():
+    """A cluster with a dashboard; the address with its token."""
+    ray.shutdown()
+    context = ray.init(num_cpus=4, num_gpus=2, configure_logging=False, log_to_driver=False)
+    yield f"http://{context.dashboard_url}"
+    ray.shutdown()
+
+
+@pytest.fixture
+def program(url):
+    """A program that runs: a learner on a GPU, calls that have ended, one that waits, a group."""
+    learner = Learner.options(name="learner").remote()
+    ray.get([learner.step.remote() for _ in range(20)])
+    ray.wait([counted.remote(number < 2) for number in range(50)], num_returns=50)
+    group = ray.util.placement_group([{"CPU": 1}], name="evaluation")
+    ray.get(group.ready())
+    waits = counted.options(num_gpus=2).remote(False)
+    large = ray.put(bytes(5_000_000))
+    experiment = Experiment("by hand", metric="loss", mode="min")
+    experiment.report("run 1", 1, {"loss": 0.5})
+    yield large
+    experiment.end()
+    ray.kill(learner)
+    ray.util.remove_placement_group(group)
+    ray.get(waits)
+
+
+def failures(browser, base):
+    """Return what went wrong in the page, and what it has asked of other places."""
+    wrong = [about for event, about in browser.events if event == "Runtime.exceptionThrown"]
+    wrong += [
+        about["entry"]
+        for event, about in browser.events
+        if event == "Log.entryAdded" and about["entry"]["level"] == "error"
+    ]
+    asked = [
+        about["request"]["url"]
+        for event, about in browser.events
+        if event == "Network.requestWillBeSent"
+    ]
+    inside = (base, base.replace("http:", "ws:"), "data:", "blob:")
+    return wrong + [each for each in asked if not each.startswith(inside)]
+
+
+async def text_of(browser, *words):
+    """Return the text in view once it has these words."""
+
+    async def has_words():
+        text = await browser.evaluate(TEXT_JS)
+        return text if all(word in text for word in words) else ""
+
+    return await pictures.wait_until(has_words, f"One of {words}")
+
+
+def test_every_page_shows_what_the_state_api_says(url, program, tmp_path):
+    counts = state.summarize_tasks()["cluster"]["summary"]["counted"]["state_counts"]
+    assert (counts["FINISHED"], counts["FAILED"]) == (48, 2)
+    (actor,) = state.list_actors(filters=[("name", "=", "learner")])
+    (group,) = state.list_placement_groups(filters=[("name", "=", "evaluation")])
+    words = {
+        "cluster": ("Learner (learner)", "evaluation"),
+        "tasks": ("counted", "48", "Learner.step", "20"),
+        "actors": (actor.actor_id, "ALIVE", str(actor.pid)),
+        "waiting": ("counted", "GPU: 2", "holds it: 1 of the actor Learner ({GPU: 1}). End"),
+        "groups": (group.placement_group_id, "CREATED"),
+        "objects": (program.hex(), "4.8 MiB"),
+        "experiments": ("run 1", "loss=0.5"),
+        "logs": ("Choose a process.",),
+        "gpus": ("Learner (learner)", "1.00"),
+    }
+    base = url.partition("/status")[0]
+
+    async def look():
+        async with chromium.Chromium(chromium.find()) as browser:
+            await browser.resize(1280, 800)
+            await browser.go(url)
+            for part in PARTS:
+                await pictures.open_page(browser, f"{base}/individual-ray-{part}")
+                await text_of(browser, *words[part])
+                await browser.picture(tmp_path / f"{part}.png")
+                assert failures(browser, base) == []
+            await look_at_the_page_with_tabs(browser, base)
+
+    asyncio.run(look())
+
+
+async def look_at_the_page_with_tabs(browser, base):
+    """See that tabs are changed by the keyboard, and that a narrow window scrolls inside."""
+    await browser.resize(390, 844)
+    await browser.send(
+        "Emulation.setEmulatedMedia",
+        features=[{"name": "prefers-color-scheme", "value": "dark"}],
+    )
+    await pictures.open_page(browser, f"{base}/ray")
+    await text_of(browser, "Cluster", "Learner (learner)")
+    assert await browser.evaluate(
+        "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    )
+    assert await browser.evaluate("getComputedStyle(document.body).backgroundColor") == (
+        "rgb(24, 24, 24)"
+    )
+    await browser.evaluate("deep().find((each) => each.matches('.bk-tab')).focus()")
+    for key, code in (("Tab", 9), ("Tab", 9), ("Enter", 13)):
+        for kind in ("rawKeyDown", "keyUp"):
+            await browser.send(
+                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code
+            )
+    await text_of(browser, "Restarts", "ALIVE")
+    assert failures(browser, base) == []
+
+
+def test_without_the_token_nothing_is_shown(url):
+    base = url.partition("/status")[0]
+    for path in ("ray", "individual-ray-logs", "individual-ray-tasks/ws", "metrics"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"{base}/{path}", timeout=30)
+        assert refused.value.code == 401
+        refused.value.close()
+
+
+def test_the_pictures_of_the_guide_are_of_a_slow_program_and_a_mended_one(tmp_path):
+    ray.shutdown()
+    pictures.take_all(tmp_path)
+    for name in ("watching_experiments.png", "watching_slow.png", "watching_mended.png"):
+        assert (tmp_path / name).stat().st_size > 10_000

@@ -1,0 +1,33 @@
+"""The tables of the pages: the row that is chosen is shown in full, as text."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from raycompat._scheduler.pages.table_widget import Table
+
+
+def test_the_chosen_row_is_shown_in_full_and_follows():
+    core = SimpleNamespace(surveys=SimpleNamespace(last=SimpleNamespace(warning="")))
+    rows = [{"node": "n", "gpu": index, "used": 0.5, "holders": "<x>"} for index in range(3)]
+    table = Table(core, "gpus", lambda _: rows)
+    table.update()
+    assert table._chosen.text == ""
+    assert table._below.text.startswith("Rows: 3.")
+    table.source.selected.indices = [1]
+    assert "<b>GPU</b>: 1<br>" in table._chosen.text
+    assert "&lt;x&gt;" in table._chosen.text
+    rows[1] = {**rows[1], "used": 1.0}
+    table.update()
+    assert "<b>In use</b>: 1.0" in table._chosen.text
+    rows.insert(0, {**rows[0], "node": "m"})
+    table.update()
+    assert table.source.selected.indices == [2]
+    assert "<b>In use</b>: 1.0" in table._chosen.text
+    del rows[0]
+    table.update()
+    assert table.source.selected.indices == [1]
+    assert "<b>In use</b>: 1.0" in table._chosen.text
+    rows.clear()
+    table.update()
+    assert table._chosen.text == ""
