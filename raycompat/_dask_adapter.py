@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: The variable that a nanny leaves in its environment: Dask's processes below it have titles.
+TITLES_VARIABLE = "__DASK_PARENT_PID"
+
 #: Dask's page; below its menu it is dark where the system is, fits a narrow window, and takes keys.
 _TEMPLATE = """
 {% extends "simple.html" %}

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from raycompat import _dask_adapter as dask
 from raycompat import exceptions
 from raycompat._protocol import shared_secret
 
@@ -36,20 +37,19 @@ class Process:
     ) -> None:
         self.log = log
         self._words: dict[str, Any] | None = None
+        # One thread: executors are forked from a process that has imported numpy. The node belongs to
+        # the user, so it may install packages.
+        defaults = {"OMP_NUM_THREADS": "1", "RAYCOMPAT_ALLOW_PIP": "1"}
+        variables = {**defaults, **shared_secret.environment_without(), **environment}
+        # With a title, the process would lose its command line, by which users and tests find it.
+        variables.pop(dask.TITLES_VARIABLE, None)
         with log.open("wb") as output:
             self._popen = subprocess.Popen(
                 [sys.executable, "-m", module, json.dumps(options)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
-                # One thread: executors are forked from a process that has imported numpy. The node
-                # belongs to the user, so it may install packages.
-                env={
-                    "OMP_NUM_THREADS": "1",
-                    "RAYCOMPAT_ALLOW_PIP": "1",
-                    **shared_secret.environment_without(),
-                    **environment,
-                },
+                env=variables,
                 start_new_session=True,
             )
         _processes.add(self)

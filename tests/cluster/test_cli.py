@@ -17,7 +17,6 @@ import psutil
 import pytest
 from _commands import CommandLine
 
-from raycompat._launch.node_options import LABELS_VARIABLE
 from raycompat._protocol import segment
 
 #: What a driver does first and last, in the tests' programs.
@@ -98,16 +97,23 @@ def test_a_node_has_what_it_was_started_with(commands, tmp_path):
         "--labels=zone=a",
         f"--labels-file={tmp_path / 'labels.yaml'}",
     )
-    printed = drive(commands, "for n in ray.nodes(): print(n['Resources'])")
-    head, node = sorted(printed.splitlines(), key=lambda line: "special" in line)
-    assert "'GPU': 1.0" in head
-    assert f"'memory': {float(3 << 30)}" in head
-    assert f"'object_store_memory': {float(1 << 30)}" in head
-    assert "'special': 2.0" in node
-    assert "'CPU': 1.0" in node
-    last = max(commands.records(), key=lambda each: each["start"])
-    labels = json.loads(psutil.Process(last["pid"]).environ()[LABELS_VARIABLE])
-    assert labels == {"zone": "a", "kind": "large"}  # the flag goes before the file
+    printed = drive(commands, "import json; print(json.dumps(ray.nodes()))")
+    head, node = sorted(json.loads(printed), key=lambda each: "special" in each["Resources"])
+    assert head["Resources"]["GPU"] == 1.0
+    assert head["Resources"]["memory"] == float(3 << 30)
+    assert head["Resources"]["object_store_memory"] == float(1 << 30)
+    assert node["Resources"]["special"] == 2.0
+    assert node["Resources"]["CPU"] == 1.0
+    given = {name: node["Labels"].get(name) for name in ("zone", "kind")}
+    assert given == {"zone": "a", "kind": "large"}  # the flag goes before the file
+
+
+def test_processes_keep_their_command_lines_below_a_nanny_of_dask(commands, monkeypatch):
+    monkeypatch.setenv("__DASK_PARENT_PID", str(os.getpid()))
+    commands.start_head()
+    for record in commands.records():
+        command = psutil.Process(record["pid"]).cmdline()
+        assert [word for word in command if word.startswith("raycompat._")], command
 
 
 def test_two_clusters_run_beside_each_other_and_the_last_is_found(commands):

@@ -112,8 +112,6 @@ def family():
     found = psutil.Process().children()
     return {" ".join(each.cmdline()).partition("raycompat.")[2].split()[0]: each.pid for each in found}
 
-# A nanny of an earlier test has set it: Dask gives its processes titles then.
-os.environ.pop("__DASK_PARENT_PID", None)
 ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
 
 @ray.remote
