@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The variable that a nanny leaves in its environment: Dask's processes below it have titles.
-TITLES_VARIABLE = "__DASK_PARENT_PID"
+#: A nanny sets this variable. Dask then gives titles to the processes that the nanny's process starts.
+_TITLES_VARIABLE = "__DASK_PARENT_PID"
 
 #: Dask's page; below its menu it is dark where the system is, fits a narrow window, and takes keys.
 _TEMPLATE = """
@@ -86,6 +86,11 @@ _spans: weakref.WeakKeyDictionary[Scheduler, Any] = weakref.WeakKeyDictionary()
 
 #: Messages that a stream copies for debugging. Dask's default is 1,000, of up to 1 MB each.
 _RECENT_MESSAGES = 10
+
+
+def keep_command_line() -> None:
+    """Let Dask give no title to this process and its children: a title replaces the command line."""
+    os.environ.pop(_TITLES_VARIABLE, None)
 
 
 def _send_at_once(stream: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from distributed import Client
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 
 
 class DaskClient(Client):
@@ -19,11 +19,11 @@ class DaskClient(Client):
     def map(self, func: Callable[..., Any], *iterables: Collection[Any], **options: Any) -> Any:
         """Call a function for the items of collections; an item may be a reference."""
         replaced = [_with_keys(items) for items in iterables]
-        return super().map(func, *replaced, **{k: dask.task_ref(v) for k, v in options.items()})
+        return super().map(func, *replaced, **{k: adapter.task_ref(v) for k, v in options.items()})
 
 
 def _with_keys(items: Collection[Any]) -> Collection[Any]:
     """Return the items with references replaced; the same collection if there are none."""
-    if not isinstance(items, Collection) or not any(map(dask.is_foreign_future, items)):
+    if not isinstance(items, Collection) or not any(map(adapter.is_foreign_future, items)):
         return items
-    return [dask.task_ref(item) for item in items]
+    return [adapter.task_ref(item) for item in items]

@@ -36,9 +36,9 @@ def _future_class() -> Any:
 
 def graph(ref: ObjectRef[Any], key: str) -> dict[str, Any]:
     """Return `ref` as a Dask graph with one task, which is called `key`."""
-    from raycompat import _dask_adapter as dask
+    from raycompat import _dask_adapter as adapter
 
-    return dask.graph_of_one(key, ref.key, ref)
+    return adapter.graph_of_one(key, ref.key, ref)
 
 
 def only(results: list[Any]) -> Any:

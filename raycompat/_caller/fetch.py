@@ -68,13 +68,13 @@ async def _ask_node(session: Session, node: str, keys: list[str]) -> list[dict[s
     OSError
         When the scheduler cannot reach the node either.
     """
-    from raycompat import _dask_adapter as dask
+    from raycompat import _dask_adapter as adapter
 
     question: dict[str, Any] = {"keys": keys, "host": session.setup.host}
     answers: list[dict[str, Any]]
     if session.setup.reaches_nodes and node not in session.out_of_reach:
         try:
-            answers = await dask.ask_worker(session.client, node, Request.FETCH, **question)
+            answers = await adapter.ask_worker(session.client, node, Request.FETCH, **question)
         except OSError as error:
             logger.debug("no connection to the node %s: %r", node, error)
         else:

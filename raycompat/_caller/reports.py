@@ -146,13 +146,13 @@ class Reports:
             session.table.settle(entry)
 
     def _on_task_erred(self, key: str, exception: Any = None, **_: Any) -> None:
-        from raycompat import _dask_adapter as dask
+        from raycompat import _dask_adapter as adapter
 
         session = self._session
         self._dask_has_seen_the_end(key)
         entry = session.table.get(key)
         if entry is not None and key not in session.calls:
-            session.table.settle(entry, error=dask.error_bytes(exception))
+            session.table.settle(entry, error=adapter.error_bytes(exception))
 
     def _on_cancelled_keys(self, keys: list[str], **_: Any) -> None:
         session = self._session

@@ -204,10 +204,10 @@ class RelayedRoad:
 
 
 async def _by_node(session: Session, place: dict[str, Any], party: Party) -> bool:
-    from raycompat import _dask_adapter as dask
+    from raycompat import _dask_adapter as adapter
 
     try:
-        comm = await dask.open_comm(session.client, place["address"], _CONNECT_S)
+        comm = await adapter.open_comm(session.client, place["address"], _CONNECT_S)
         await comm.write({"op": Request.CHANNEL, "actor": party.key, "reply": False})
         greeting = await asyncio.wait_for(comm.read(), _CONNECT_S)
     except (OSError, TimeoutError) as error:

@@ -226,7 +226,7 @@ class Session:
 
     def _attach(self, client: Client) -> None:
         # Not imported at the top: importing Dask takes most of a second.
-        from raycompat import _dask_adapter as dask
+        from raycompat import _dask_adapter as adapter
         from raycompat import _transfer  # noqa: F401  (registers how values cross)
 
         handlers = {
@@ -236,10 +236,10 @@ class Session:
             ToCaller.LOGS_FLUSHED: self._on_log,
             ToCaller.LOOK: self._on_look,
         }
-        client.sync(_call_soon, dask.prepare_client, client, handlers, self.lose_connection)
+        client.sync(_call_soon, adapter.prepare_client, client, handlers, self.lose_connection)
         # Set last: a thread that wakes a loop which cannot send yet would wait for this one.
-        self._write = partial(dask.send, client)
-        self._loop = dask.event_loop(client)
+        self._write = partial(adapter.send, client)
+        self._loop = adapter.event_loop(client)
         self._loop.call_soon_threadsafe(self._tick)
 
     def _on_look(self, token: int, most: int) -> None:

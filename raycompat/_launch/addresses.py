@@ -10,7 +10,7 @@ from typing import Any
 
 from distributed import Client
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat import _security
 from raycompat._protocol import current_cluster, local_address
 from raycompat._protocol.refusals import WAYS
@@ -100,7 +100,7 @@ def _of_text(text: str, authority: Authority | None) -> Destination:
             scheme, text = local_address.SCHEME, f"{local_address.SCHEME}://{place}"
     if authority is not None:
         return _by_password(scheme, place, authority)
-    return Destination(f"{dask.default_scheme()}://{place}" if scheme == "ray" else text)
+    return Destination(f"{adapter.default_scheme()}://{place}" if scheme == "ray" else text)
 
 
 def _by_password(scheme: str, place: str, authority: Authority) -> Destination:
@@ -159,7 +159,7 @@ def _of_cluster(cluster: Any) -> Destination:
     if address.startswith("inproc"):
         raise MalformedAddressError(_not_in_process(address))
     why_empty = ""
-    if not dask.asks_for_workers(cluster):
+    if not adapter.asks_for_workers(cluster):
         why_empty = (
             f"{type(cluster).__name__} has no workers, and none were requested. Call "
             "cluster.scale(2) first, or cluster.adapt(minimum=1)."

@@ -15,7 +15,7 @@ from typing import Any
 
 from distributed import Client
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._dask_client import DaskClient
 from raycompat._launch.addresses import Destination
 from raycompat._protocol import refusals
@@ -58,13 +58,13 @@ def connect(destination: Destination) -> Client:
 def _check_scheduler(destination: Destination) -> None:
     """Check that a scheduler answers before a client is made, whose thread would remain."""
     address = destination.address
-    asking = dask.identify(address, destination.security, _ANSWER_S)
+    asking = adapter.identify(address, destination.security, _ANSWER_S)
     # In a new thread, because this one may run an event loop.
     with ThreadPoolExecutor(1, thread_name_prefix="raycompat-connect") as thread:
         try:
             identity = thread.submit(asyncio.run, asking).result()
         except Exception as error:  # another kind of server can send any answer
-            context = dask.tls_context(destination.security)
+            context = adapter.tls_context(destination.security)
             raise ConnectionError(
                 refusals.explain(address, context)
                 or f"No Dask scheduler answers at {address}: {str(error) or repr(error)}. Check that "
@@ -125,7 +125,7 @@ async def _check_versions(client: Client) -> None:
         found = error
     versions = {f"the scheduler at {client.scheduler.address}": found}
     if found == VERSION:
-        workers = await dask.addresses_of_workers(client)
+        workers = await adapter.addresses_of_workers(client)
         answers = await asyncio.gather(*(_ask_for_version(client, each) for each in workers))
         versions |= {
             f"the worker at {worker}": answer

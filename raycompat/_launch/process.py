@@ -15,7 +15,6 @@ from typing import Any
 
 import psutil
 
-from raycompat import _dask_adapter as dask
 from raycompat import exceptions
 from raycompat._protocol import shared_secret
 
@@ -41,8 +40,6 @@ class Process:
         # the user, so it may install packages.
         defaults = {"OMP_NUM_THREADS": "1", "RAYCOMPAT_ALLOW_PIP": "1"}
         variables = {**defaults, **shared_secret.environment_without(), **environment}
-        # With a title, the process would lose its command line, by which users and tests find it.
-        variables.pop(dask.TITLES_VARIABLE, None)
         with log.open("wb") as output:
             self._popen = subprocess.Popen(
                 [sys.executable, "-m", module, json.dumps(options)],

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._node.calls import Running
 from raycompat._node.executor_pool import Executor, ExecutorDied, describe_exit
 from raycompat._node.runtime_env import RuntimeEnvFailed
@@ -38,8 +38,8 @@ class Actors:
         self.by_key: dict[str, Actor] = {}
 
     async def run(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
-        """Run an actor until it ends for good; restart it before that (see `entry.run_actor`)."""
-        dask.secede(self._node.worker, key)
+        """Run an actor until it ends for good; restart it before that (see `task_bodies.run_actor`)."""
+        adapter.secede(self._node.worker, key)
         running = self._node.calls.granted.get(key)
         if running is None:
             return None  # revoked while Dask started it

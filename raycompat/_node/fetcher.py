@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol import segment
 from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.values import ErrorValue, SegmentLink, SegmentValue, to_wire
@@ -39,12 +39,12 @@ class Fetcher:
             for key in absent:
                 if key in errors:
                     answers[key] = {"wire": to_wire(ErrorValue(errors[key]))}
-                elif dask.has(self._worker, key):
+                elif adapter.has(self._worker, key):
                     self._answer(key, host, answers)
         return [answers[key] for key in keys]
 
     def _answer(self, key: str, host: str, answers: dict[str, dict[str, Any]]) -> None:
-        value = dask.stored(self._worker, key)
+        value = adapter.stored(self._worker, key)
         if not isinstance(value, SegmentValue):
             answers[key] = {"wire": to_wire(value)}
             return
@@ -54,14 +54,14 @@ class Fetcher:
                 shared = SegmentLink(segment.share(link.path), link.size, host, link.refs)
                 answers[key] = {"wire": to_wire(shared)}
             else:
-                block = dask.as_bytes(segment.read(link.path))
+                block = adapter.as_bytes(segment.read(link.path))
                 answers[key] = {"block": block, "refs": link.refs}
         except FileNotFoundError:  # an outside process has removed the segment
-            dask.drop(self._worker, key)
+            adapter.drop(self._worker, key)
 
     async def _bring(self, keys: list[str]) -> dict[str, bytes]:
         """Store these values in the node; return the errors of those that failed."""
-        absent = [key for key in keys if not dask.has(self._worker, key)]
+        absent = [key for key in keys if not adapter.has(self._worker, key)]
         new = [key for key in absent if key not in self._searches]
         if new:
             search = asyncio.ensure_future(self._search(new))
@@ -76,11 +76,11 @@ class Fetcher:
         scheduler = self._worker.scheduler
         try:
             while absent := [
-                key for key in keys if key not in errors and not dask.has(self._worker, key)
+                key for key in keys if key not in errors and not adapter.has(self._worker, key)
             ]:
                 located = await ask(scheduler, Request.LOCATE, keys=absent)
                 errors.update(located["errors"])
-                lost = await dask.bring(self._worker, located["holders"])
+                lost = await adapter.bring(self._worker, located["holders"])
                 if lost:  # Dask computes the values again that are lost
                     lost_by = {key: located["holders"][key] for key in lost}
                     await ask(scheduler, Request.MISSING, lost_by=lost_by)

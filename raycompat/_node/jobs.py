@@ -8,7 +8,7 @@ import os
 import pickle
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._node import accelerators
 from raycompat._node.executor_pool import Executor
 from raycompat._node.runtime_env import Prepared, RuntimeEnvFailed
@@ -51,7 +51,7 @@ class Jobs:
             "labels": self._node.labels,
             "node_address": self._node.worker.address,
             "scheduler": self._node.worker.scheduler.address,
-            "security": dask.client_security(self._node.worker),
+            "security": adapter.client_security(self._node.worker),
             "place": self._node.store.place.describe(),
         }
         if runtime_env.is_eager(setup["runtime_env"]):

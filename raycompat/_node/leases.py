@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._node.calls import Running
 from raycompat._node.executor_pool import LEAVE_S, Executor, ExecutorDied
 from raycompat._node.runtime_env import RuntimeEnvFailed
@@ -24,8 +24,8 @@ class Leases:
         self._node = node
 
     async def run(self, key: str) -> Any:
-        """Lease an executor to a caller until the lease ends (see `entry.run_lease`)."""
-        dask.secede(self._node.worker, key)
+        """Lease an executor to a caller until the lease ends (see `task_bodies.run_lease`)."""
+        adapter.secede(self._node.worker, key)
         running = self._node.calls.granted.get(key)
         if running is None:
             return None  # revoked while Dask started it

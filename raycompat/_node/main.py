@@ -12,6 +12,7 @@ from typing import Any
 import dask
 from distributed import Worker
 
+from raycompat import _dask_adapter as adapter
 from raycompat import (
     _local_comm,  # noqa: F401  (registers its addresses with Dask)
     _security,
@@ -21,7 +22,7 @@ from raycompat._protocol import lifeline
 from raycompat._protocol.shared_secret import Credentials, Token
 
 
-class _Node(Worker):
+class _NodeWorker(Worker):
     """A Dask worker whose web pages require the cluster's token, if the cluster has one."""
 
     credentials: Token | Credentials | None = None
@@ -36,7 +37,7 @@ class _Node(Worker):
 async def _serve(options: dict[str, Any]) -> None:
     words = await asyncio.to_thread(lifeline.read_words)
     credentials: Token | Credentials | None = words.get("credentials")
-    node = _Node(
+    node = _NodeWorker(
         words["scheduler"],
         nthreads=max(1, int(options["resources"]["CPU"])),
         resources=options["resources"],
@@ -64,6 +65,7 @@ async def _serve(options: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run the node until its standard input closes or a signal arrives."""
+    adapter.keep_command_line()
     options = json.loads(sys.argv[1])
     forkserver_client.fork_early()
     store = options["resources"].get("object_store_memory")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat import _transfer
 from raycompat._node import accelerators, labels
 from raycompat._node.actors import Actors
@@ -119,7 +119,7 @@ class Node:
             "node": os.getpid(),
             "address": self.worker.address,
             "scheduler": self.worker.scheduler.address,
-            "security": dask.client_security(self.worker),
+            "security": adapter.client_security(self.worker),
             "limit_s": liveness.node_timeout_s(),
         }
 
@@ -138,7 +138,7 @@ class Node:
 
     def tell(self, message: dict[str, Any]) -> None:
         """Send a message to the scheduler plugin."""
-        dask.tell_scheduler(self.worker, message)
+        adapter.tell_scheduler(self.worker, message)
 
     def stream_handlers(self) -> dict[str, Callable[..., None]]:
         """Return the handler of each kind of message from the scheduler plugin."""
@@ -203,7 +203,7 @@ class Node:
             "labels": self.labels,
         }
 
-    # --- bodies of Dask's tasks (see `entry`) ---------------------------------------------------
+    # --- bodies of Dask's tasks (see `task_bodies`) ---------------------------------------------------
 
     async def run_call(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
         """Run a call in an executor and return what Dask is to store."""
@@ -218,7 +218,7 @@ class Node:
         return await self.actors.run(key, payload, values)
 
     def adopt(self, key: str, wire: tuple[Any, ...]) -> Any:
-        """Store a value that a process of this host wrote (see `entry.adopt`)."""
+        """Store a value that a process of this host wrote (see `task_bodies.adopt`)."""
         try:
             return self.store.adopt(wire)
         except FileNotFoundError as error:
@@ -229,11 +229,11 @@ class Node:
             raise CallFailed(owner_died, text) from error
 
     def load(self, stored: Any) -> Any:
-        """Return the value of an object for one of Dask's own tasks (see `entry.load`)."""
+        """Return the value of an object for one of Dask's own tasks (see `task_bodies.load`)."""
         return self.store.load(stored)
 
     def store_value(self, value: Any) -> Any:
-        """Return what Dask is to store for a value that it has computed (see `entry.store`)."""
+        """Return what Dask is to store for a value that it has computed (see `task_bodies.store`)."""
         block, found = serialize(value)
         if found:
             raise TypeError(

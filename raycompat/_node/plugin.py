@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import distributed
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._node.node import Node
-from raycompat._protocol import entry
+from raycompat._protocol import task_bodies
 from raycompat._protocol.operations import ToScheduler
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _ADVICE = (
 class NodePlugin(distributed.WorkerPlugin):
     """The Dask plugin of one worker. Every driver registers it; a second time has no effect."""
 
-    name = entry.PLUGIN_NAME
+    name = task_bodies.PLUGIN_NAME
     idempotent = True
     #: Created in the worker's process.
     node: Node
@@ -52,18 +52,18 @@ class NodePlugin(distributed.WorkerPlugin):
             self.node = node = Node(worker)
         except (OSError, ValueError) as error:
             reason = f"{error}{_ADVICE}" if isinstance(error, OSError) else str(error)
-            dask.tell_scheduler(worker, {"op": ToScheduler.UNFIT, "reason": reason})
+            adapter.tell_scheduler(worker, {"op": ToScheduler.UNFIT, "reason": reason})
             raise
         node.start()
-        worker.stream_handlers.update(dask.guarded(node.stream_handlers()))
+        worker.stream_handlers.update(adapter.guarded(node.stream_handlers()))
         worker.handlers.update(node.handlers())
-        dask.send_batches_at_once(worker)
+        adapter.send_batches_at_once(worker)
         node.tell({"op": ToScheduler.NODE, "info": node.info})
         _plugins[worker] = self
 
     async def teardown(self, worker: Worker) -> None:
         """End the node, unless the plugin is only replaced."""
-        if dask.is_closing(worker):
+        if adapter.is_closing(worker):
             _end(worker)
             return
         # Dask removes a plugin before it adds one with the same name, without giving up the event loop.

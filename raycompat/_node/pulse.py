@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ async def _watch(node: int, limit_s: float) -> None:
 async def _beat(about: dict[str, Any]) -> None:
     while True:
         try:
-            await dask.send_pulses(
+            await adapter.send_pulses(
                 about["scheduler"], about["security"], about["address"], PERIOD_S
             )
         except Exception as error:  # if the scheduler has ended, the node ends by itself

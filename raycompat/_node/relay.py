@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol import peer
 from raycompat._protocol.operations import ToScheduler
 
@@ -57,7 +57,7 @@ class Relays:
         streams = await self._connect(actor)
         if streams is None:
             await comm.write(b"gone")
-            return dask.NO_REPLY
+            return adapter.NO_REPLY
         reader, writer = streams
         await comm.write(b"open")
         back = asyncio.ensure_future(self._pass_back(reader, comm))
@@ -73,7 +73,7 @@ class Relays:
             writer.close()
             with contextlib.suppress(OSError):
                 await back
-        return dask.NO_REPLY
+        return adapter.NO_REPLY
 
     async def _pass_back(self, reader: asyncio.StreamReader, comm: Any) -> None:
         while data := await _read(reader):
@@ -122,7 +122,7 @@ class Relays:
 
     def _tell(self, relay: str, data: bytes | None) -> None:
         message = {"op": ToScheduler.RELAY_DATA, "relay": relay, "data": data}
-        dask.tell_scheduler(self._worker, message)
+        adapter.tell_scheduler(self._worker, message)
 
     def close_all(self) -> None:
         """End all relays, because the node closes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._node.calls import Running
 from raycompat._node.executor_pool import ExecutorDied
 from raycompat._node.runtime_env import RuntimeEnvFailed
@@ -27,8 +27,8 @@ class Tasks:
         self._node = node
 
     async def run(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
-        """Run a call in an executor and return the result for Dask to store (see `entry.run_call`)."""
-        dask.secede(self._node.worker, key)
+        """Run a call in an executor; return what Dask stores (see `task_bodies.run_call`)."""
+        adapter.secede(self._node.worker, key)
         running = self._node.calls.granted.get(key)
         if running is None:
             return None  # revoked while Dask started it

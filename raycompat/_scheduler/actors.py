@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol import failures
 from raycompat._protocol.call_spec import ActorSpec, CallSpec
 from raycompat._protocol.operations import ToCaller, ToNode
@@ -130,7 +130,7 @@ class Actors:
 
     def _report(self, client: str, row: ActorRow) -> None:
         message = {"op": ToCaller.ACTOR_STATE, "key": row.key, **row.report()}
-        dask.tell_client(self._scheduler, client, message)
+        adapter.tell_client(self._scheduler, client, message)
 
     def _report_to_all(self, row: ActorRow) -> None:
         for client in row.watchers:
@@ -147,7 +147,7 @@ class Actors:
         if call.holding is not None:
             keep = ResourceSet.from_units(call.spec["keep"])
             call.holding = self._parts.ledger.shrink(call.holding, keep)
-        dask.tell_client(self._scheduler, call.owner, {"op": ToCaller.ACTOR_ALIVE, "key": key})
+        adapter.tell_client(self._scheduler, call.owner, {"op": ToCaller.ACTOR_ALIVE, "key": key})
         self._report_to_all(row)
         self._parts.dispatcher.soon()
 
@@ -189,7 +189,7 @@ class Actors:
         if not no_restart:
             if row.address is not None:
                 again = {"op": ToNode.RESTART_ACTOR, "key": key}
-                dask.tell_worker(self._scheduler, row.address, again)
+                adapter.tell_worker(self._scheduler, row.address, again)
             return
         self.end(key, failures.actor_killed(key), frees_name=True)
 
@@ -201,7 +201,7 @@ class Actors:
         self.bury(key, error, frees_name=frees_name)
         if call.address is not None:
             message = {"op": ToNode.END, "key": key, "error": error}
-            dask.tell_worker(self._scheduler, call.address, message)
+            adapter.tell_worker(self._scheduler, call.address, message)
         else:
             self._parts.calls.fail(key, error)
 

@@ -9,7 +9,7 @@ from raycompat._protocol.strategy import ByLabels, LabelRule, OnNode, Selecting,
 
 if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
-    from raycompat._scheduler.placement import Ledger
+    from raycompat._scheduler.ledger import Ledger
 
 #: The reports of nodes, by address.
 Nodes = Mapping[str, Mapping[str, Any]]

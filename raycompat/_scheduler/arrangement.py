@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
-    from raycompat._scheduler.placement import Node, Slots
+    from raycompat._scheduler.ledger import Capacity, Slots
 
 #: The node of each bundle, and its GPUs; by the bundle's number.
-Layout: TypeAlias = "dict[int, tuple[Node, Slots]]"
+Layout: TypeAlias = "dict[int, tuple[Capacity, Slots]]"
 
 #: Bundles by number, in the order in which they are placed.
 _Numbered: TypeAlias = "list[tuple[int, ResourceSet]]"
@@ -24,9 +24,9 @@ _Numbered: TypeAlias = "list[tuple[int, ResourceSet]]"
 def arrange(
     bundles: Sequence[ResourceSet],
     strategy: str,
-    nodes: Sequence[Node],
+    nodes: Sequence[Capacity],
     beside: Collection[str] = (),
-) -> list[tuple[Node, Slots]] | None:
+) -> list[tuple[Capacity, Slots]] | None:
     """Take all bundles from nodes, or none of them.
 
     Parameters
@@ -34,14 +34,14 @@ def arrange(
     bundles : sequence of ResourceSet
     strategy : {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"}
         Use few nodes; use many nodes; use one node; use a different node for each bundle.
-    nodes : sequence of Node
+    nodes : sequence of Capacity
         The nodes that may be used.
     beside : collection of str, optional
         Ids of the nodes that have other bundles of the group.
 
     Returns
     -------
-    list of (Node, Slots) or None
+    list of (Capacity, Slots) or None
         The node and the GPUs of each bundle.
 
     Notes
@@ -63,7 +63,7 @@ def _rarity(bundle: ResourceSet) -> tuple[int, int, int]:
     return bundle.get("GPU"), len(bundle), sum(units for _, units in bundle.items())
 
 
-def _fill(bundles: _Numbered, node: Node) -> Layout:
+def _fill(bundles: _Numbered, node: Capacity) -> Layout:
     """Take as many of the bundles from a node as fit."""
     return {number: (node, node.take(bundle)) for number, bundle in bundles if node.fits(bundle)}
 
@@ -75,7 +75,9 @@ def _undo(bundles: _Numbered, taken: Layout) -> None:
             node.give(bundle.units(), gpus)
 
 
-def _strict_pack(bundles: _Numbered, nodes: Sequence[Node], _: Collection[str]) -> Layout | None:
+def _strict_pack(
+    bundles: _Numbered, nodes: Sequence[Capacity], _: Collection[str]
+) -> Layout | None:
     for node in nodes:
         taken = _fill(bundles, node)
         if len(taken) == len(bundles):
@@ -84,7 +86,7 @@ def _strict_pack(bundles: _Numbered, nodes: Sequence[Node], _: Collection[str]) 
     return None
 
 
-def _pack(bundles: _Numbered, nodes: Sequence[Node], beside: Collection[str]) -> Layout | None:
+def _pack(bundles: _Numbered, nodes: Sequence[Capacity], beside: Collection[str]) -> Layout | None:
     """Use the node that takes most of the remaining bundles, until all are placed."""
     found: Layout = {}
     # Of nodes that take equally many, the first is used.
@@ -100,12 +102,12 @@ def _pack(bundles: _Numbered, nodes: Sequence[Node], beside: Collection[str]) ->
     return found
 
 
-def _number_taken(bundles: _Numbered, node: Node) -> int:
+def _number_taken(bundles: _Numbered, node: Capacity) -> int:
     return len(_fill(bundles, node.copy()))
 
 
 def _strict_spread(
-    bundles: _Numbered, nodes: Sequence[Node], beside: Collection[str]
+    bundles: _Numbered, nodes: Sequence[Capacity], beside: Collection[str]
 ) -> Layout | None:
     """Match bundles and nodes: a bundle without a free node moves others, if they can move."""
     choices = {
@@ -133,7 +135,9 @@ def _strict_spread(
     }
 
 
-def _spread(bundles: _Numbered, nodes: Sequence[Node], beside: Collection[str]) -> Layout | None:
+def _spread(
+    bundles: _Numbered, nodes: Sequence[Capacity], beside: Collection[str]
+) -> Layout | None:
     """Give each bundle a separate node, else a node with few bundles of the group."""
     found = _strict_spread(bundles, nodes, beside)
     if found is not None:
@@ -150,7 +154,7 @@ def _spread(bundles: _Numbered, nodes: Sequence[Node], beside: Collection[str]) 
     return found
 
 
-_Arrange: TypeAlias = "Callable[[_Numbered, Sequence[Node], Collection[str]], Layout | None]"
+_Arrange: TypeAlias = "Callable[[_Numbered, Sequence[Capacity], Collection[str]], Layout | None]"
 
 _STRATEGIES: Final[dict[str, _Arrange]] = {
     "PACK": _pack,

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
-from raycompat._protocol import entry, failures
+from raycompat import _dask_adapter as adapter
+from raycompat._protocol import failures, task_bodies
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.operations import ToCaller, ToNode
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup, Strategy, from_wire
 from raycompat._protocol.values import CallFailed
 from raycompat._scheduler.actors import DETACHED
-from raycompat._scheduler.placement import Holding
+from raycompat._scheduler.ledger import Holding
 
 if TYPE_CHECKING:
     from raycompat._scheduler.lines import Line
@@ -96,7 +96,7 @@ class Calls:
 
     def _submit_one(self, client: str, spec: CallSpec, payload: bytes) -> None:
         key, kind = spec["key"], spec["kind"]
-        lost = [dep for dep in spec["deps"] if not dask.known(self._scheduler, dep)]
+        lost = [dep for dep in spec["deps"] if not adapter.known(self._scheduler, dep)]
         if lost:
             self._parts.actors.free_name(key)
             self._parts.tell_owner(client, key, failures.object_lost(lost[0]), unknown=True)
@@ -113,8 +113,12 @@ class Calls:
         self._enter(key, call)
         if kind == "actor":
             self._parts.actors.expect(client, spec)
-        body = {"actor": entry.run_actor, "lease": entry.run_lease, "task": entry.run_call}[kind]
-        dask.add_task(
+        body = {
+            "actor": task_bodies.run_actor,
+            "lease": task_bodies.run_lease,
+            "task": task_bodies.run_call,
+        }[kind]
+        adapter.add_task(
             self._scheduler,
             client,
             key,
@@ -169,7 +173,7 @@ class Calls:
 
     def _follow(self, key: str, call: Call, start: str, finish: str) -> None:
         if finish == "forgotten":
-            name = dask.prefix_of(self._scheduler, key)
+            name = adapter.prefix_of(self._scheduler, key)
             self._soon(self._parts.task_names.note_end, name)
         elif finish == "memory":
             self._made.add(key)
@@ -231,10 +235,10 @@ class Calls:
             call.holding = None
         if finish in ("memory", "erred") or address is None:
             return
-        dask.park(self._scheduler, key)
-        if dask.goes_on(self._scheduler, address):
+        adapter.park(self._scheduler, key)
+        if adapter.goes_on(self._scheduler, address):
             message = {"op": ToNode.END, "key": key}
-            dask.tell_worker(self._scheduler, address, message)
+            adapter.tell_worker(self._scheduler, address, message)
         elif finish != "forgotten":
             self._node_was_lost(key, call)
 
@@ -259,7 +263,7 @@ class Calls:
 
     def _make_anew(self, key: str, call: Call) -> None:
         """Count a lost try of a call whose result was lost, which Dask runs again."""
-        dask.park(self._scheduler, key)
+        adapter.park(self._scheduler, key)
         if call.retries == 0:
             call.is_doomed = True
             error = failures.object_lost(key)
@@ -274,10 +278,10 @@ class Calls:
         """Report to its owner the error of a call that failed outside its own body."""
         if key in self._parts.objects.errors:
             return
-        blamed = dask.blamed_key(self._scheduler, key)
+        blamed = adapter.blamed_key(self._scheduler, key)
         error = self._parts.objects.errors.get(blamed or "")
         if error is None:
-            text = dask.error_text(self._scheduler, blamed or key)
+            text = adapter.error_text(self._scheduler, blamed or key)
             error = failures.internal(f"The task {blamed} failed in Dask: {text}")
         self._parts.objects.errors[key] = error
         if call.spec["kind"] == "actor":
@@ -353,7 +357,7 @@ class Calls:
             call.pid = pid
         if "error" in outcome and key in self.by_key:
             self._parts.objects.errors[key] = outcome["error"]
-        dask.tell_client(self._scheduler, owner, {"op": ToCaller.DONE, "key": key, **outcome})
+        adapter.tell_client(self._scheduler, owner, {"op": ToCaller.DONE, "key": key, **outcome})
 
     def item(self, worker: str, key: str, owner: str, item: str, index: int, wire: Any) -> None:
         """Pass on an item from a generator."""
@@ -364,7 +368,7 @@ class Calls:
             return
         if large:
             self._parts.objects.adopt(owner, item, wire, worker)
-        dask.tell_client(
+        adapter.tell_client(
             self._scheduler,
             owner,
             {"op": ToCaller.ITEM, "key": key, "index": index, "wire": wire, "stored": large},
@@ -375,7 +379,7 @@ class Calls:
         call = self.by_key.get(key)
         if call is not None and call.address is not None:
             message = {"op": ToNode.CREDIT, "key": key, **credit}
-            dask.tell_worker(self._scheduler, call.address, message)
+            adapter.tell_worker(self._scheduler, call.address, message)
 
     def tried(self, worker: str, key: str, retries: int) -> None:
         """Handle a node's report that it retries a call, with the retries that are left."""
@@ -428,7 +432,7 @@ class Calls:
             return
         self._parts.objects.errors[key] = error
         self._parts.tell_owner(call.owner, key, error)
-        dask.fail(self._scheduler, key, CallFailed(error, failures.text_of(error)))
+        adapter.fail(self._scheduler, key, CallFailed(error, failures.text_of(error)))
 
     def end(self, key: str, error: bytes) -> None:
         """Fail a call or an actor wherever it is; its process is killed, without a retry."""
@@ -439,18 +443,18 @@ class Calls:
             self.fail(key, error)
         else:
             message = {"op": ToNode.CANCEL, "key": key, "force": True, "recursive": False}
-            dask.tell_worker(self._scheduler, call.address, {**message, "error": error})
+            adapter.tell_worker(self._scheduler, call.address, {**message, "error": error})
 
     def cancel(self, client: str, key: str, force: bool, recursive: bool) -> None:
         """Cancel a call on request of a client; notify the process that runs it."""
         call = self.by_key.get(key)
         if call is not None and call.is_promised and call.owner != client:
             message = {"op": ToCaller.CANCEL_PROMISED, "key": key, "recursive": recursive}
-            dask.tell_client(self._scheduler, call.owner, message)
+            adapter.tell_client(self._scheduler, call.owner, message)
             return
         if key in self._parts.objects.promises:
             message = {"op": ToCaller.CANCEL_PROMISED, "key": key, "recursive": recursive}
-            dask.tell_client(self._scheduler, self._parts.objects.promises[key], message)
+            adapter.tell_client(self._scheduler, self._parts.objects.promises[key], message)
         if call is None:
             return
         call.is_cancelled = True
@@ -463,14 +467,14 @@ class Calls:
                 "force": force,
                 "recursive": recursive,
             }
-            dask.tell_worker(self._scheduler, call.address, message)
+            adapter.tell_worker(self._scheduler, call.address, message)
 
     def cancel_direct(self, client: str, party: str, **message: Any) -> None:
         """Ask the process of an actor or a lease, `party`, to end one of its calls."""
         call = self.by_key.get(party)
         if call is not None and call.address is not None:
             message |= {"op": ToNode.CANCEL_DIRECT, "party": party}
-            dask.tell_worker(self._scheduler, call.address, message)
+            adapter.tell_worker(self._scheduler, call.address, message)
 
     @staticmethod
     def _soon(function: Callable[..., object], *arguments: object) -> None:

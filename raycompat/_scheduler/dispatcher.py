@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol.call_spec import Grant
 from raycompat._protocol.operations import ToNode
 from raycompat._protocol.resource_set import ResourceSet
@@ -157,8 +157,8 @@ class Dispatcher:
             kind=call.spec["kind"],
             made=made,
         )
-        dask.tell_worker(self._scheduler, address, {"op": ToNode.GRANT, "grant": dict(grant)})
-        dask.release_to(self._scheduler, key, address)
+        adapter.tell_worker(self._scheduler, address, {"op": ToNode.GRANT, "grant": dict(grant)})
+        adapter.release_to(self._scheduler, key, address)
 
     def pending(self) -> list[dict[str, Any]]:
         """Return the waiting tasks, actors and leases, by their resources."""

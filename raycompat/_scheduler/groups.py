@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol import failures
 from raycompat._protocol.call_spec import GroupSpec
 from raycompat._protocol.operations import ToCaller
@@ -20,8 +20,8 @@ from raycompat._protocol.strategy import InGroup
 from raycompat._scheduler.keeping import Keeper
 
 if TYPE_CHECKING:
+    from raycompat._scheduler.ledger import Holding
     from raycompat._scheduler.parts import Parts
-    from raycompat._scheduler.placement import Holding
 
 #: Bundles without a node, the group's strategy, and the nodes of its other bundles.
 Wish: TypeAlias = "tuple[tuple[ResourceSet, ...], str, frozenset[str]]"
@@ -160,7 +160,7 @@ class Groups:
 
     def _tell(self, client: str, group: str, error: bytes | None) -> None:
         message = {"op": ToCaller.GROUP_READY, "group": group, "error": error}
-        dask.tell_client(self._scheduler, client, message)
+        adapter.tell_client(self._scheduler, client, message)
 
     def _tell_all(self, row: Group, error: bytes | None = None) -> None:
         clients, row.awaited_by = row.awaited_by, set()
@@ -177,7 +177,7 @@ class Groups:
     def serve(self) -> None:
         """Reserve nodes for the waiting groups that fit."""
         waiting = self.waiting()
-        running = dask.running_workers(self._scheduler) if waiting else set()
+        running = adapter.running_workers(self._scheduler) if waiting else set()
         in_vain: set[Wish] = set()
         for row in waiting:
             wish = row.wish()

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol.operations import ToCaller, ToNode
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._scheduler.functions import Functions
@@ -45,7 +45,7 @@ class Jobs:
     def node_came(self, worker: str) -> None:
         """Send all jobs to a new node, which becomes the home of drivers without one."""
         for job in self.open.values():
-            dask.tell_worker(self._scheduler, worker, self._message(job))
+            adapter.tell_worker(self._scheduler, worker, self._message(job))
             if job.home is None:
                 self._find_home(job)
 
@@ -74,7 +74,7 @@ class Jobs:
             default=None,
         )
         node = {"address": job.home, **nodes[job.home]} if job.home is not None else None
-        dask.tell_client(self._scheduler, job.client, {"op": ToCaller.HOME, "node": node})
+        adapter.tell_client(self._scheduler, job.client, {"op": ToCaller.HOME, "node": node})
 
     def end_if_done(self, job: Job) -> None:
         """End a job whose driver has ended, when it has no detached actors."""
@@ -83,25 +83,25 @@ class Jobs:
         if not goes_on:
             self._parts.actors.job_ended(job.job)
         for worker in self._parts.nodes.info:
-            dask.tell_worker(self._scheduler, worker, message)
+            adapter.tell_worker(self._scheduler, worker, message)
         if goes_on:
             return
         self._parts.endings.job_left(job)
         del self.open[job.job]
         self._parts.packages.release(job.client)
         self.functions.end_job(job.job)
-        dask.forget_split_keys()
+        adapter.forget_split_keys()
         self._parts.notify_change()
 
     def begin(self, client: str, job: str, namespace: str, setup: dict[str, Any]) -> None:
         """Add a driver's job, and send its settings to all nodes."""
         # The client may have connected before this plugin was registered.
-        dask.send_client_batches_at_once(self._scheduler, client)
+        adapter.send_client_batches_at_once(self._scheduler, client)
         self.open[job] = opened = Job(job, client, namespace, setup, setup["home"])
         if opened.home not in self._parts.nodes.info:
             self._find_home(opened)
         for worker in self._parts.nodes.info:
-            dask.tell_worker(self._scheduler, worker, self._message(opened))
+            adapter.tell_worker(self._scheduler, worker, self._message(opened))
         self._parts.notify_change()
 
     def _message(self, job: Job) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class Jobs:
             self.open[job].setup["names_tensorflow"] = True
             message = {"op": ToNode.NAMES_TENSORFLOW, "job": job}
             for worker in self._parts.nodes.info:
-                dask.tell_worker(self._scheduler, worker, message)
+                adapter.tell_worker(self._scheduler, worker, message)
 
     async def function(self, function: str) -> bytes:
         """Wait until a caller has exported the function or class with this id; return its pickle."""

@@ -20,8 +20,8 @@ from raycompat._protocol.strategy import InGroup
 
 if TYPE_CHECKING:
     from raycompat._scheduler.groups import Group, Wish
+    from raycompat._scheduler.ledger import Holding
     from raycompat._scheduler.parts import Parts
-    from raycompat._scheduler.placement import Holding
 
 #: Seconds that a group waits before its turn; the length of its first and of its longest turn.
 _PATIENCE_S, _FIRST_S, _LONGEST_S = 0.2, 0.1, 30.0

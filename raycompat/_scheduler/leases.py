@@ -14,14 +14,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol.operations import ToCaller, ToNode
 from raycompat._protocol.resource_set import ResourceSet
 
 if TYPE_CHECKING:
     from raycompat._protocol.strategy import Strategy
+    from raycompat._scheduler.ledger import Holding, Place
     from raycompat._scheduler.parts import Parts
-    from raycompat._scheduler.placement import Holding, Place
 
 #: The client, the request and the strategy of a lease, as in `Dispatcher`.
 Shape: TypeAlias = "tuple[str, ResourceSet, Strategy]"
@@ -137,7 +137,7 @@ class Leases:
             if is_pressed != (owner in self._pressed):
                 (self._pressed.add if is_pressed else self._pressed.discard)(owner)
                 message = {"op": ToCaller.PRESSURE, "is_on": is_pressed}
-                dask.tell_client(self._scheduler, owner, message)
+                adapter.tell_client(self._scheduler, owner, message)
 
     def make_room(
         self,
@@ -250,7 +250,7 @@ class Leases:
     def _revoke(self, held: Held) -> None:
         del self._held[held.key]
         message = {"op": ToNode.REVOKE, "key": held.key}
-        dask.tell_worker(self._scheduler, held.address, message)
+        adapter.tell_worker(self._scheduler, held.address, message)
 
     # --- reports from nodes and clients ---------------------------------------------------------
 
@@ -266,7 +266,7 @@ class Leases:
             "socket": socket,
             "incarnation": 0,
         }
-        dask.tell_client(self._scheduler, owner, message)
+        adapter.tell_client(self._scheduler, owner, message)
 
     def trimmed(self, worker: str, key: str, units: int) -> None:
         """Handle a node's report that a lease needs only `units` of CPU from now on."""
@@ -281,4 +281,4 @@ class Leases:
     def ended(self, worker: str, key: str, owner: str, how: str, error: bytes | None) -> None:
         """Handle a node's report that a lease has ended; `how` describes the end of its process."""
         message = {"op": ToCaller.LEASE_ENDED, "key": key, "how": how, "error": error}
-        dask.tell_client(self._scheduler, owner, message)
+        adapter.tell_client(self._scheduler, owner, message)

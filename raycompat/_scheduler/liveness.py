@@ -7,7 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol import liveness
 
 if TYPE_CHECKING:
@@ -66,6 +66,6 @@ class Liveness:
         logger.error(line)
         for job in self._parts.jobs.open:
             self._parts.logs.tell(job, line)
-        removal = asyncio.ensure_future(dask.remove_worker(self._parts.scheduler, worker))
+        removal = asyncio.ensure_future(adapter.remove_worker(self._parts.scheduler, worker))
         self._removals.add(removal)
         removal.add_done_callback(self._removals.discard)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol.operations import Request, ToCaller, ToNode, ToScheduler
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Logs:
         """Send output of a job to its driver."""
         if job in self._parts.jobs.open:
             message |= {"op": ToCaller.LOG, "worker": worker}
-            dask.tell_client(self._scheduler, self._parts.jobs.open[job].client, message)
+            adapter.tell_client(self._scheduler, self._parts.jobs.open[job].client, message)
 
     def tell(self, job: str, line: str) -> None:
         """Send a line of raycompat to a driver, to print."""
@@ -46,7 +46,7 @@ class Logs:
     def _printed(self, client: str, worker: str, job: str, cost: int) -> None:
         if worker in self._parts.nodes.info:
             message = {"op": ToNode.LOG_PRINTED, "job": job, "cost": cost}
-            dask.tell_worker(self._scheduler, worker, message)
+            adapter.tell_worker(self._scheduler, worker, message)
 
     def _flush(self, client: str, job: str) -> None:
         """Ask all nodes for the output of a job; answer when they have sent it."""
@@ -54,7 +54,7 @@ class Logs:
         self._flushes[token] = (client, set(self._parts.nodes.info))
         message = {"op": ToNode.FLUSH_LOGS, "job": job, "token": token}
         for worker in self._parts.nodes.info:
-            dask.tell_worker(self._scheduler, worker, message)
+            adapter.tell_worker(self._scheduler, worker, message)
         self._answer(token)
 
     def _flushed(self, worker: str, token: int) -> None:
@@ -66,7 +66,7 @@ class Logs:
         client, workers = self._flushes[token]
         if not workers:
             del self._flushes[token]
-            dask.tell_client(self._scheduler, client, {"op": ToCaller.LOGS_FLUSHED})
+            adapter.tell_client(self._scheduler, client, {"op": ToCaller.LOGS_FLUSHED})
 
     async def names(self, node: str, pattern: str) -> dict[str, Any]:
         """Return the names of a node's files that match a pattern."""
@@ -86,7 +86,9 @@ class Logs:
         if address is None:
             text = f"There is no node {node!r} in the cluster; list_nodes() has their ids."
             return {"error": text}
-        found: dict[str, Any] = await dask.ask_node(self._scheduler, address, request, **question)
+        found: dict[str, Any] = await adapter.ask_node(
+            self._scheduler, address, request, **question
+        )
         return found
 
     def lose_node(self, worker: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import dask
 from distributed import Scheduler
 
+from raycompat import _dask_adapter as adapter
 from raycompat import (
     _local_comm,  # noqa: F401  (registers its addresses with Dask)
     _security,
@@ -43,6 +44,7 @@ async def _serve(options: dict[str, Any], credentials: Token | Credentials | Non
 
 def main() -> None:
     """Run the scheduler until its standard input closes or a signal arrives."""
+    adapter.keep_command_line()
     options = json.loads(sys.argv[1])
     credentials: Any = lifeline.read_words() if options.get("secured") else None
     settings = {

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol.measurements import About, about_from_wire
 from raycompat._protocol.resource_set import UNITS_PER_ONE
 
@@ -32,11 +32,11 @@ class Metrics:
         #: The value, or the sum and the buckets, of each series.
         self._series: dict[tuple[About, tuple[str, ...]], tuple[float, list[int]]] = {}
         self._num_dropped = 0
-        self._collector = dask.publish_metrics(self.collect)
+        self._collector = adapter.publish_metrics(self.collect)
 
     def close(self) -> None:
         """Stop publishing."""
-        dask.withdraw_metrics(self._collector)
+        adapter.withdraw_metrics(self._collector)
 
     def hear_node(self, worker: str, process: str, measured: list[Any]) -> None:
         """Record values from a process of a node."""
@@ -116,7 +116,7 @@ class Metrics:
             "ray_object_store_memory", "Bytes of objects.", labels=("Location", "NodeAddress")
         )
         for address, info in self._parts.nodes.info.items():
-            memory, disk = dask.stored_bytes(self._parts.scheduler, address)
+            memory, disk = adapter.stored_bytes(self._parts.scheduler, address)
             stored.add_metric(("MMAP_SHM", info["ip"]), memory)
             stored.add_metric(("SPILLED", info["ip"]), disk)
         yield stored

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat import _security
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.version import VERSION
@@ -47,7 +47,7 @@ class Nodes:
             return
         self.info[worker] = info
         self._parts.ledger.add_node(worker, ResourceSet.from_units(info["total"]))
-        dask.send_worker_batches_at_once(self._scheduler, worker)
+        adapter.send_worker_batches_at_once(self._scheduler, worker)
         self._parts.jobs.node_came(worker)
         self._parts.notify_change()
         self._parts.dispatcher.soon()
@@ -120,7 +120,7 @@ class Nodes:
         OSError
             When the node is unknown, or leaves before it has answered.
         """
-        asking = asyncio.ensure_future(dask.fetch_from(self._scheduler, node, keys, host))
+        asking = asyncio.ensure_future(adapter.fetch_from(self._scheduler, node, keys, host))
         leaving = asyncio.ensure_future(self._wait_until(lambda: node not in self.info))
         try:
             await asyncio.wait([asking, leaving], return_when=asyncio.FIRST_COMPLETED)

@@ -17,9 +17,9 @@ from raycompat._scheduler.affinity import choices
 
 if TYPE_CHECKING:
     from raycompat._scheduler.groups import Group
+    from raycompat._scheduler.ledger import Holding
     from raycompat._scheduler.lines import Line
     from raycompat._scheduler.parts import Parts
-    from raycompat._scheduler.placement import Holding
 
 #: Seconds that something waits before its driver is told that it waits in vain.
 PATIENCE_S = 10.0

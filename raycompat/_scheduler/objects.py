@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
-from raycompat._protocol import entry, failures
+from raycompat import _dask_adapter as adapter
+from raycompat._protocol import failures, task_bodies
 from raycompat._protocol.grouped_dict import GroupedDict
 from raycompat._protocol.operations import ToCaller, ToNode
 from raycompat._protocol.values import CallFailed
@@ -43,7 +43,7 @@ class Objects:
 
     def borrow(self, client: str, key: str) -> None:
         """Keep a value for one more client; or report to it that the value is lost."""
-        if dask.known(self._scheduler, key):
+        if adapter.known(self._scheduler, key):
             self._scheduler.client_desires_keys([key], client)
             if key in self._unneeded:
                 self._unneeded.discard(key)
@@ -53,7 +53,7 @@ class Objects:
 
     def adopt(self, client: str, key: str, wire: Any, worker: str) -> None:
         """Let a node store a value that a process of its host has written."""
-        if dask.known(self._scheduler, key):  # yielded again by a retried generator
+        if adapter.known(self._scheduler, key):  # yielded again by a retried generator
             self._scheduler.client_desires_keys([key], client)
             self.discard(worker, wire)
         else:
@@ -66,7 +66,7 @@ class Objects:
         The owner is the client, unless another one is given; "" is the scheduler.
         """
         self.promises[key] = client if owner is None else owner
-        dask.add_task(self._scheduler, client, key, entry.adopt, ((),), (), parked=True)
+        adapter.add_task(self._scheduler, client, key, task_bodies.adopt, ((),), (), parked=True)
 
     def fulfil(
         self, client: str, key: str, wire: Any, worker: str, error: bytes | None = None
@@ -83,10 +83,10 @@ class Objects:
         if keeper is not None:
             del self.promises[key]
             self._given[key] = (client, keeper, wire)
-            dask.fulfil(self._scheduler, key, entry.adopt, (wire,), keeper)
+            adapter.fulfil(self._scheduler, key, task_bodies.adopt, (wire,), keeper)
             self.pins.add(key, wire[-1])
         elif client in self._scheduler.clients:
-            dask.tell_client(self._scheduler, client, {"op": ToCaller.GIVE_AGAIN, "key": key})
+            adapter.tell_client(self._scheduler, client, {"op": ToCaller.GIVE_AGAIN, "key": key})
         else:
             self.break_promise(key, failures.owner_died(key))
 
@@ -97,12 +97,12 @@ class Objects:
         Segments are on the host of `worker`; small values are in their wires.
         """
         if worker not in self._scheduler.workers and all(wire[0] != "segment" for wire in wires):
-            worker = next(iter(dask.running_workers(self._scheduler)), worker)
+            worker = next(iter(adapter.running_workers(self._scheduler)), worker)
         return worker if worker in self._scheduler.workers else None
 
     def not_adopted(self, worker: str, key: str, error: bytes) -> None:
         """Record the error of a task that adopts a value, before it fails."""
-        if dask.known(self._scheduler, key):
+        if adapter.known(self._scheduler, key):
             self.errors[key] = error
 
     def given_segments(self) -> Iterator[str]:
@@ -113,7 +113,7 @@ class Objects:
     def discard(self, worker: str, wire: Any) -> None:
         """Ask a node to remove a value without references."""
         if worker in self._scheduler.workers:
-            dask.tell_worker(self._scheduler, worker, {"op": ToNode.DISCARD, "wire": wire})
+            adapter.tell_worker(self._scheduler, worker, {"op": ToNode.DISCARD, "wire": wire})
 
     def break_promises_of(self, client: str) -> None:
         """Fail the promises of a client that has left. Called while Dask removes the client."""
@@ -125,28 +125,32 @@ class Objects:
         """Fail a promise that cannot be fulfilled."""
         if self.promises.pop(key, None) is not None:
             self.errors[key] = error
-            dask.fail(self._scheduler, key, CallFailed(error, "the value could not be made"))
+            adapter.fail(self._scheduler, key, CallFailed(error, "the value could not be made"))
 
     def pick(self, client: str, key: str, call: str, index: int) -> None:
         """Make one of several results of a call a separate value."""
-        if dask.known(self._scheduler, call):
-            dask.add_task(self._scheduler, client, key, entry.pick, (index,), (call,), parked=False)
+        if adapter.known(self._scheduler, call):
+            adapter.add_task(
+                self._scheduler, client, key, task_bodies.pick, (index,), (call,), parked=False
+            )
         else:
             self._tell_owner(client, key, failures.object_lost(key))
 
     def load(self, client: str, key: str, source: str) -> None:
         """Add a task for Dask's tasks that returns the object itself, not its stored form."""
-        if dask.known(self._scheduler, key):
+        if adapter.known(self._scheduler, key):
             self._scheduler.client_desires_keys([key], client)
-        elif dask.known(self._scheduler, source):
-            dask.add_task(self._scheduler, client, key, entry.load, (), (source,), parked=False)
+        elif adapter.known(self._scheduler, source):
+            adapter.add_task(
+                self._scheduler, client, key, task_bodies.load, (), (source,), parked=False
+            )
 
     async def store(self, client: str, key: str, source: str) -> None:
         """Make an object of the value of a Dask task, once Dask knows that task."""
         while client in self._scheduler.clients:
-            if dask.known(self._scheduler, source):
-                dask.add_task(
-                    self._scheduler, client, key, entry.store, (), (source,), parked=False
+            if adapter.known(self._scheduler, source):
+                adapter.add_task(
+                    self._scheduler, client, key, task_bodies.store, (), (source,), parked=False
                 )
                 return
             await self._graph_came.wait()
@@ -158,7 +162,7 @@ class Objects:
 
     def pin(self, client: str, carrier: str, keys: list[str]) -> None:
         """Keep the objects to which a value refers as long as the value."""
-        if dask.known(self._scheduler, carrier):
+        if adapter.known(self._scheduler, carrier):
             self.pins.add(carrier, keys)
 
     def follow(self, key: str, start: str, finish: str) -> None:
@@ -185,21 +189,21 @@ class Objects:
 
     def _lose(self, key: str) -> None:
         """Request a lost put again from its client, or fail it; not before it is needed."""
-        state, _ = dask.locate(self._scheduler, key)
+        state, _ = adapter.locate(self._scheduler, key)
         if key not in self._given or state in ("memory", "erred", "forgotten"):
             return
-        if not dask.is_needed(self._scheduler, key):
+        if not adapter.is_needed(self._scheduler, key):
             self._unneeded.add(key)
             return
         given = self._given.pop(key)
         if given is not None:
             client, worker, wire = given
             self.promises[key] = client
-            dask.park(self._scheduler, key)
+            adapter.park(self._scheduler, key)
             self.fulfil(client, key, wire, worker)
         else:
             self.errors[key] = error = failures.object_lost(key)
-            dask.fail(self._scheduler, key, CallFailed(error, "the value was lost"))
+            adapter.fail(self._scheduler, key, CallFailed(error, "the value was lost"))
 
     async def locate(
         self, keys: list[str], besides: Sequence[str] = ()
@@ -212,7 +216,7 @@ class Objects:
         errors: dict[str, bytes] = {}
         for key in keys:
             while True:
-                state, all_who = dask.locate(self._scheduler, key)
+                state, all_who = adapter.locate(self._scheduler, key)
                 who = [each for each in all_who if each not in besides]
                 if who or state in ("erred", "forgotten"):
                     break
@@ -222,9 +226,9 @@ class Objects:
             elif state == "forgotten":
                 errors[key] = failures.object_lost(key)
             else:
-                blamed = dask.blamed_key(self._scheduler, key) or key
+                blamed = adapter.blamed_key(self._scheduler, key) or key
                 known = self.errors.get(blamed)
-                text = dask.error_text(self._scheduler, key)
+                text = adapter.error_text(self._scheduler, key)
                 errors[key] = known or failures.internal(f"It failed in Dask: {text}")
         return {"holders": holders, "errors": errors}
 
@@ -232,4 +236,4 @@ class Objects:
         """Handle a report that nodes do not have values that Dask expects there."""
         for key, holders in lost_by.items():
             for holder in holders:
-                dask.release_replica(self._scheduler, key, holder)
+                adapter.release_replica(self._scheduler, key, holder)

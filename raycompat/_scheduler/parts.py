@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol import failures
 from raycompat._protocol.operations import Request, ToCaller, ToScheduler
 from raycompat._scheduler.actors import Actors
@@ -21,6 +21,7 @@ from raycompat._scheduler.groups import Groups
 from raycompat._scheduler.jobs import Jobs
 from raycompat._scheduler.key_values import KeyValues
 from raycompat._scheduler.leases import Leases
+from raycompat._scheduler.ledger import Ledger
 from raycompat._scheduler.liveness import Liveness
 from raycompat._scheduler.logs import Logs
 from raycompat._scheduler.metrics import Metrics
@@ -28,7 +29,6 @@ from raycompat._scheduler.nodes import Nodes
 from raycompat._scheduler.notices import Notices
 from raycompat._scheduler.objects import Objects
 from raycompat._scheduler.packages import Packages
-from raycompat._scheduler.placement import Ledger
 from raycompat._scheduler.placer import Placer
 from raycompat._scheduler.relays import Relays
 from raycompat._scheduler.shown import Shown
@@ -191,7 +191,7 @@ class Parts:
     def tell_owner(self, owner: str, key: str, error: bytes, **more: bool) -> None:
         """Report to a client that its call has failed."""
         message = {"op": ToCaller.DONE, "key": key, "error": error, **more}
-        dask.tell_client(self.scheduler, owner, message)
+        adapter.tell_client(self.scheduler, owner, message)
 
     def tell_of_error(self, message: dict[str, Any], error: Exception) -> None:
         """Report to a client that its message about a call or value could not be handled."""
@@ -201,7 +201,7 @@ class Parts:
 
     def _sync(self, client: str, token: int) -> None:
         """Answer a client when all of its earlier messages were handled."""
-        dask.tell_client(self.scheduler, client, {"op": ToCaller.SYNCED, "token": token})
+        adapter.tell_client(self.scheduler, client, {"op": ToCaller.SYNCED, "token": token})
 
     def expected(self, handed_over: Mapping[str, str]) -> list[str]:
         """Return the segments that a node may still be asked to adopt; each has a client that asks.
@@ -218,7 +218,7 @@ class Parts:
     def inventory(self) -> dict[str, list[str]]:
         """Return the keys of everything that is stored here, to find leaks."""
         return {
-            "tasks": dask.all_keys(self.scheduler),
+            "tasks": adapter.all_keys(self.scheduler),
             "calls": list(self.calls.by_key),
             "pins": self.objects.pins.keys(),
             "actors": list(self.actors.rows),

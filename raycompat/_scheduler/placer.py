@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol import failures
 from raycompat._protocol.strategy import InGroup, OnNode, Strategy, without_selectors
 from raycompat._scheduler.affinity import choices
@@ -16,9 +16,9 @@ from raycompat._scheduler.affinity import choices
 if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
     from raycompat._scheduler.leases import Shape
+    from raycompat._scheduler.ledger import Holding, Place
     from raycompat._scheduler.lines import Line
     from raycompat._scheduler.parts import Parts
-    from raycompat._scheduler.placement import Holding, Place
 
 
 class Placer:
@@ -31,11 +31,11 @@ class Placer:
     def acquire(self, key: str, shape: Shape) -> Holding | None:
         """Acquire a call's resources in an allowed place; None when they are not free."""
         parts, (_, request, strategy) = self._parts, shape
-        running, reserved = dask.running_workers(self._scheduler), parts.leases.reserved(shape)
+        running, reserved = adapter.running_workers(self._scheduler), parts.leases.reserved(shape)
         if isinstance(strategy, InGroup):
             bundles = [each for each in parts.groups.bundles(strategy) if each is not reserved]
             return parts.ledger.acquire(request, within=bundles, only=running)
-        nearest = dask.dependency_bytes(self._scheduler, key)
+        nearest = adapter.dependency_bytes(self._scheduler, key)
         free = running - {reserved} - parts.groups.keeper.kept_from_calls()
         for allowed in choices(strategy, request, parts.nodes.info, parts.ledger):
             holding = parts.ledger.acquire(

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import distributed
 
-from raycompat import _dask_adapter as dask
-from raycompat._protocol import entry
+from raycompat import _dask_adapter as adapter
+from raycompat._protocol import task_bodies
 from raycompat._scheduler.parts import Parts
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class SchedulerPlugin(distributed.SchedulerPlugin):
     """Dask's plugin in the scheduler. Every driver registers it; a second time has no effect."""
 
-    name = entry.PLUGIN_NAME
+    name = task_bodies.PLUGIN_NAME
     idempotent = True
 
     #: Created in the scheduler's process.
@@ -33,13 +33,13 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def start(self, scheduler: Scheduler) -> None:
         """Register the handlers of messages and requests."""
-        dask.keep_values_at_home(scheduler)
+        adapter.keep_values_at_home(scheduler)
         self.parts = Parts(scheduler)
-        handlers = dask.guarded(self.parts.stream_handlers(), self.parts.tell_of_error)
+        handlers = adapter.guarded(self.parts.stream_handlers(), self.parts.tell_of_error)
         scheduler.stream_handlers.update(handlers)
         scheduler.handlers.update(self.parts.handlers())
         self.parts.liveness.start()
-        dask.add_pages(scheduler, self._pages, menu="ray")
+        adapter.add_pages(scheduler, self._pages, menu="ray")
 
     def _pages(self) -> dict[str, Callable[..., None]]:
         from raycompat._scheduler.pages import documents  # Bokeh is slow to import
@@ -52,7 +52,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def add_client(self, scheduler: Scheduler, client: str) -> None:
         """Make a new client's stream fast, once it exists."""
-        asyncio.get_running_loop().call_soon(dask.send_client_batches_at_once, scheduler, client)
+        asyncio.get_running_loop().call_soon(adapter.send_client_batches_at_once, scheduler, client)
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         """Clean up after a client that has left."""

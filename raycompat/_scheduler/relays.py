@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol.operations import ToCaller, ToNode
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class Relays:
 
     def _tell_client(self, client: str, relay: str, data: bytes | None) -> None:
         message = {"op": ToCaller.RELAY_DATA, "relay": relay, "data": data}
-        dask.tell_client(self._scheduler, client, message)
+        adapter.tell_client(self._scheduler, client, message)
 
     def _tell_node(self, address: str, message: dict[str, Any]) -> None:
         if address in self._scheduler.workers:
-            dask.tell_worker(self._scheduler, address, message)
+            adapter.tell_worker(self._scheduler, address, message)

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol.spans import Span
 from raycompat._scheduler.history import MANY_SPANS
 
@@ -40,16 +40,16 @@ class Shown:
 
     def show(self, worker: str, key: str, pid: int, spans: list[Span]) -> None:
         """Enter spans of calls of an actor or a lease."""
-        dask.show_in_task_stream(self._scheduler, worker, pid, spans)
+        adapter.show_in_task_stream(self._scheduler, worker, pid, spans)
         for name, _, count, start, stop, failure, _ in spans:
             self._enter((worker, pid, name, count, start, stop, failure is not None))
-        if not dask.known(self._scheduler, key):
+        if not adapter.known(self._scheduler, key):
             return
         counted = self._counted.setdefault(key, Counter())
         for name, _, count, _, _, failure, _ in spans:
             state = "erred" if failure is not None else "released"
             counted[name, state] += count
-            dask.count_in_progress(self._scheduler, name, state, count)
+            adapter.count_in_progress(self._scheduler, name, state, count)
 
     def ran(
         self, name: str, worker: str, thread: int, startstops: list[dict[str, Any]], *, failed: bool
@@ -76,5 +76,5 @@ class Shown:
     def forget(self, key: str) -> None:
         """Count the calls of an actor or a lease no more: it has ended."""
         for (name, state), count in self._counted.pop(key, {}).items():
-            dask.count_in_progress(self._scheduler, name, state, -count)
+            adapter.count_in_progress(self._scheduler, name, state, -count)
             self._note_end(name)

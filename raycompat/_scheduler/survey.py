@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol.operations import ToCaller, ToNode
 
 if TYPE_CHECKING:
@@ -106,10 +106,10 @@ class Surveys:
         try:
             for node in nodes:
                 message = {"op": ToNode.LOOK, "token": token, "most": most}
-                dask.tell_worker(self._scheduler, node, message)
+                adapter.tell_worker(self._scheduler, node, message)
             for driver in drivers:
                 message = {"op": ToCaller.LOOK, "token": token, "most": most}
-                dask.tell_client(self._scheduler, driver, message)
+                adapter.tell_client(self._scheduler, driver, message)
             if survey.expected:
                 async with asyncio.timeout(_ANSWER_S):
                     await survey.is_complete.wait()

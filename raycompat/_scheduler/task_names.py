@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -32,4 +32,4 @@ class TaskNames:
         while len(self._idle) > NUM_KEPT:
             oldest = next(iter(self._idle))
             del self._idle[oldest]  # a name with a task is recorded again when the task ends
-            dask.forget_prefix(self._scheduler, oldest)
+            adapter.forget_prefix(self._scheduler, oldest)

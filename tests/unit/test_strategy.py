@@ -16,7 +16,7 @@ from raycompat._protocol.strategy import (
     to_wire,
 )
 from raycompat._scheduler.affinity import choices
-from raycompat._scheduler.placement import Ledger
+from raycompat._scheduler.ledger import Ledger
 
 R = ResourceSet.from_amounts
 

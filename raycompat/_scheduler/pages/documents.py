@@ -13,7 +13,7 @@ from bokeh.models.sources import ColumnDataSource
 from bokeh.plotting import figure
 from dask.utils import format_bytes
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._scheduler.pages import tables
 from raycompat._scheduler.pages.experiments import Experiments
 from raycompat._scheduler.pages.logs import Logs
@@ -152,7 +152,7 @@ def _show(
     doc.title = title
     doc.add_root(root)
     doc.add_periodic_callback(update, PERIOD_MS)
-    dask.style_page(doc, extra)
+    adapter.style_page(doc, extra)
 
 
 def page(parts: Parts, _server: Any, extra: Any, doc: Document) -> None:

@@ -16,7 +16,7 @@ from bokeh.models.widgets.markups import Div
 from bokeh.palettes import Viridis256
 from bokeh.plotting import figure
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._scheduler.pages.table_widget import Table
 from raycompat._scheduler.pages.tables import MOST_ROWS
 
@@ -181,7 +181,7 @@ class _Curves:
         )
         trials = [experiment.trials[each] for each in list(shown)[:_MANY_CURVES]]
         drawn = [trial for trial in trials if name in trial.curves]
-        colours = [dask.colour_of(trial.name) for trial in drawn]
+        colours = [adapter.colour_of(trial.name) for trial in drawn]
         self.source.data = {
             "steps": [list(trial.curves[name].steps) for trial in drawn],
             "values": [list(trial.curves[name].values) for trial in drawn],

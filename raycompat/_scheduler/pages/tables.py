@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol import failures, ids
 from raycompat._protocol.resource_set import UNITS_PER_ONE
 from raycompat._scheduler.history import Function
@@ -42,7 +42,7 @@ def usage(parts: Parts) -> list[Row]:
     own = _bytes_of_callers(parts)
     for address in parts.ledger.nodes:
         total, free = parts.ledger.node_total(address), parts.ledger.node_available(address)
-        stored = dask.stored_bytes(parts.scheduler, address)[0] + own[address]
+        stored = adapter.stored_bytes(parts.scheduler, address)[0] + own[address]
         for name, units in sorted(total.items()):
             if name.startswith("node:"):
                 continue
@@ -187,7 +187,7 @@ def stores(parts: Parts) -> list[Row]:
     rows: list[Row] = []
     own = _bytes_of_callers(parts)
     for address in parts.ledger.nodes:
-        memory, disk = dask.stored_bytes(parts.scheduler, address)
+        memory, disk = adapter.stored_bytes(parts.scheduler, address)
         total = parts.ledger.node_total(address).get("object_store_memory") / UNITS_PER_ONE
         memory += own[address]
         rows.append({"node": node_name(address), "memory": memory, "disk": disk, "total": total})
@@ -249,7 +249,7 @@ def _name_of_caller(found: dict[str, Any], classes: dict[int | None, str]) -> st
 def _size(parts: Parts, found: dict[str, Any]) -> int:
     """Return the bytes of an object; its holder may not know them."""
     size: int = found["size"]
-    return size if size >= 0 else dask.num_bytes(parts.scheduler, found["key"])
+    return size if size >= 0 else adapter.num_bytes(parts.scheduler, found["key"])
 
 
 def groups(parts: Parts) -> list[Row]:

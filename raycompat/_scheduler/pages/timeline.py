@@ -9,7 +9,7 @@ from bokeh.models.sources import ColumnDataSource
 from bokeh.models.tools import HoverTool
 from bokeh.plotting import figure
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._scheduler.pages.tables import classes_of_processes, node_name
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Timeline:
             bars["length"].append(1e3 * (stop - start))
             bars["name"].append(name)
             bars["about"].append(_about(count, has_failed=has_failed))
-            bars["colour"].append(_FAILED if has_failed else dask.colour_of(name))
+            bars["colour"].append(_FAILED if has_failed else adapter.colour_of(name))
         self.source.stream(bars, rollover=_MANY_BARS)
         self._show_processes()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as dask
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol import failures, runtime_env
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._scheduler.state.query import Row, Rows
@@ -53,7 +53,7 @@ class Actors:
     def _state(self, row: ActorRow) -> str:
         if row.state not in ("RESERVED", "PENDING"):
             return row.state
-        is_waiting = dask.locate(self._parts.scheduler, row.key)[0] == "waiting"
+        is_waiting = adapter.locate(self._parts.scheduler, row.key)[0] == "waiting"
         return "DEPENDENCIES_UNREADY" if is_waiting else "PENDING_CREATION"
 
     async def groups(self) -> Rows:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 PLUGIN_NAME = "raycompat"
 
 
-class Node(Protocol):
+class TaskRunner(Protocol):
     """The interface of the node plugin that these functions call."""
 
     async def run_call(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
@@ -36,10 +36,10 @@ class Node(Protocol):
         """Return the stored form of a value, for Dask."""
 
 
-def _node() -> Node:
+def _node() -> TaskRunner:
     from distributed import get_worker
 
-    return cast("Node", get_worker().plugins[PLUGIN_NAME].node)
+    return cast("TaskRunner", get_worker().plugins[PLUGIN_NAME].node)
 
 
 async def run_call(key: str, payload: bytes, *values: Any) -> Any:

@@ -37,7 +37,7 @@ class Holding:
 Place: TypeAlias = str | Holding
 
 
-class Node:
+class Capacity:
     """The total and free resources of one node or bundle.
 
     `free` CPU is negative when lent CPUs are taken back while others use them.
@@ -61,9 +61,9 @@ class Node:
         units = [(name, total.get(name)) for name in CRITICAL_RESOURCES]
         self.critical = [(name, count) for name, count in units if count]
 
-    def copy(self) -> Node:
+    def copy(self) -> Capacity:
         """Return a copy, to try a change on."""
-        other = Node(self.node_id, self.total)
+        other = Capacity(self.node_id, self.total)
         other.free, other.free_gpus = self.free.copy(), self.free_gpus.copy()
         return other
 
@@ -138,11 +138,11 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, Capacity] = {}
         #: The node or bundle from which each holding was taken.
-        self._held: dict[Holding, Node] = {}
+        self._held: dict[Holding, Capacity] = {}
         #: The resources of the holdings that are bundles.
-        self._bundles: dict[Holding, Node] = {}
+        self._bundles: dict[Holding, Capacity] = {}
         #: How often the CPU of a holding is lent now: a call may wait in several threads.
         self._lent: dict[Holding, int] = {}
         self._spread_from = 0
@@ -154,7 +154,7 @@ class Ledger:
     def add_node(self, node_id: str, total: ResourceSet) -> None:
         """Add a node with all resources free; a known id is replaced."""
         self.remove_node(node_id)
-        self._nodes[node_id] = Node(node_id, total)
+        self._nodes[node_id] = Capacity(node_id, total)
         self.membership += 1
 
     def remove_node(self, node_id: str) -> None:
@@ -192,12 +192,12 @@ class Ledger:
         """Return the node or bundle from which a holding was taken."""
         return self._held[holding].place
 
-    def _at(self, place: Place) -> Node | None:
+    def _at(self, place: Place) -> Capacity | None:
         return self._nodes.get(place) if isinstance(place, str) else self._bundles.get(place)
 
     def most_free(self, resource: str, within: Iterable[Holding] | None = None) -> int:
         """Return the largest number of free units of a resource on one node, or in one bundle."""
-        nodes: Iterable[Node] = self._nodes.values()
+        nodes: Iterable[Capacity] = self._nodes.values()
         if within is not None:
             nodes = [self._bundles[each] for each in within if each in self._bundles]
         return max((node.free.get(resource, 0) for node in nodes), default=0)
@@ -234,9 +234,9 @@ class Ledger:
 
     def feasible(self, request: ResourceSet, only: Collection[str] | None = None) -> bool:
         """Return whether a node (of `only`) could take the request if it were empty."""
-        return any(Node("", node.total).fits(request) for node in self._among(only))
+        return any(Capacity("", node.total).fits(request) for node in self._among(only))
 
-    def _among(self, only: Collection[str] | None) -> Sequence[Node]:
+    def _among(self, only: Collection[str] | None) -> Sequence[Capacity]:
         nodes = self._nodes.values()
         return [node for node in nodes if only is None or node.node_id in only]
 
@@ -299,14 +299,14 @@ class Ledger:
 
     def _preferred(
         self, request: ResourceSet, prefer: Sequence[str], only: Collection[str] | None
-    ) -> Node | None:
+    ) -> Capacity | None:
         for node_id in prefer:
             node = self._nodes.get(node_id)
             if node is not None and (only is None or node_id in only) and node.fits(request):
                 return node
         return None
 
-    def _in_turn(self, request: ResourceSet, nodes: Sequence[Node]) -> Node | None:
+    def _in_turn(self, request: ResourceSet, nodes: Sequence[Capacity]) -> Capacity | None:
         for step in range(len(nodes)):
             position = (self._spread_from + step) % len(nodes)
             if nodes[position].fits(request):
@@ -346,7 +346,7 @@ class Ledger:
         for bundle, (node, gpus) in zip(bundles, found, strict=True):
             holding = Holding(node.node_id, bundle, gpus)
             self._held[holding] = node
-            self._bundles[holding] = Node(node.node_id, bundle, gpus, holding)
+            self._bundles[holding] = Capacity(node.node_id, bundle, gpus, holding)
             holdings.append(holding)
         return tuple(holdings)
 
@@ -364,7 +364,7 @@ class Ledger:
         By default, all holdings have ended. None: it would not succeed even then.
         """
         if ended is None:
-            nodes = [Node(node.node_id, node.total) for node in self._among(only)]
+            nodes = [Capacity(node.node_id, node.total) for node in self._among(only)]
         else:
             nodes = [node.copy() for node in self._among(only)]
             by_id = {node.node_id: node for node in nodes}
@@ -445,17 +445,17 @@ class Ledger:
                 self._held[holding].free["CPU"] -= cpu
 
 
-def _hybrid(request: ResourceSet, nodes: Iterable[Node]) -> Node | None:
+def _hybrid(request: ResourceSet, nodes: Iterable[Capacity]) -> Capacity | None:
     if request.get("GPU"):
         return _fill(request, nodes)
-    plain: list[Node] = []
-    with_gpus: list[Node] = []
+    plain: list[Capacity] = []
+    with_gpus: list[Capacity] = []
     for node in nodes:
         (with_gpus if node.free_gpus else plain).append(node)
     return _fill(request, plain) or _fill(request, with_gpus)
 
 
-def _fill(request: ResourceSet, nodes: Iterable[Node]) -> Node | None:
+def _fill(request: ResourceSet, nodes: Iterable[Capacity]) -> Capacity | None:
     """Choose the first node that is not half full, else the least full."""
     best, least = None, float("inf")
     for node in nodes:

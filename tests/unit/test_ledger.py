@@ -14,7 +14,7 @@ from hypothesis.stateful import (
 )
 
 from raycompat._protocol.resource_set import UNITS_PER_ONE, ResourceSet
-from raycompat._scheduler.placement import Ledger
+from raycompat._scheduler.ledger import Ledger
 
 R = ResourceSet.from_amounts
 
