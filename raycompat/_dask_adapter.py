@@ -147,7 +147,6 @@ def add_task(
     dependencies: Iterable[str],
     *,
     parked: bool,
-    only_on: str | None = None,
     urgent: bool = False,
 ) -> None:
     """Create the task ``body(key, *arguments, *values of the dependencies)``, wanted by `client`."""
@@ -158,8 +157,6 @@ def add_task(
     task.priority = (-int(urgent), 0, next(_order))
     if parked:
         task.worker_restrictions = set(_NOWHERE)
-    elif only_on is not None:
-        task.worker_restrictions = {only_on}
     failed = None
     for dependency in dependencies:
         other = scheduler.tasks[dependency]

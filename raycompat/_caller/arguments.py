@@ -95,10 +95,6 @@ class Arguments:
         """Return the first dependency that has failed already."""
         return next((e for e in self.dependencies if e.state is State.FAILED), None)
 
-    def publish(self) -> list[str]:
-        """Return the keys of the dependencies, for Dask to wait for."""
-        return [self._session.sharing.publish(entry) for entry in self.dependencies]
-
 
 def _serialize_arguments(
     args: Sequence[Any], kwargs: Mapping[str, Any], name: str

@@ -17,10 +17,10 @@ from raycompat import exceptions
 from raycompat._caller import roads
 from raycompat._caller.calls import Call, CallState
 from raycompat._caller.direct_sender import (
+    DRAIN_S,
     LARGE_BYTES,
-    LAST_WORDS_S,
     DirectSender,
-    after_last_words,
+    when_drained,
 )
 from raycompat._caller.object_table import Entry, State
 from raycompat._protocol import direct_messages, failures
@@ -108,7 +108,7 @@ class Channel(DirectSender):
                 if connection is not None and not must_wait:
                     self._post(call, connection)
                     return
-            with self._conclusions, self._lock:
+            with self._failing, self._lock:
                 if self._error is not None:
                     self._fail(call, self._error)
                     return
@@ -120,7 +120,7 @@ class Channel(DirectSender):
             raise
 
     def _wait_is_over(self, call: Call) -> None:
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             call.num_waits -= 1
             if not call.num_waits:
                 self._fail_if_an_argument_failed(call)
@@ -186,7 +186,7 @@ class Channel(DirectSender):
 
     def cancel(self, call: Call, *, force: bool, recursive: bool) -> None:
         """Remove a call that was not sent; tell the actor's process to end one that was."""
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             call.is_cancelled = True
             if self._queue.pop(call.key, None) is not None:
                 self._fail(call, failures.cancelled(call.key))
@@ -211,13 +211,13 @@ class Channel(DirectSender):
 
         Answers that the process wrote before its death are still read first.
         """
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             self._report = report
             if self._connection is None:
                 self._follow()
             elif report["state"] != "ALIVE" or report["incarnation"] != self._incarnation:
                 connection = self._connection
-                after_last_words(self._session, connection, partial(self._end, connection))
+                when_drained(self._session, connection, partial(self._end, connection))
 
     def _end(self, connection: roads.Road) -> None:
         if connection is self._connection:
@@ -243,7 +243,7 @@ class Channel(DirectSender):
 
     def connected(self, connection: roads.Road, incarnation: int) -> None:
         """Send the calls that waited for a connection."""
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             with self._session.lock:
                 is_stale = not self._num_handles
             if is_stale or self._error is not None or incarnation != self._incarnation:
@@ -255,28 +255,28 @@ class Channel(DirectSender):
 
     def kill(self) -> None:
         """Treat the actor as dead from now on: this process has requested its end."""
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             if self._error is None:
                 self._bury(failures.actor_killed(self.key))
 
     def disconnected(self, connection: roads.Road) -> None:
         """Follow the scheduler's reports: this connection has ended."""
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             if connection is self._connection:
                 self._connection = None
                 self._follow()
-                self.expect_news()
+                self.await_report()
 
-    def expect_news(self) -> None:
+    def await_report(self) -> None:
         """Connect another way unless the scheduler soon reports the end of the actor's process."""
         if self._error is None and not self._session.closed:
             incarnation = self._incarnation
             self._session.call_soon(
-                self._session.call_later, LAST_WORDS_S, self._go_another_way, incarnation
+                self._session.call_later, DRAIN_S, self._go_another_way, incarnation
             )
 
     def _go_another_way(self, incarnation: int) -> None:
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             is_lost = self._connection is None and self._report["state"] == "ALIVE"
             if is_lost and incarnation == self._incarnation and self._num_handles:
                 self._interrupt()
@@ -284,7 +284,7 @@ class Channel(DirectSender):
 
     def broken(self, connection: roads.Road) -> None:
         """Connect another way, through the scheduler: the actor may be alive."""
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             if connection is self._connection:
                 self._interrupt()
                 self._session.run(roads.through_the_scheduler(self._session, self._report, self))
@@ -369,7 +369,7 @@ class Channel(DirectSender):
         if not may_retry or not call.use_retry():
             self._fail(call, error)
             return
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             self._unanswered.pop(call.key, None)
             if self._connection is not None:
                 self._post(call, self._connection)
@@ -397,7 +397,7 @@ class Channel(DirectSender):
         if not self._settle_here(entry, wire):
             session.sharing.adopt(entry, wire, self._node_address)
             session.table.settle(entry)  # the value is in the cluster
-        elif entry.promised:
+        elif entry.is_promised:
             session.sharing.fulfil(entry)
 
     def _forget(self, call: Call) -> None:

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 from raycompat._caller import roads
 from raycompat._caller.calls import Call, CallState
 from raycompat._caller.direct_sender import (
+    DRAIN_S,
     LARGE_BYTES,
-    LAST_WORDS_S,
     DirectSender,
-    after_last_words,
+    when_drained,
 )
 from raycompat._caller.lease import Lease
 from raycompat._caller.object_table import Entry, State
@@ -90,7 +90,7 @@ class LeasePool(DirectSender):
         try:
             self._session.calls[call.key] = call
             if call.dependencies or call.carries_references:
-                with self._conclusions, self._lock:
+                with self._failing, self._lock:
                     self._await_arguments(call)
             else:
                 queue = self._waiting.append(call)
@@ -107,7 +107,7 @@ class LeasePool(DirectSender):
             raise
 
     def _wait_is_over(self, call: Call) -> None:
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             call.num_waits -= 1
             if call.num_waits or self._session.calls.get(call.key) is not call:
                 return
@@ -143,7 +143,7 @@ class LeasePool(DirectSender):
                 limit = call.units  # no lease takes larger calls either
             elif call.dependencies and lease.host != self._session.setup.host:
                 waiting.queue_of(call).popleft()
-                self._rest(lease)
+                self._mark_idle(lease)
                 self._leave_to_scheduler(call)
             else:
                 waiting.served(call.units)
@@ -227,9 +227,9 @@ class LeasePool(DirectSender):
         lease.done_s += call.cost_s
         if not lease.unanswered:
             with self._lock:
-                self._rest(lease)
+                self._mark_idle(lease)
 
-    def _rest(self, lease: Lease) -> None:
+    def _mark_idle(self, lease: Lease) -> None:
         """Mark a lease as idle if it has no call. The caller holds the lock."""
         if not lease.is_open or lease.unanswered:
             return
@@ -266,7 +266,7 @@ class LeasePool(DirectSender):
 
     def cancel(self, call: Call, *, force: bool, recursive: bool) -> None:
         """Remove a call that was not sent; tell the executor to end one that was."""
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             call.is_cancelled = True
             lease = call.lease
             if lease is None:
@@ -283,7 +283,7 @@ class LeasePool(DirectSender):
         session = self._session
         key = ids.call_key("lease", ids.new_task_id())
         session.call_soon(self._begin_to_tick)  # connects
-        session.table.add(key, wanted=True)
+        session.table.add(key, is_held_in_dask=True)
         lease = Lease(self, key, ObjectRef._from_key(key, session), units)
         session.leases[key] = lease
         setup = session.setup
@@ -306,7 +306,7 @@ class LeasePool(DirectSender):
 
     def connected(self, lease: Lease, road: roads.Road) -> None:
         """Use a lease from now on: its executor is connected."""
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             self._asked.pop(lease.key, None)
             if lease.key not in self._session.leases or lease.is_over.is_set():
                 road.close()
@@ -314,7 +314,7 @@ class LeasePool(DirectSender):
             lease.road, lease.is_open, lease.was_connected = road, True, True
             road.post(self._session.hello, now=True)
             self._leases.append(lease)
-            self._rest(lease)
+            self._mark_idle(lease)
             self._advance()
 
     def _begin_to_tick(self) -> None:
@@ -323,7 +323,7 @@ class LeasePool(DirectSender):
 
     def _tick(self) -> None:
         """Return the leases that are not needed. Called in the session's event loop."""
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             try:
                 self._return_what_is_not_needed()
             finally:
@@ -334,7 +334,7 @@ class LeasePool(DirectSender):
     def _return_what_is_not_needed(self) -> None:
         now = time.monotonic()
         for lease in list(self._leases):  # an interrupt may have come between choice and call
-            self._rest(lease)
+            self._mark_idle(lease)
         self._waiting.enter_all()
         # Idle leases are too small for the waiting calls, which may need their CPUs.
         idle_s = _TICK_S if self._waiting else _IDLE_S
@@ -347,7 +347,7 @@ class LeasePool(DirectSender):
 
     def return_idle(self) -> None:
         """Return the idle leases."""
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             for lease in list(self._idle.values()):
                 self._return(lease)
             if not self._waiting:
@@ -377,7 +377,7 @@ class LeasePool(DirectSender):
 
     def drop_waiting(self) -> None:
         """Fail the calls that wait for a lease: the cluster was restarted and lost all its tasks."""
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             for call in self._waiting.clear():
                 self._fail(call, failures.object_lost(call.key))
 
@@ -388,16 +388,16 @@ class LeasePool(DirectSender):
 
     def disconnected(self, lease: Lease, road: roads.Road) -> None:
         """Handle the end of the connection to an executor."""
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             if road is not lease.road:
                 return
             lease.road = None
             self._strike_out(lease)
             if lease.is_over.is_set():
-                self._account(lease)
+                self._handle_unanswered(lease)
             else:
                 session = self._session
-                session.call_soon(session.call_later, LAST_WORDS_S, self._give_up, lease)
+                session.call_soon(session.call_later, DRAIN_S, self._give_up, lease)
             self._advance()
 
     def ended(self, lease: Lease, error: bytes | None, how: str) -> None:
@@ -405,7 +405,7 @@ class LeasePool(DirectSender):
 
         Answers that the executor wrote before its end are still read first.
         """
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             if lease.is_over.is_set():
                 return
             lease.error, lease.how = error, how
@@ -414,9 +414,9 @@ class LeasePool(DirectSender):
             self._session.leases.pop(lease.key, None)
             self._strike_out(lease)
             if lease.road is None:
-                self._account(lease)
+                self._handle_unanswered(lease)
             else:
-                after_last_words(self._session, lease.road, partial(self._end, lease, lease.road))
+                when_drained(self._session, lease.road, partial(self._end, lease, lease.road))
             if not lease.was_connected and (error is not None or how):
                 call = self._waiting.next()
                 if call is not None:
@@ -424,7 +424,7 @@ class LeasePool(DirectSender):
                     self._leave_to_scheduler(call)  # the scheduler reports the error
             self._advance()
 
-    def _part(self, lease: Lease) -> None:
+    def _close_when_synced(self, lease: Lease) -> None:
         """Close the connection once the scheduler knows which references are held here."""
         road = lease.road
         if road is None:
@@ -447,7 +447,7 @@ class LeasePool(DirectSender):
             self.kill(lease)
             self.ended(lease, failures.crashed("a task", "cannot be reached"), "")
 
-    def _account(self, lease: Lease) -> None:
+    def _handle_unanswered(self, lease: Lease) -> None:
         """Retry, return or fail the calls that a process did not answer.
 
         Answers are written in order, and a call that must not run twice is answered by itself. So of
@@ -481,23 +481,23 @@ class LeasePool(DirectSender):
             case (direct_messages.RETURNED, calls):
                 self._take_returned(lease, calls)
             case (direct_messages.OPEN,):
-                with self._conclusions, self._lock:
+                with self._failing, self._lock:
                     lease.is_open = lease in self._leases
-                    self._rest(lease)
+                    self._mark_idle(lease)
                     self._advance()
             case (direct_messages.TRIMMED, units):
-                with self._conclusions, self._lock:
+                with self._failing, self._lock:
                     lease.units = units
                     self._advance()
             case (direct_messages.BYE,):
-                self._part(lease)
+                self._close_when_synced(lease)
         if self._waiting and lease.is_low:
-            with self._conclusions, self._lock:
+            with self._failing, self._lock:
                 self._advance()
 
     def _take_returned(self, lease: Lease, calls: Sequence[tuple[str, int]]) -> None:
         """Queue calls that an executor returns, by key and attempt; it takes no more for now."""
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             lease.is_open = False
             lease.num_returned += 1
             self._idle.pop(lease.key, None)
@@ -526,8 +526,8 @@ class LeasePool(DirectSender):
                     if taken is None:
                         self._fail_or_retry(call, failures.object_lost(call.key), may_retry=True)
                     else:
-                        made = self._made(lease, call, taken)
-                        self._succeed(call, made, lease.road, self._settle)
+                        self._announce_if_far(lease, call, taken)
+                        self._succeed(call, taken, lease.road, self._settle)
                 case (_, _, error, may_retry, _):
                     self._fail_or_retry(call, error, may_retry and not call.is_cancelled)
         except Exception as error:
@@ -540,13 +540,12 @@ class LeasePool(DirectSender):
         else:
             self._fail(call, error)
 
-    def _made(self, lease: Lease, call: Call, wires: Sequence[Wire]) -> Sequence[Wire]:
+    def _announce_if_far(self, lease: Lease, call: Call, wires: Sequence[Wire]) -> None:
         """Announce a call with a large result on another host, so that Dask stores that result."""
         session = self._session
         if lease.host != session.setup.host and any(wire[0] == "segment" for wire in wires):
             session.by_scheduler.announce(call)
-            session.by_scheduler.tell_made(call, wires=wires, worker=lease.node_address)
-        return wires
+            session.by_scheduler.report_end(call, wires=wires, worker=lease.node_address)
 
     def _settle(self, entry: Entry, wire: Wire) -> None:
         if not self._settle_here(entry, wire):
@@ -554,7 +553,7 @@ class LeasePool(DirectSender):
 
     def _end_call(self, call: Call, error: bytes | None = None) -> None:
         if error is not None:
-            self._session.by_scheduler.tell_made(call, error=error)
+            self._session.by_scheduler.report_end(call, error=error)
         self._session.by_scheduler.keep_for_others(call)
         super()._end_call(call, error)
 

@@ -31,9 +31,11 @@ class SchedulerSender(Sender):
             return
         session = self._session
         if call.actor is not None:
-            call.returns[0].escaped = True  # keeps the row of a dead actor, which says why it died
+            call.returns[
+                0
+            ].is_known_elsewhere = True  # keeps the row of a dead actor, which says why it died
         session.calls[call.key] = call
-        ref = self._make_known(call, promised=False)
+        ref = self._make_known(call, runs_by_lease=False)
         call.state = CallState.SENT
         # A call whose references are dropped still runs; an actor ends.
         call.ref = ref if call.actor is None else None
@@ -86,7 +88,7 @@ class SchedulerSender(Sender):
         session, stream = self._session, call.stream
         if stream is None or not stream.receive(index, wire):
             return False
-        entry = session.table.add(item, wanted=stored)
+        entry = session.table.add(item, is_held_in_dask=stored)
         session.settle(entry, from_wire(wire))
         stream.add(entry)
         return True
@@ -96,9 +98,9 @@ class SchedulerSender(Sender):
     def announce(self, call: Call) -> None:
         """Announce to Dask a call that this process runs by a lease."""
         with self._session.lock:
-            if not call.is_announced:
-                call.is_announced = True
-                ref = self._make_known(call, promised=True)
+            if not call.runs_by_lease:
+                call.runs_by_lease = True
+                ref = self._make_known(call, runs_by_lease=True)
                 call.holds = (*call.holds, ref)  # until it has ended
 
     def take(self, call: Call) -> None:
@@ -111,22 +113,22 @@ class SchedulerSender(Sender):
         """Submit a call that a lease has already run, because its result is lost."""
         session = self._session
         with session.lock:
-            if call.is_announced:
+            if call.runs_by_lease:
                 call.ref = ObjectRef._from_key(call.key, session)
                 session.send(ToScheduler.SCHEDULE, key=call.key, retries=call.retries)
             else:
-                call.ref = self._make_known(call, promised=False)
+                call.ref = self._make_known(call, runs_by_lease=False)
             for entry in call.returns:
                 entry.origin = entry.channel = None
                 entry.is_on_wire = False
             session.calls[call.key] = call
             call.state, call.sender = CallState.SENT, self
 
-    def _make_known(self, call: Call, *, promised: bool) -> ObjectRef[None]:
+    def _make_known(self, call: Call, *, runs_by_lease: bool) -> ObjectRef[None]:
         """Submit or announce a call, and return the reference that keeps it in the scheduler."""
         session, table = self._session, self._session.table
         deps = [session.sharing.publish(entry) for entry in call.dependencies]
-        spec = call.spec(session.setup, deps, promised=promised)
+        spec = call.spec(session.setup, deps, runs_by_lease=runs_by_lease)
         with session.lock:
             if call.is_one:
                 entry = call.returns[0]
@@ -137,12 +139,12 @@ class SchedulerSender(Sender):
                     if table.get(one.key) is one:
                         one.parent, one.pick_index = entry, index
                         entry.count += 1
-            entry.wanted = True
+            entry.is_held_in_dask = True
             ref: ObjectRef[None] = ObjectRef._from_key(call.key, session)
         session.submit(spec)
         return ref
 
-    def tell_made(
+    def report_end(
         self,
         call: Call,
         *,
@@ -156,13 +158,13 @@ class SchedulerSender(Sender):
         """
         session = self._session
         with session.lock:
-            if call.is_made or not call.is_announced:
+            if call.is_end_reported or not call.runs_by_lease:
                 return
-            call.is_made = True
+            call.is_end_reported = True
             if error is None and wires is None:
                 wires, worker = [self._give(entry) for entry in call.returns], ""
             session.send(
-                ToScheduler.MADE,
+                ToScheduler.ENDED_BY_LEASE,
                 key=call.key,
                 wires=None if wires is None else list(wires),
                 worker=worker or session.home.address,
@@ -178,7 +180,7 @@ class SchedulerSender(Sender):
 
     def keep_for_others(self, call: Call) -> None:
         """Announce a call with a large result, which may have to be computed again."""
-        if not call.is_announced and not any(
+        if not call.runs_by_lease and not any(
             isinstance(e.value, SegmentLink) for e in call.returns
         ):
             for entry in call.returns:
@@ -192,10 +194,10 @@ class SchedulerSender(Sender):
                 for each in call.returns
                 if isinstance(each.value, SegmentLink) and table.get(each.key) is each
             ]
-            if large and not call.is_announced:
+            if large and not call.runs_by_lease:
                 if not call.dependencies and call.num_returns == 1:
                     return  # `publish` will announce the call
                 self.announce(call)  # while its arguments still exist
-            self.tell_made(call)
+            self.report_end(call)
             for entry in call.returns:
                 entry.origin = None

@@ -93,8 +93,8 @@ class Call:
     lease: Lease | None = None
     cost_s = 0.0
     #: For a call of a lease: whether Dask knows it, and whether Dask knows its end.
-    is_announced = False
-    is_made = False
+    runs_by_lease = False
+    is_end_reported = False
 
     def __init__(self, key: str, function: str, name: str) -> None:
         self.key = key
@@ -123,10 +123,10 @@ class Call:
         """Whether it has exactly one result; the end of a generator counts as one."""
         return self.num_returns in (1, "streaming", "dynamic")
 
-    def spec(self, setup: Setup, deps: Sequence[str], *, promised: bool) -> CallSpec:
+    def spec(self, setup: Setup, deps: Sequence[str], *, runs_by_lease: bool) -> CallSpec:
         """Return the specification for the scheduler.
 
-        `promised`: this process runs the call by a lease, and will report how it ended.
+        `runs_by_lease`: this process runs the call by a lease, and will report how it ended.
         """
         payload = {
             "function": self.function,
@@ -150,7 +150,7 @@ class Call:
             max_calls=self.max_calls,
             runtime_env=setup.runtime_env if self.runtime_env is None else self.runtime_env,
             actor=self.actor,
-            promised=promised,
+            runs_by_lease=runs_by_lease,
         )
 
     def message(self) -> tuple[Any, ...]:

@@ -78,7 +78,7 @@ def as_ref(session: Session, value: Any) -> ObjectRef[Any]:
     if future.cancelled():
         raise ValueError(f"{value!r} was cancelled: there will be no value to pass.")
     key = ids.call_key("store", ids.new_task_id())
-    session.table.add(key, wanted=True).escaped = True
+    session.table.add(key, is_held_in_dask=True).is_known_elsewhere = True
     ref: ObjectRef[Any] = ObjectRef._from_key(key, session)
     known = session.run(
         ask(

@@ -35,14 +35,14 @@ _Failure: TypeAlias = tuple[Call, bytes, str | None]
 LARGE_BYTES = 16 * 1024
 
 #: Seconds for reading the last answers of a process that was reported dead.
-LAST_WORDS_S = 5.0
+DRAIN_S = 5.0
 
 #: Seconds between two checks whether they were read; and a delay of a check that shows that code held
 #: the interpreter lock, so that the reading threads were delayed too.
 _LOOK_S, _HELD_UP_S = 0.1, 0.5
 
 
-def after_last_words(session: Session, road: Road, end: Callable[[], None]) -> None:
+def when_drained(session: Session, road: Road, end: Callable[[], None]) -> None:
     """Call `end` when the last answers on a road had time to arrive, and all of them were handled.
 
     Called in the session's event loop. A call with an unread answer must not count as unanswered: it
@@ -56,11 +56,11 @@ def after_last_words(session: Session, road: Road, end: Callable[[], None]) -> N
         else:
             end()
 
-    session.call_later(LAST_WORDS_S, look, time.monotonic() + LAST_WORDS_S)
+    session.call_later(DRAIN_S, look, time.monotonic() + DRAIN_S)
 
 
-class _Conclusions:
-    """A context that, at its end, concludes the calls of a sender that have failed inside it."""
+class _FailAfterUnlock:
+    """A context: when it ends, the calls of a sender fail that were marked as failed inside it."""
 
     __slots__ = ("_sender",)
 
@@ -83,10 +83,10 @@ class DirectSender(Sender):
         self._lock = threading.RLock()
         #: Calls that failed while the lock was held.
         self._failed: deque[_Failure] = deque()
-        #: ``with self._conclusions, self._lock:`` holds the lock, and then concludes those calls
+        #: ``with self._failing, self._lock:`` holds the lock, and then concludes those calls
         #: without it. The lock is a context of the ``with`` statement, not acquired in a method: an
         #: interrupt could come between that method and the block that releases the lock.
-        self._conclusions = _Conclusions(self)
+        self._failing = _FailAfterUnlock(self)
 
     # --- arguments ------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class DirectSender(Sender):
     def _fail(self, call: Call, error: bytes, victim: str | None = None) -> None:
         """Fail a call: now, or when this thread releases the lock that it holds."""
         self._forget(call)
-        with self._conclusions, self._lock:
+        with self._failing, self._lock:
             self._failed.append((call, error, victim))
 
     def conclude_failed(self) -> None:

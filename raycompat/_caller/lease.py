@@ -113,6 +113,6 @@ class Lease:
         self._pool.kill(self)
         self._pool.disconnected(self, connection)
 
-    def expect_news(self) -> None:
+    def await_report(self) -> None:
         """End the executor if it still runs."""
         self._pool.kill(self)

@@ -4,8 +4,8 @@ Each object has one `Entry`, with a count of its `ObjectRef`s. The thread that m
 increments the count. Only `collect_dropped` decrements it: a reference's ``__del__`` can run at any
 moment in any thread, so it takes no lock and only records the key.
 
-Small values are stored here. When Dask knows an object by its key (`wanted`), this process's client
-holds that key as long as the entry exists.
+Small values are stored here. When Dask knows an object by its key (`is_held_in_dask`), this process's
+client holds that key as long as the entry exists.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Entry:
     is_failed_call = False
     is_asked_for = False
     #: Whether this process's Dask client holds the key.
-    wanted = False
+    is_held_in_dask = False
     #: Whether this process has announced the object to Dask and must report its value or error.
-    promised = False
+    is_promised = False
     #: Whether another process may know the key, so that Dask must keep it as long as this one does.
-    escaped = False
+    is_known_elsewhere = False
     #: Whether this process must remove the segment: no node owns it.
     own_segment = False
     #: The key of the Dask task with the object's value, if one was made.
@@ -99,7 +99,7 @@ class Entry:
     def is_ours_alone(self) -> bool:
         """Whether the value is small, or an error, and no other process knows the key."""
         small = self.state is State.FAILED or isinstance(self.value, InlineValue)
-        return small and not self.escaped
+        return small and not self.is_known_elsewhere
 
 
 class ObjectTable:
@@ -146,11 +146,11 @@ class ObjectTable:
         with self._lock:
             return next((key for key in self.entries if ids.object_hex(key) == digits), None)
 
-    def add(self, key: str, *, wanted: bool = False) -> Entry:
+    def add(self, key: str, *, is_held_in_dask: bool = False) -> Entry:
         """Add the entry of an object that is new to this process."""
         self.entries[key] = entry = Entry(key)
-        if wanted:
-            entry.wanted = True
+        if is_held_in_dask:
+            entry.is_held_in_dask = True
         if self._end is not None:  # checked after the entry is added, because `end` may run now
             self.settle(entry, error=self._end)
         return entry
@@ -173,7 +173,7 @@ class ObjectTable:
         entry = self.entries.get(key)
         return (
             entry is None
-            or entry.wanted
+            or entry.is_held_in_dask
             or entry.own_segment
             or entry.is_failed_call
             or bool(entry.holds)
@@ -216,11 +216,11 @@ class ObjectTable:
         del self.entries[entry.key]
         if entry.is_failed_call:
             self._note_unasked(entry)
-        if entry.wanted:
+        if entry.is_held_in_dask:
             released.append(entry.key)
         if entry.key_in_dask is not None:
             released.append(entry.key_in_dask)
-        if entry.own_segment and not entry.promised and isinstance(entry.value, SegmentLink):
+        if entry.own_segment and not entry.is_promised and isinstance(entry.value, SegmentLink):
             self.disown(entry)
             self._remove_segment(entry.value)
         if entry.parent is not None:
@@ -235,7 +235,7 @@ class ObjectTable:
                 self._remove(parent, released)
 
     def _note_unasked(self, entry: Entry) -> None:
-        if entry.state is State.FAILED and not entry.is_asked_for and not entry.escaped:
+        if entry.state is State.FAILED and not entry.is_asked_for and not entry.is_known_elsewhere:
             entry.is_asked_for = True  # once is enough
             self._unasked.append(entry)
 
@@ -309,7 +309,7 @@ class ObjectTable:
     def _own_segment(self, entry: Entry) -> None:
         """Own a segment: remove it with its entry, or at once if no reference exists."""
         assert isinstance(entry.value, SegmentLink)
-        if self.entries.get(entry.key) is not entry and not entry.promised:
+        if self.entries.get(entry.key) is not entry and not entry.is_promised:
             self._remove_segment(entry.value)
         elif not entry.own_segment:
             entry.own_segment = True
@@ -328,7 +328,7 @@ class ObjectTable:
                 return False  # another thread has noticed, and has fetched it again
             self.disown(entry)
             entry.value = None
-            return not entry.wanted
+            return not entry.is_held_in_dask
 
     def lose(self, entry: Entry) -> None:
         """Mark a value as lost that was ready."""
@@ -354,9 +354,9 @@ class ObjectTable:
     def keep_alone(self, entry: Entry) -> None:
         """Let Dask forget a small value, or an error, that only this process knows."""
         with self._lock:
-            release = entry.wanted and entry.is_ours_alone
+            release = entry.is_held_in_dask and entry.is_ours_alone
             if release:
-                entry.wanted = False
+                entry.is_held_in_dask = False
                 self._release([entry.key])
 
     def when_settled(self, entry: Entry, callback: Callable[[Entry], None]) -> bool:

@@ -123,7 +123,7 @@ def create(session: Session, spec: GroupSpec, undo: Callable[[], object]) -> boo
         return bool(answer)
     session.check_connection()
     session.send(ToScheduler.CREATE_GROUP, spec=spec)
-    session.sharing.note_hold()
+    session.sharing.require_sync()
     return True
 
 
@@ -131,7 +131,7 @@ def remove(session: Session, group: str) -> None:
     """Remove a group; later requests of this process are handled after the removal."""
     session.check_connection()
     session.send(ToScheduler.REMOVE_GROUP, group=group)
-    session.sharing.note_hold()
+    session.sharing.require_sync()
 
 
 def when_ready(session: Session, group: str, value: Any) -> ObjectRef[Any]:
@@ -159,7 +159,7 @@ def on_ready(session: Session, group: str, error: bytes | None) -> None:
         entry = session.table.get(key)
         if entry is not None:
             session.table.settle(entry, value=None if error else value, error=error)
-            if entry.promised:
+            if entry.is_promised:
                 session.sharing.fulfil(entry)
 
 

@@ -43,7 +43,7 @@ class Reports:
             ToCaller.ACTOR_STATE: self._on_actor_state,
             ToCaller.GROUP_READY: partial(placement.on_ready, self._session),
             ToCaller.RELAY_DATA: self._on_relay_data,
-            ToCaller.CANCEL_PROMISED: self._on_cancel_promised,
+            ToCaller.CANCEL_BY_LEASE: self._on_cancel_by_lease,
             ToCaller.ITEM: self._on_item,
             "key-in-memory": self._on_key_in_memory,
             "task-erred": self._on_task_erred,
@@ -115,7 +115,7 @@ class Reports:
         if road is not None:
             road.on_data(data)
 
-    def _on_cancel_promised(self, key: str, recursive: bool) -> None:
+    def _on_cancel_by_lease(self, key: str, recursive: bool) -> None:
         call = self._session.calls.get(call_of(key))
         if call is not None:
             call.sender.cancel(call, force=False, recursive=recursive)

@@ -79,7 +79,7 @@ class Party(Protocol):
     def broken(self, connection: Road) -> None:
         """Handle a broken connection; the process at the other end may be alive."""
 
-    def expect_news(self) -> None:
+    def await_report(self) -> None:
         """Handle a failed attempt to connect: the process has ended, or a report will follow."""
 
 
@@ -101,7 +101,7 @@ async def connect(session: Session, place: dict[str, Any], party: Party) -> None
     except Exception:
         if not session.closed:  # a closed session needs no connection
             logger.exception("raycompat could not connect to %s", party.key)
-        party.expect_news()
+        party.await_report()
 
 
 async def _by_socket(session: Session, place: dict[str, Any], party: Party) -> bool:
@@ -215,7 +215,7 @@ async def _by_node(session: Session, place: dict[str, Any], party: Party) -> boo
         return False
     if greeting != b"open":
         comm.abort()
-        party.expect_news()  # the process has ended: the scheduler will report it
+        party.await_report()  # the process has ended: the scheduler will report it
         return True
     outgoing: asyncio.Queue[bytes] = asyncio.Queue()
     road = RelayedRoad(session, party, outgoing.put_nowait, comm.abort)

@@ -21,7 +21,7 @@ class Sender:
         self._session = session
 
     def submit(self, call: Call) -> None:
-        """Send a call when its turn has come. Never waits."""
+        """Queue a call, and send it as soon as possible. Does not block."""
         raise NotImplementedError
 
     def cancel(self, call: Call, *, force: bool, recursive: bool) -> None:
@@ -38,7 +38,7 @@ class Sender:
             call.stream.end(error, victim)
         for entry in call.returns:
             self._session.table.fail(entry, error, victim)
-            if entry.promised:
+            if entry.is_promised:
                 self._session.sharing.fulfil(entry)
 
     def _end_call(self, call: Call, error: bytes | None = None) -> None:

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +88,6 @@ class Setup:
     reaches_nodes: bool = True
     #: Whether actors that are created without a lifetime are detached.
     actors_are_detached: bool = False
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 class Session:
@@ -438,7 +437,7 @@ class Session:
         with contextlib.ExitStack() as steps:
             if self._callbacks is not None:
                 steps.callback(self._callbacks.shutdown, wait=False, cancel_futures=True)
-            steps.callback(self._tell_who_waits, failures.internal(text))
+            steps.callback(self._fail_waiting, failures.internal(text))
             steps.callback(self.pump.close)
 
     def _remove_segments(self) -> None:
@@ -476,14 +475,14 @@ class Session:
         )
         logger.log(logging.ERROR if self.setup.is_driver else logging.DEBUG, "%s", text)
         self.closed = True
-        self._tell_who_waits(failures.internal(text))
+        self._fail_waiting(failures.internal(text))
         for channel in list(self.channels.values()):
             channel.close()  # a waiting thread may be reading there
         for lease in list(self.leases.values()):
             if lease.road is not None:
                 lease.road.close()
 
-    def _tell_who_waits(self, error: bytes) -> None:
+    def _fail_waiting(self, error: bytes) -> None:
         for call in list(self.calls.values()):
             if call.stream is not None:
                 call.stream.end(error, None)

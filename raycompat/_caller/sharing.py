@@ -55,10 +55,10 @@ class Sharing:
         with interrupts.deferred(), self._session.lock:
             entry = self._session.table.get(key)
             if entry is None:
-                entry = self._session.table.add(key, wanted=True)
-                entry.escaped = True
+                entry = self._session.table.add(key, is_held_in_dask=True)
+                entry.is_known_elsewhere = True
                 self._session.send(ToScheduler.BORROW, key=key)
-                self.note_hold()
+                self.require_sync()
             return entry
 
     def hold(self, keys: Iterable[str]) -> tuple[ObjectRef[Any], ...]:
@@ -77,12 +77,12 @@ class Sharing:
         keys = list(keys)
         if keys:
             self._session.send(ToScheduler.PIN, carrier=carrier, keys=keys)
-            self.note_hold()
+            self.require_sync()
 
     # --- messages that the scheduler has handled --------------------------------------------------
 
-    def note_hold(self) -> None:
-        """Note that the next receiver depends on the messages about references so far."""
+    def require_sync(self) -> None:
+        """Let the next receiver wait until the scheduler has handled all messages sent so far."""
         self.note_said()
         self._last_hold = self._num_said
 
@@ -137,21 +137,21 @@ class Sharing:
     def publish(self, entry: Entry) -> str:
         """Make sure that Dask knows an object, or will know it; return its key."""
         with self._session.lock:
-            entry.escaped = True
-            if entry.wanted:
+            entry.is_known_elsewhere = True
+            if entry.is_held_in_dask:
                 return entry.key
         with interrupts.deferred():
             return self._publish(entry)
 
     def _publish(self, entry: Entry) -> str:
         with self._session.lock:
-            if entry.wanted:
+            if entry.is_held_in_dask:
                 return entry.key
             if entry.origin is not None and entry.is_made_by_call:
                 self._announce_origin(entry, entry.origin)
                 if entry.parent is None:
                     return entry.key
-            entry.wanted = True
+            entry.is_held_in_dask = True
             if entry.parent is not None:
                 self._session.send(
                     ToScheduler.PICK,
@@ -160,7 +160,7 @@ class Sharing:
                     index=entry.pick_index,
                 )
             elif entry.state is State.PENDING:
-                entry.promised = True
+                entry.is_promised = True
                 self._session.send(ToScheduler.PROMISE, key=entry.key)
             elif entry.state is State.FAILED:
                 self._session.send(ToScheduler.PROMISE, key=entry.key)
@@ -175,7 +175,7 @@ class Sharing:
         by_scheduler = self._session.by_scheduler
         by_scheduler.announce(origin)
         if origin.state is CallState.ENDED:
-            by_scheduler.tell_made(origin)
+            by_scheduler.report_end(origin)
             entry.origin = None
         elif entry.parent is not None:  # others get it from the report of the call's end
             origin.holds = (*origin.holds, *self.hold([entry.key]))
@@ -187,7 +187,7 @@ class Sharing:
                 source = self.publish(entry)
                 entry.key_in_dask = f"load-{source.rpartition('-')[2]}"
                 self._session.send(ToScheduler.LOAD, key=entry.key_in_dask, source=source)
-                self.note_hold()
+                self.require_sync()
             key = entry.key_in_dask
         self.hand_over()  # a graph may be sent by another client
         return key
@@ -204,9 +204,9 @@ class Sharing:
     def adopt(self, entry: Entry, wire: Wire, worker: str) -> None:
         """Ask Dask to store a value whose segment is on another host."""
         with self._session.lock:
-            entry.escaped = entry.wanted = True
-            operation = ToScheduler.FULFIL if entry.promised else ToScheduler.ADOPT
-            entry.promised = False
+            entry.is_known_elsewhere = entry.is_held_in_dask = True
+            operation = ToScheduler.FULFIL if entry.is_promised else ToScheduler.ADOPT
+            entry.is_promised = False
             self._session.send(operation, key=entry.key, wire=wire, worker=worker)
             self.note_said()
 
@@ -249,9 +249,9 @@ class Sharing:
             for entry in list(table.own.values())[:-1]:
                 if table.own_bytes <= limit_bytes:
                     return
-                if entry.promised or entry.key in self._to_give:
+                if entry.is_promised or entry.key in self._to_give:
                     continue  # `fulfil` will give it
-                if entry.wanted:  # a node has the value too
+                if entry.is_held_in_dask:  # a node has the value too
                     table.disown(entry)
                     link, entry.value = entry.value, None
                     if isinstance(link, SegmentLink):

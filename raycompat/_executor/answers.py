@@ -45,10 +45,10 @@ class Answers(Sink):
         else:
             window.wait()
 
-    def look(self) -> None:
+    def read_arrived(self) -> None:
         """Read callers' messages. In other threads than the main thread, that thread reads them."""
         if threading.current_thread() is threading.main_thread():
-            self._caller.mailbox.look_again()
+            self._caller.mailbox.read_arrived_sometimes()
 
     def close(self) -> None:
         """Stop sending items."""
@@ -75,7 +75,7 @@ class Answers(Sink):
         executor = self._executor
         if outcome.refs:
             self._caller.holds[key] = outcome.holds
-            executor.session.sharing.note_hold()
+            executor.session.sharing.require_sync()
         shares_memory = self._caller.host == executor.setup["place"][2]
         for wire in wires:
             if wire[0] == "segment" and shares_memory:

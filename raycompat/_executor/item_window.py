@@ -42,7 +42,7 @@ class ItemWindow:
             self._costs.append(cost)
             self._sent_bytes += cost
 
-    def hear(self, num_received: int, is_wanted: bool) -> None:
+    def acknowledge(self, num_received: int, is_wanted: bool) -> None:
         """Handle an acknowledgement: the number of received items, and whether more are needed.
 
         A number greater than the number of sent items belongs to an earlier try.

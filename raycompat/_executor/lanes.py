@@ -34,7 +34,7 @@ def serve_in_order(mailbox: Mailbox, run: Run, is_leaving: Callable[[], bool]) -
     calls = mailbox.calls
     while not is_leaving():
         if calls:
-            mailbox.look_again()
+            mailbox.read_arrived_sometimes()
             caller, message = calls.popleft()
             run(caller, message)
             del caller, message
@@ -120,7 +120,7 @@ def serve_in_loops(
     when_cancelled(cancel)
 
     def arrived() -> None:
-        mailbox.look()
+        mailbox.read_arrived()
         while mailbox.calls:
             arrival = mailbox.calls.popleft()
             _, message = arrival

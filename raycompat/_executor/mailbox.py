@@ -1,7 +1,7 @@
-"""The connections of an actor's callers, which arrive on the actor's Unix socket.
+"""The connections from callers to an actor or a leased executor, which arrive on its Unix socket.
 
-The main thread takes calls out in the order of their arrival, and passes them to a *lane*
-(`_executor.lanes`), which runs and answers them.
+The main thread takes the calls in the order of their arrival. Those of an actor then go to
+`_executor.lanes`, which runs and answers them.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Caller(Connection):
             case (direct_messages.CREDIT, key, num_received, is_wanted):
                 window = self.windows.get(key)
                 if window is not None:
-                    window.hear(num_received, is_wanted)
+                    window.acknowledge(num_received, is_wanted)
             case (direct_messages.HELD, key):
                 self.holds.pop(key, None)
             case (direct_messages.RETURN,):
@@ -166,14 +166,14 @@ class Mailbox:
         while not is_over():
             self.wait()
 
-    def look_again(self) -> None:
+    def read_arrived_sometimes(self) -> None:
         """Read what has arrived, unless this was done a moment ago."""
         now = time.monotonic()
         if now - self._looked > _LOOK_S:
             self._looked = now
             self._look(0)
 
-    def look(self) -> None:
+    def read_arrived(self) -> None:
         """Read what has arrived."""
         self._look(0)
 
@@ -240,10 +240,10 @@ class Mailbox:
             caller.drain(_DRAIN_S)
         return all(caller.is_flushed for caller in self.callers)
 
-    def part(self) -> bool:
-        """Announce the end to all callers, which close once they have taken over their results.
+    def close_gracefully(self) -> bool:
+        """Tell all callers that this process ends, and wait a while until they close.
 
-        Return whether all of them did.
+        They close once they own their results. Return whether all answers were written.
         """
         self.tell_all((direct_messages.BYE,))
         deadline = time.monotonic() + _DRAIN_S

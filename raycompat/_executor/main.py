@@ -1,8 +1,8 @@
-"""An executor: a process that runs tasks in its main thread, one at a time, or that becomes an actor.
+"""An executor: a process that runs tasks one at a time, serves a lease, or becomes an actor.
 
-A second thread reads the node's messages. It queues calls for the main thread, delivers functions, and
-interrupts the main thread when the task that it runs is cancelled. An actor gets only its constructor
-from the node; callers connect to it directly (`_executor.mailbox`).
+The main thread runs the tasks. A second thread reads the node's messages: it queues calls for the main
+thread, delivers functions, and interrupts the main thread when the task that it runs is cancelled. An
+actor gets only its constructor from the node; callers connect to it directly (`_executor.mailbox`).
 """
 
 from __future__ import annotations
@@ -94,7 +94,6 @@ class Executor:
                 security=setup["security"],
                 runtime_env=setup["runtime_env"],
                 actors_are_detached=setup["actors_are_detached"],
-                extra=setup,
             )
         )
         session.current_task = this_process.current_task
@@ -164,7 +163,7 @@ class Executor:
         elif operation == "credit":
             sink = self._sink
             if sink is not None:
-                sink.hear(*rest)
+                sink.acknowledge(*rest)
         elif operation == "cancel":
             self._cancel(*rest)
         elif operation == "lease":
@@ -393,10 +392,10 @@ class _NodeSink(Sink):
         """Return the window of items to send."""
         return self._window
 
-    def hear(self, key: str, num_received: int, is_wanted: bool) -> None:
+    def acknowledge(self, key: str, num_received: int, is_wanted: bool) -> None:
         """Handle an acknowledgement from the caller. Called in the reading thread."""
         if key == self._key:
-            self._window.hear(num_received, is_wanted)
+            self._window.acknowledge(num_received, is_wanted)
 
     def wait(self, window: ItemWindow) -> None:
         """Wait for the caller; after a while, lend the CPU."""
@@ -409,7 +408,7 @@ class _NodeSink(Sink):
         finally:
             session.on_unblock()
 
-    def look(self) -> None:
+    def read_arrived(self) -> None:
         """Read nothing: another thread reads the node's messages."""
 
     def close(self) -> None:

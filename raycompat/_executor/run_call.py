@@ -95,7 +95,7 @@ class Outcome:
 
 
 class Sink:
-    """The receiver of a generator's items; this one is for calls that are not generators."""
+    """The interface of what receives a generator's items. No other call uses these methods."""
 
     def open(self) -> ItemWindow:
         """Start sending items; return the window that limits them."""
@@ -109,7 +109,7 @@ class Sink:
         """Wait in this thread until the generator may continue."""
         raise NotImplementedError
 
-    def look(self) -> None:
+    def read_arrived(self) -> None:
         """Read the consumer's messages, if no other thread does: it may be dead."""
         raise NotImplementedError
 
@@ -349,7 +349,7 @@ def stream(executor: Host, call: Call, items: Any, sink: Sink) -> Outcome:
             if not window.may_go_on:
                 sink.wait(window)
             elif not window.is_wanted:
-                sink.look()
+                sink.read_arrived()
             if window.is_closed:
                 return Outcome.cancelled(call.running.key, call.running.name)
     finally:

@@ -83,7 +83,7 @@ class Lease:
         finally:
             self._is_over.set()
             self._is_busy.set()
-        is_complete = self._mailbox.part()
+        is_complete = self._mailbox.close_gracefully()
         watch.join()
         return is_complete
 
@@ -126,7 +126,7 @@ class Lease:
         if self._owes_answer or not message.may_repeat:
             while not self._mailbox.drain():
                 with self._lock:
-                    self._mailbox.look()  # a caller may be gone
+                    self._mailbox.read_arrived()  # a caller may be gone
         self._owes_answer = not message.may_repeat
         if name != self._name:
             self._name = name
@@ -179,7 +179,7 @@ class Lease:
 
     def _give_back(self) -> None:
         """Return the calls that have not started to their callers. The caller holds the lock."""
-        self._mailbox.look()
+        self._mailbox.read_arrived()
         calls = self._mailbox.calls
         if self._is_open or calls:
             self._is_open = False

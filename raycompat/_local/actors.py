@@ -150,7 +150,7 @@ class LocalActors:
                 self.end(call.key, failures.actor_killed(call.key))
                 raise
         entry.raised = None  # the error is that of the actor's calls
-        entry.wanted = True  # its last reference is reported, and ends the actor
+        entry.is_held_in_dask = True  # its last reference is reported, and ends the actor
         session.table.settle(entry)
         session.call_ended(call)
 

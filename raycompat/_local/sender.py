@@ -137,7 +137,7 @@ class _Items(Sink):
 
     def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
         """Add one item to the caller's stream; a retried generator yields earlier items again."""
-        self._window.hear(index + 1, True)
+        self._window.acknowledge(index + 1, True)
         stream = self._call.stream
         assert stream is not None
         if index >= stream.num_items:
@@ -148,7 +148,7 @@ class _Items(Sink):
     def wait(self, window: ItemWindow) -> None:
         """Return at once: each item is acknowledged when it is added."""
 
-    def look(self) -> None:
+    def read_arrived(self) -> None:
         """Read nothing: there are no messages."""
 
     def close(self) -> None:

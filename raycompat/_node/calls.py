@@ -28,7 +28,6 @@ class Running:
 
     grant: Grant
     executor: Executor | None = None
-    begun: bool = False
     cancelled: bool = False
     #: The pickled error of a cancelled call, if it is not `TaskCancelledError`.
     failure: bytes | None = None
@@ -146,7 +145,6 @@ class Calls:
         grant = running.grant
         if running.cancelled or running.ended:
             return self.cancelled(running)
-        running.begun = True
         context: dict[str, Any] = {
             "name": grant["name"],
             "resources": grant["resources"],

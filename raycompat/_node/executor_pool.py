@@ -1,7 +1,7 @@
 """The executors of a node: forked on demand, kept for later calls, ended on request.
 
-An executor belongs to one job and one runtime environment. An executor of tasks runs one call at a
-time. An actor's executor gets calls as they arrive, and runs them in that order.
+An executor belongs to one job and one runtime environment. It runs tasks one at a time, serves a
+lease, or becomes an actor. Callers send the calls of leases and actors directly to it.
 """
 
 from __future__ import annotations
@@ -311,7 +311,6 @@ class ExecutorPool:
         executor.logs = self._logs.open(streams, kind[0], pid)
         await executor.connect(ours)
         if pid in self._exits:
-            self._by_pid[pid] = executor
             self._on_exit(pid, self._exits.pop(pid))
         return executor
 

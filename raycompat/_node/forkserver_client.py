@@ -197,8 +197,8 @@ class ForkserverClient:
 
         Raises
         ------
+        OSError
             When the machine cannot start another process.
-            When the machine has no room for one more process.
         RuntimeError
             When it has died.
         """

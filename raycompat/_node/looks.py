@@ -57,7 +57,7 @@ class Looks:
         if not asked:
             self._answer(token)
 
-    def hear(
+    def on_answer(
         self,
         executor: Executor,
         token: int,

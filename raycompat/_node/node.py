@@ -270,7 +270,7 @@ class Node:
         if operation == "spans":
             self._on_spans(executor, key, rest[0])
         elif operation == "running":
-            self.looks.hear(executor, *rest)
+            self.looks.on_answer(executor, *rest)
         elif operation == "measured":
             self.tell({"op": ToScheduler.MEASURED, "process": key, "measured": rest[0]})
         else:

@@ -81,7 +81,7 @@ async def _watch(node: int, limit_s: float) -> None:
     period_s = min(PERIOD_S, limit_s / 4)
     watch = Watch(limit_s, 2 * period_s + 1)
     while True:
-        watch.look([node, forkserver, *(each for each in children(forkserver))])
+        watch.look([node, forkserver, *children(forkserver)])
         await asyncio.sleep(period_s)
 
 

@@ -33,10 +33,10 @@ class Tasks:
         if running is None:
             return None  # revoked while Dask started it
         wires = [to_wire(value) for value in values]
-        made = running.grant["made"]
+        results = running.grant["results"]
         try:
-            if made is not None:  # its owner ran it by a lease
-                return self._keep_made(key, made)
+            if results is not None:  # its owner ran it by a lease
+                return self._keep_results(key, results)
             outcome = await self._run_task(running, payload, wires)
         except _Ended:
             return None
@@ -97,7 +97,7 @@ class Tasks:
         self._node.tell({**report, "values": outcome[1]})
         return stored
 
-    def _keep_made(self, key: str, wires: list[Any]) -> Any:
+    def _keep_results(self, key: str, wires: list[Any]) -> Any:
         try:
             return self._keep(wires)
         except FileNotFoundError as error:

@@ -61,7 +61,7 @@ class CallSpec(TypedDict):
     runtime_env: str
     actor: ActorSpec | None
     #: Whether the call's owner runs it by a lease and will report how it ended.
-    promised: bool
+    runs_by_lease: bool
 
 
 def new_spec(
@@ -79,7 +79,7 @@ def new_spec(
     max_calls: int = 0,
     runtime_env: str = EMPTY,
     actor: ActorSpec | None = None,
-    promised: bool = False,
+    runs_by_lease: bool = False,
 ) -> CallSpec:
     """Return the specification of a call; the defaults are those of most calls."""
     return CallSpec(
@@ -96,7 +96,7 @@ def new_spec(
         max_calls=max_calls,
         runtime_env=runtime_env,
         actor=actor,
-        promised=promised,
+        runs_by_lease=runs_by_lease,
     )
 
 
@@ -119,7 +119,7 @@ class Grant(TypedDict):
     #: How often the actor has been restarted, on any node.
     num_restarts: int
     #: The results of a call that its owner has already run; the node stores them.
-    made: list[Any] | None
+    results: list[Any] | None
 
 
 class GroupSpec(TypedDict):

@@ -24,30 +24,32 @@ class ToScheduler(StrEnum):
     NAMES_TENSORFLOW = "raycompat-names-tensorflow"
     #: Run calls: a list of `call_spec.CallSpec`. The answer to each is `ToCaller.DONE`. Fields: calls.
     SUBMIT = "raycompat-submit"
-    #: How an announced call ended that its owner ran by a lease. Fields: key, wires, error.
-    MADE = "raycompat-made"
+    #: How an announced call ended that its owner ran by a lease. `worker` is the node with its results.
+    #: Fields: key, wires, worker, error.
+    ENDED_BY_LEASE = "raycompat-ended-by-lease"
     #: Run an announced call; its owner does not run it any more. Fields: key, retries.
     SCHEDULE = "raycompat-schedule"
     #: End a call, an actor or a lease. Fields: key, force, recursive.
     CANCEL = "raycompat-cancel"
-    #: End a call that was sent directly to `party`, an actor or a lease. Fields: party, message.
+    #: End a call that was sent directly to `party`, an actor or a lease. Fields: party, key, force,
+    #: recursive.
     CANCEL_DIRECT = "raycompat-cancel-direct"
     #: This process exits normally: its driver owns its actors from now on.
     DISOWN = "raycompat-disown"
     #: How many items of a generator have been received, and whether more are wanted. Fields: key,
-    #: credit.
+    #: num_received, is_wanted.
     CREDIT = "raycompat-credit"
     #: This process, too, needs the value from now on. Fields: key.
     BORROW = "raycompat-borrow"
-    #: Store a value of this process on a node. Fields: key, wire.
+    #: Store a value of this process on a node. Fields: key, wire, worker.
     ADOPT = "raycompat-adopt"
     #: Make one of several results of a call a value with its own key. Fields: key, call, index.
     PICK = "raycompat-pick"
     #: Make a Dask task whose value is that of an object. Fields: key, source.
     LOAD = "raycompat-load"
-    #: This process will report an object's value with `FULFIL`. Fields: key, owner.
+    #: This process will report an object's value with `FULFIL`. Fields: key.
     PROMISE = "raycompat-promise"
-    #: The value or the error of a promised object. Fields: key, wire, error.
+    #: The value or the error of a promised object. Fields: key, wire, worker, error.
     FULFIL = "raycompat-fulfil"
     #: Keep `keys` as long as `carrier`, whose value refers to them. Fields: carrier, keys.
     PIN = "raycompat-pin"
@@ -156,7 +158,7 @@ class ToCaller(StrEnum):
     #: Bytes from the other end of a relay; None at its end. Fields: relay, data.
     RELAY_DATA = "raycompat-relay-data"
     #: End a call that this process runs by a lease. Fields: key, recursive.
-    CANCEL_PROMISED = "raycompat-cancel-promised"
+    CANCEL_BY_LEASE = "raycompat-cancel-by-lease"
     #: An item of a generator. Fields: key, index, wire, stored.
     ITEM = "raycompat-item"
     #: All messages before `ToScheduler.SYNC` were handled.
@@ -191,9 +193,9 @@ class ToNode(StrEnum):
     END = "raycompat-end"
     #: End a lease after its call.
     REVOKE = "raycompat-revoke"
-    #: Start the process of an actor again.
+    #: End the process of an actor; the node starts it again if restarts are left.
     RESTART_ACTOR = "raycompat-restart-actor"
-    #: Remove an item of a generator, because no process needs it.
+    #: Remove a value that no process needs, unless the node stores it.
     DISCARD = "raycompat-discard"
     #: The amount of this node's output that a driver has printed.
     LOG_PRINTED = "raycompat-log-printed"

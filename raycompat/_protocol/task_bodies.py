@@ -15,7 +15,7 @@ PLUGIN_NAME = "raycompat"
 
 
 class TaskRunner(Protocol):
-    """The interface of the node plugin that these functions call."""
+    """The methods of a node (`_node.node.Node`) that these functions call."""
 
     async def run_call(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
         """Run one call in an executor and return the value that Dask stores."""
@@ -43,7 +43,7 @@ def _node() -> TaskRunner:
 
 
 async def run_call(key: str, payload: bytes, *values: Any) -> Any:
-    """Body of a remote function call, or of a call of an actor's method."""
+    """Body of a call of a remote function. Calls of methods are not Dask tasks."""
     return await _node().run_call(key, payload, values)
 
 

@@ -56,8 +56,8 @@ class Call:
     #: The line in which it waits.
     line: Line | None = None
     #: Whether its owner runs it by a lease; the node that stores its results, and the results.
-    is_promised: bool = False
-    made: tuple[str, list[Any]] | None = None
+    runs_by_lease: bool = False
+    results: tuple[str, list[Any]] | None = None
 
 
 class Calls:
@@ -73,7 +73,7 @@ class Calls:
         #: The calls that hold resources.
         self.holding: dict[str, Call] = {}
         #: Keys of results that have been computed at least once.
-        self._made: set[str] = set()
+        self._computed_once: set[str] = set()
         #: The GPUs of calls that have left their nodes while their processes still run, by node and
         #: key.
         self._lingering: dict[tuple[str, str], list[Holding]] = {}
@@ -108,7 +108,7 @@ class Calls:
             ResourceSet.from_units(spec["request"]),
             from_wire(spec["strategy"]),
             spec["retries"],
-            is_promised=spec["promised"],
+            runs_by_lease=spec["runs_by_lease"],
         )
         self._enter(key, call)
         if kind == "actor":
@@ -165,9 +165,9 @@ class Calls:
             self._follow(key, call, start, finish)
         if finish == "forgotten":
             self._strike_out(key)
-            self._made.discard(key)
-            if call is not None and call.made is not None:
-                worker, wires = call.made
+            self._computed_once.discard(key)
+            if call is not None and call.results is not None:
+                worker, wires = call.results
                 for wire in wires:
                     self._soon(self._parts.objects.discard, worker, wire)
 
@@ -176,9 +176,9 @@ class Calls:
             name = adapter.prefix_of(self._scheduler, key)
             self._soon(self._parts.task_names.note_end, name)
         elif finish == "memory":
-            self._made.add(key)
-            call.made = None
-        elif start == "released" and finish == "waiting" and key in self._made:
+            self._computed_once.add(key)
+            call.results = None
+        elif start == "released" and finish == "waiting" and key in self._computed_once:
             self._make_anew(key, call)
         if start == "processing":
             self._left_node(key, call, finish)
@@ -195,7 +195,7 @@ class Calls:
         if call.is_doomed:
             return
         call.is_ready = True
-        if call.made is None:
+        if call.results is None:
             self._go_on(key)
         else:
             self._soon(self._go_on, key)
@@ -205,16 +205,16 @@ class Calls:
         call = self.by_key.get(key)
         if call is None or not call.is_ready or call.line is not None:
             return
-        if call.made is not None:
-            worker, wires = call.made
+        if call.results is not None:
+            worker, wires = call.results
             keeper = self._parts.objects.keeper(worker, wires)
             if keeper is not None:
                 call.is_ready = False
                 self._parts.dispatcher.run_on(keeper, key, call, wires)
                 return
-            call.made = None
+            call.results = None
             self._make_anew(key, call)
-        if not call.is_promised and not call.is_doomed:
+        if not call.runs_by_lease and not call.is_doomed:
             call.since = time.monotonic()
             self._parts.dispatcher.enqueue(key, call)
 
@@ -224,7 +224,7 @@ class Calls:
 
     def _left_node(self, key: str, call: Call, finish: str) -> None:
         address, call.address = call.address, None
-        self._parts.leases.over(key)
+        self._parts.leases.remove(key)
         self.holding.pop(key, None)
         if call.holding is not None:
             if call.holding.gpus and address in self._parts.nodes.info and not call.is_freed:
@@ -245,7 +245,7 @@ class Calls:
     def _node_was_lost(self, key: str, call: Call) -> None:
         """Count a lost try of a call whose node died, which Dask runs again; or let it fail."""
         row = self._parts.actors.rows.get(key)
-        call.made = None
+        call.results = None
         if row is None or call.spec["actor"] is None:
             error = failures.node_died("The node that ran the task has died.")
             if call.is_cancelled:
@@ -298,44 +298,44 @@ class Calls:
         Called while Dask removes the client.
         """
         for key, call in self.of_owner(client).items():
-            if call.is_promised:
+            if call.runs_by_lease:
                 self._soon(self._run_anew, client, key, call)
 
-    def made_by_owner(
+    def ended_by_lease(
         self, client: str, key: str, wires: Any, worker: str, error: bytes | None
     ) -> None:
         """Handle the end of a call that its owner ran by a lease."""
         call = self.by_key.get(key)
-        if call is None or call.owner != client or not call.is_promised:
+        if call is None or call.owner != client or not call.runs_by_lease:
             for wire in wires or ():
                 self._parts.objects.discard(worker, wire)
         elif error is not None:
-            call.is_promised = False
+            call.runs_by_lease = False
             self.fail(key, error)
         else:
-            call.is_promised, call.made = False, (worker, wires)
+            call.runs_by_lease, call.results = False, (worker, wires)
             for wire in wires:
                 self._parts.objects.pins.add(key, wire[-1])
             self._go_on(key)
 
-    def made_segments(self) -> Iterator[str]:
+    def segments_of_results(self) -> Iterator[str]:
         """Iterate over the paths of result segments that no node has adopted yet."""
         for call in self.by_key.values():
-            for wire in call.made[1] if call.made is not None else ():
+            for wire in call.results[1] if call.results is not None else ():
                 if wire[0] == "segment":
                     yield wire[1]
 
     def schedule(self, client: str, key: str, retries: int) -> None:
         """Run a call that its owner does not run by a lease any more."""
         call = self.by_key.get(key)
-        if call is not None and call.is_promised:
-            call.is_promised, call.retries = False, retries
+        if call is not None and call.runs_by_lease:
+            call.runs_by_lease, call.retries = False, retries
             self._go_on(key)
 
     def _run_anew(self, client: str, key: str, call: Call) -> None:
         """Run a call again whose owner ran it by a lease and left, if a retry is left."""
         if call.retries == 0:
-            call.is_promised = False
+            call.runs_by_lease = False
             self.fail(key, failures.owner_died(key))
         else:
             self.schedule(client, key, call.retries - (call.retries > 0))
@@ -448,12 +448,12 @@ class Calls:
     def cancel(self, client: str, key: str, force: bool, recursive: bool) -> None:
         """Cancel a call on request of a client; notify the process that runs it."""
         call = self.by_key.get(key)
-        if call is not None and call.is_promised and call.owner != client:
-            message = {"op": ToCaller.CANCEL_PROMISED, "key": key, "recursive": recursive}
+        if call is not None and call.runs_by_lease and call.owner != client:
+            message = {"op": ToCaller.CANCEL_BY_LEASE, "key": key, "recursive": recursive}
             adapter.tell_client(self._scheduler, call.owner, message)
             return
         if key in self._parts.objects.promises:
-            message = {"op": ToCaller.CANCEL_PROMISED, "key": key, "recursive": recursive}
+            message = {"op": ToCaller.CANCEL_BY_LEASE, "key": key, "recursive": recursive}
             adapter.tell_client(self._scheduler, self._parts.objects.promises[key], message)
         if call is None:
             return

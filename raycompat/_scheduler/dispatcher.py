@@ -69,11 +69,11 @@ class Dispatcher:
         self._parts.groups.serve()
         if self._membership != self._parts.ledger.membership:
             self._membership = self._parts.ledger.membership
-            self._lines.try_all()
+            self._lines.mark_all_untried()
         for site in self._lines.sites():
             self._serve_site(site)
         waiting = set(self._parts.groups.keeper.pressing)
-        self._parts.leases.tell_who_waits(waiting | self._make_room())
+        self._parts.leases.set_pressure(waiting | self._make_room())
         if self._lines or self._parts.groups.waiting():
             self._parts.notices.look_later()
 
@@ -115,13 +115,13 @@ class Dispatcher:
     def _start_one(self, line: Line) -> bool:
         """Start, or fail, the first call of a line; False if it must wait."""
         key, shape = line.first, line.shape
-        error = self._parts.placer.why_it_cannot_go(key, shape)
+        error = self._parts.placer.error_if_impossible(key, shape)
         holding = self._parts.placer.acquire(key, shape) if error is None else None
         if holding is None:
-            error = error or self._parts.placer.why_it_does_not_wait(key, shape)
+            error = error or self._parts.placer.error_if_busy(key, shape)
             if error is None:
                 return False
-        self._lines.served(key, line)
+        self._lines.remove_started(key, line)
         call = self._parts.calls.by_key[key]
         call.line = None
         if holding is None:
@@ -131,13 +131,13 @@ class Dispatcher:
         call.holding, call.is_freed, call.is_ready = holding, False, False
         self._parts.calls.holding[key] = call
         if call.spec["kind"] == "lease":
-            self._parts.leases.granted(key, shape, holding)
+            self._parts.leases.add(key, shape, holding)
         self._parts.leases.served(shape)
         self.run_on(holding.node_id, key, call)
         return True
 
-    def run_on(self, address: str, key: str, call: Call, made: list[Any] | None = None) -> None:
-        """Let a node run a call, or store its results if its owner has `made` them."""
+    def run_on(self, address: str, key: str, call: Call, results: list[Any] | None = None) -> None:
+        """Let a node run a call, or store its results if its owner has run it."""
         call.address, call.started, call.pid = address, time.time(), None
         grant = Grant(
             key=key,
@@ -155,7 +155,7 @@ class Dispatcher:
             actor=call.spec["actor"],
             num_restarts=self._parts.actors.rows[key].incarnation if call.spec["actor"] else 0,
             kind=call.spec["kind"],
-            made=made,
+            results=results,
         )
         adapter.tell_worker(self._scheduler, address, {"op": ToNode.GRANT, "grant": dict(grant)})
         adapter.release_to(self._scheduler, key, address)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Endings:
-    """See the module. Part of the plugin."""
+    """Records the calls, actors and jobs that have ended."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -27,10 +27,10 @@ class Endings:
         #: The calls of each actor that have ended, by its key, until it is forgotten.
         self.calls_of_actors: dict[str, Function] = {}
 
-    def hear_spans(self, worker: str, key: str, pid: int, job: str, spans: list[Any]) -> None:
+    def on_spans(self, worker: str, key: str, pid: int, job: str, spans: list[Any]) -> None:
         """Enter the calls of an actor or a lease, `key`, that have ended in a process."""
         ended = [Span.from_wire(each) for each in spans]
-        self._parts.shown.show(worker, key, pid, ended)
+        self._parts.run_times.show(worker, key, pid, ended)
         party = self._parts.calls.by_key.get(key)
         is_actor = len(key.rpartition("-")[2]) == 2 * ids.ACTOR_ID_BYTES
         resources: dict[str, float] = {}
@@ -71,10 +71,10 @@ class Endings:
     ) -> None:
         """Hear from Dask when and where a call ran that the scheduler had sent to its node."""
         call = self._parts.calls.by_key.get(key)
-        if call is None or call.spec["kind"] != "task" or call.made is not None:
+        if call is None or call.spec["kind"] != "task" or call.results is not None:
             return  # what its owner has run is in a span
         name = call.spec["name"]
-        self._parts.shown.ran(name, worker, call.pid or thread, startstops or [], failed=failed)
+        self._parts.run_times.ran(name, worker, call.pid or thread, startstops or [], failed=failed)
         times = [each for each in startstops or [] if each["action"] == "compute"]
         start, stop = (times[-1]["start"], times[-1]["stop"]) if times else (0.0, 0.0)
         failure = self._why(key) if failed else None

@@ -94,11 +94,11 @@ class Experiments:
         #: The trials with curves, that which has reported last at the end.
         self._with_curves: OrderedDict[tuple[str, str], Trial] = OrderedDict()
 
-    def hear_node(self, worker: str, process: str, records: list[Any]) -> None:
+    def on_node_report(self, worker: str, process: str, records: list[Any]) -> None:
         """Enter the records of a process of a node."""
         self._enter(records)
 
-    def hear_caller(self, client: str, process: str, records: list[Any]) -> None:
+    def on_caller_report(self, client: str, process: str, records: list[Any]) -> None:
         """Enter the records of a driver."""
         self._enter(records)
 

@@ -42,7 +42,7 @@ class Group:
     node_ids: list[str]
     state: Literal["PENDING", "CREATED", "RESCHEDULING", "REMOVED"] = "PENDING"
     #: When it was created, and since when it waits, by the monotonic clock.
-    made: float = field(default_factory=time.monotonic)
+    created: float = field(default_factory=time.monotonic)
     since: float = field(default_factory=time.monotonic)
     #: Seconds from the request to the first reservation.
     latency_s: float = 0.0
@@ -183,7 +183,7 @@ class Groups:
             wish = row.wish()
             if wish not in in_vain and not self._try(row, wish, running):
                 in_vain.add(wish)
-        self.keeper.look_after([row for row in waiting if row.is_waiting], running)
+        self.keeper.update_turn([row for row in waiting if row.is_waiting], running)
 
     def _try(self, row: Group, wish: Wish, running: set[str]) -> bool:
         row.num_attempts += 1
@@ -196,7 +196,7 @@ class Groups:
             row.holdings[number] = grant
             row.node_ids[number] = self._parts.nodes.info[grant.node_id]["node_id"]
         if row.state == "PENDING":
-            row.latency_s = time.monotonic() - row.made
+            row.latency_s = time.monotonic() - row.created
         row.state = "CREATED"
         self._tell_all(row)
         return True

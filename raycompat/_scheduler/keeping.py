@@ -72,7 +72,7 @@ class Keeper:
             return _NOWHERE
         return turn.nodes
 
-    def look_after(self, waiting: Sequence[Group], running: Collection[str]) -> None:
+    def update_turn(self, waiting: Sequence[Group], running: Collection[str]) -> None:
         """Keep nodes for the first group that could be placed, and schedule the next check."""
         first = next((row for row in waiting if self.is_feasible(row)), None)
         self.pressing = _NOBODY

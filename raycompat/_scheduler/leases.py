@@ -106,7 +106,7 @@ class Leases:
         #: Clients with leases that were notified that others wait.
         self._pressed: set[str] = set()
 
-    def granted(self, key: str, shape: Shape, holding: Holding) -> None:
+    def add(self, key: str, shape: Shape, holding: Holding) -> None:
         """Add a lease."""
         owner, request, _ = shape
         # Its time starts when the executor is ready.
@@ -114,7 +114,7 @@ class Leases:
         place = self._parts.ledger.place_of(holding)
         self._held[key] = Held(key, owner, request, holding.node_id, since, place)
 
-    def over(self, key: str) -> None:
+    def remove(self, key: str) -> None:
         """Remove a lease."""
         self._held.pop(key, None)
 
@@ -127,7 +127,7 @@ class Leases:
         """Return the client of each lease that was not revoked."""
         return [each.owner for each in self._held.values()]
 
-    def tell_who_waits(self, waiting: set[str]) -> None:
+    def set_pressure(self, waiting: set[str]) -> None:
         """Ask clients to return leases as soon as they have no call, while others wait.
 
         `waiting` are the clients whose requests found no free resources.

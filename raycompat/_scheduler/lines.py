@@ -128,7 +128,7 @@ class Lines:
             self._take_off(line)
             del self._by_shape[line.shape]
 
-    def served(self, key: str, line: Line) -> None:
+    def remove_started(self, key: str, line: Line) -> None:
         """Remove a call that has started or failed, and move its line behind the others."""
         self.remove(key, line)
         if line.keys:
@@ -156,7 +156,7 @@ class Lines:
         line.round = round_
         self._move(line, _ANY, 0)
 
-    def try_all(self) -> None:
+    def mark_all_untried(self) -> None:
         """Mark every line as not tried, because the nodes have changed."""
         for line in self._by_shape.values():
             line.is_untried = True

@@ -41,7 +41,7 @@ class Liveness:
         if self._timer is not None:
             self._timer.cancel()
 
-    async def hear(self, worker: str) -> None:
+    async def on_pulse(self, worker: str) -> None:
         """Record a node's pulse."""
         if worker in self._parts.nodes.info:
             self._heard[worker] = time.monotonic()

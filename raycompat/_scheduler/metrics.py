@@ -38,11 +38,11 @@ class Metrics:
         """Stop publishing."""
         adapter.withdraw_metrics(self._collector)
 
-    def hear_node(self, worker: str, process: str, measured: list[Any]) -> None:
+    def on_node_report(self, worker: str, process: str, measured: list[Any]) -> None:
         """Record values from a process of a node."""
         self._enter(process, measured)
 
-    def hear_caller(self, client: str, process: str, measured: list[Any]) -> None:
+    def on_caller_report(self, client: str, process: str, measured: list[Any]) -> None:
         """Record values from a driver."""
         self._enter(process, measured)
 

@@ -29,7 +29,7 @@ _MANY_HOLDERS = 5
 
 
 class Notices:
-    """See the module. Part of the plugin."""
+    """The notices about calls and placement groups that wait in vain."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -85,7 +85,7 @@ class Notices:
     def _short(
         self, request: ResourceSet, wanted: Collection[Collection[str] | None]
     ) -> Collection[str]:
-        """Return which resources too little is left of on the wanted nodes; all, if each would do."""
+        """Return the resources that are short on the allowed nodes; all, if each alone would fit."""
         each = {
             name: ResourceSet.from_units({name: units}) for name, units in request.units().items()
         }

@@ -60,12 +60,9 @@ class Objects:
             self.promise(client, key)
             self.fulfil(client, key, wire, worker)
 
-    def promise(self, client: str, key: str, owner: str | None = None) -> None:
-        """Add a value that its owner will make: a task that runs when the value arrives.
-
-        The owner is the client, unless another one is given; "" is the scheduler.
-        """
-        self.promises[key] = client if owner is None else owner
+    def promise(self, client: str, key: str) -> None:
+        """Add a value that the client will make: a task that runs when the value arrives."""
+        self.promises[key] = client
         adapter.add_task(self._scheduler, client, key, task_bodies.adopt, ((),), (), parked=True)
 
     def fulfil(

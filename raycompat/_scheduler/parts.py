@@ -31,7 +31,7 @@ from raycompat._scheduler.objects import Objects
 from raycompat._scheduler.packages import Packages
 from raycompat._scheduler.placer import Placer
 from raycompat._scheduler.relays import Relays
-from raycompat._scheduler.shown import Shown
+from raycompat._scheduler.run_times import RunTimes
 from raycompat._scheduler.state import State
 from raycompat._scheduler.survey import Surveys
 from raycompat._scheduler.task_names import TaskNames
@@ -63,7 +63,7 @@ class Parts:
         self.logs = Logs(self)
         self.packages = Packages()
         self.task_names = TaskNames(scheduler)
-        self.shown = Shown(scheduler, self.task_names.note_end)
+        self.run_times = RunTimes(scheduler, self.task_names.note_end)
         self.endings = Endings(self)
         self.surveys = Surveys(self)
         self.state = State(self)
@@ -80,7 +80,7 @@ class Parts:
             ToScheduler.EXPORT: jobs.export,
             ToScheduler.NAMES_TENSORFLOW: jobs.note_tensorflow,
             ToScheduler.SUBMIT: calls.submit,
-            ToScheduler.MADE: calls.made_by_owner,
+            ToScheduler.ENDED_BY_LEASE: calls.ended_by_lease,
             ToScheduler.SCHEDULE: calls.schedule,
             ToScheduler.CANCEL: calls.cancel,
             ToScheduler.CANCEL_DIRECT: calls.cancel_direct,
@@ -119,13 +119,13 @@ class Parts:
             ToScheduler.RELAY_OPEN: relays.open,
             ToScheduler.RELAY_DATA: relays.data,
             ToScheduler.RELAY_CLOSE: relays.close,
-            ToScheduler.SPANS: self.endings.hear_spans,
-            ToScheduler.LOOKED: self.surveys.hear_node,
-            ToScheduler.MEASURED: self.metrics.hear_node,
-            ToScheduler.MEASURED_BY_CALLER: self.metrics.hear_caller,
-            ToScheduler.TRACKED: self.experiments.hear_node,
-            ToScheduler.TRACKED_BY_CALLER: self.experiments.hear_caller,
-            ToScheduler.CALLER_LOOKED: self.surveys.hear_caller,
+            ToScheduler.SPANS: self.endings.on_spans,
+            ToScheduler.LOOKED: self.surveys.on_node_report,
+            ToScheduler.MEASURED: self.metrics.on_node_report,
+            ToScheduler.MEASURED_BY_CALLER: self.metrics.on_caller_report,
+            ToScheduler.TRACKED: self.experiments.on_node_report,
+            ToScheduler.TRACKED_BY_CALLER: self.experiments.on_caller_report,
+            ToScheduler.CALLER_LOOKED: self.surveys.on_caller_report,
             **self.logs.handlers(),
         }
 
@@ -135,7 +135,7 @@ class Parts:
         objects, packages = self.objects, self.packages
         return {
             Request.READY: nodes.wait_until_ready,
-            Request.PULSE: self.liveness.hear,
+            Request.PULSE: self.liveness.on_pulse,
             Request.NODES_ARE: nodes.wait_for_nodes,
             Request.FETCH: nodes.fetch,
             Request.STATE: nodes.state,
@@ -155,7 +155,7 @@ class Parts:
             Request.CREATE_GROUP: groups.create_named,
             Request.FIND_GROUP: groups.find,
             Request.GROUPS: groups.table,
-            Request.TIMELINE: self.shown.timeline,
+            Request.TIMELINE: self.run_times.timeline,
             Request.LIST: self.state.list_,
             Request.LOG_NAMES: self.logs.names,
             Request.LOG_READ: self.logs.read,
@@ -211,7 +211,7 @@ class Parts:
         clients = self.scheduler.clients
         expected = {path for path, client in handed_over.items() if client in clients}
         if len(expected) < len(handed_over):
-            given = {*self.objects.given_segments(), *self.calls.made_segments()}
+            given = {*self.objects.given_segments(), *self.calls.segments_of_results()}
             expected |= handed_over.keys() & given
         return list(expected)
 

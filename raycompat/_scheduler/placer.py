@@ -78,7 +78,7 @@ class Placer:
 
     # --- errors ---------------------------------------------------------------------------------
 
-    def why_it_cannot_go(self, key: str, shape: Shape) -> bytes | None:
+    def error_if_impossible(self, key: str, shape: Shape) -> bytes | None:
         """Return the error of a call that waits for a node or group that cannot appear."""
         _, request, strategy = shape
         if isinstance(strategy, InGroup) and self._parts.groups.is_gone(strategy.group):
@@ -95,8 +95,8 @@ class Placer:
             return failures.unschedulable(text, is_actor=self._is_actor(key))
         return None
 
-    def why_it_does_not_wait(self, key: str, shape: Shape) -> bytes | None:
-        """Return the error of a call without free resources, if its strategy requires one."""
+    def error_if_busy(self, key: str, shape: Shape) -> bytes | None:
+        """Return the error of a call whose strategy does not let it wait for free resources."""
         _, request, strategy = shape
         strategy = without_selectors(strategy)
         if not (isinstance(strategy, OnNode) and strategy.fails_when_busy):

@@ -72,7 +72,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             self.parts.endings.failed(key)
         self.parts.objects.follow(key, start, finish)
         if finish == "forgotten":
-            self.parts.shown.forget(key)
+            self.parts.run_times.forget(key)
 
     async def close(self) -> None:
         """Stop the checks and remove uploaded packages, because the scheduler ends."""

@@ -70,7 +70,7 @@ class _Survey:
 
 
 class Surveys:
-    """See the module."""
+    """Asks nodes and callers what they run and refer to, and keeps their answers."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -82,7 +82,7 @@ class Surveys:
         #: What was found last, and when that was asked for, by the monotonic clock.
         self.last, self._asked = Findings(), 0.0
 
-    def look_again(self) -> Findings:
+    def refresh(self) -> Findings:
         """Return what was found last, for pages; if that is old, ask again, for the next look."""
         if not self._asking and time.monotonic() - self._asked > _FRESH_S:
             self._begin(MOST_ON_PAGES)
@@ -126,7 +126,7 @@ class Surveys:
         drivers = {job.client for job in self._parts.jobs.open.values()}
         return {client for client in drivers if client in self._scheduler.clients}
 
-    def hear_node(self, worker: str, token: int, found: dict[str, Any]) -> None:
+    def on_node_report(self, worker: str, token: int, found: dict[str, Any]) -> None:
         """Hear what runs on a node, and what its executors have called."""
         survey = self._under_way.get(token)
         if survey is not None:
@@ -135,7 +135,7 @@ class Surveys:
             survey.findings.nodes[worker] = found
             survey.note(worker)
 
-    def hear_caller(self, client: str, token: int, found: dict[str, Any]) -> None:
+    def on_caller_report(self, client: str, token: int, found: dict[str, Any]) -> None:
         """Hear what a driver has called, and what it refers to."""
         survey = self._under_way.get(token)
         if survey is not None:

@@ -93,7 +93,7 @@ def test_jobs_that_come_and_go_leave_no_entry(session, wait_until):
         "prefixes",
         "parts.groups._removed",
         "parts.groups.keeper._feasible",
-        "parts.shown._spans",
+        "parts.run_times._spans",
         "parts.endings.history",
     }
 

@@ -483,7 +483,7 @@ def test_leases_can_be_switched_off(no_cluster, monkeypatch, way):
 
     refs = [number.remote(0), parent.remote()]
     assert not session.leases
-    assert all(ref._entry.wanted for ref in refs)
+    assert all(ref._entry.is_held_in_dask for ref in refs)
     assert ray.get(refs) == [0, 1]
     assert session.rpc("raycompat_inventory")["leases"] == ()
     ray.shutdown()

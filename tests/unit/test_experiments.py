@@ -31,7 +31,7 @@ def kept():
 
 
 def enter(table, *records):
-    table.hear_caller("client", "process", [list(record) for record in records])
+    table.on_caller_report("client", "process", [list(record) for record in records])
 
 
 def report(table, id_, trial, step, **figures):

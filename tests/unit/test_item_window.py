@@ -25,22 +25,22 @@ def full(num_items: int = 4) -> ItemWindow:
 def test_a_full_window_has_room_once_an_item_was_received():
     window = full()
     assert not window.may_go_on
-    window.hear(1, True)
+    window.acknowledge(1, True)
     assert window.may_go_on
 
 
 def test_what_is_heard_twice_or_of_an_earlier_try_gives_no_credit():
     window = full()
-    window.hear(1, True)
+    window.acknowledge(1, True)
     window.note_sent(WINDOW // 4)
     for number in (0, 1, 100):
-        window.hear(number, True)
+        window.acknowledge(number, True)
     assert not window.may_go_on
 
 
 def test_nothing_waits_for_a_consumer_that_wants_no_more_or_is_gone():
     unwanted, closed = full(), full()
-    unwanted.hear(0, False)
+    unwanted.acknowledge(0, False)
     closed.close()
     assert unwanted.may_go_on
     assert not unwanted.is_wanted
@@ -52,14 +52,14 @@ def test_threads_and_coroutines_are_woken():
     in_thread, in_loop = full(), full()
     thread = threading.Thread(target=in_thread.wait)
     thread.start()
-    in_thread.hear(1, True)
+    in_thread.acknowledge(1, True)
     thread.join(10)
     assert not thread.is_alive()
 
     async def main() -> None:
         waiting = asyncio.ensure_future(in_loop.wait_in_loop())
         await asyncio.sleep(0)
-        threading.Thread(target=in_loop.hear, args=(1, True)).start()
+        threading.Thread(target=in_loop.acknowledge, args=(1, True)).start()
         await asyncio.wait_for(waiting, 10)
 
     asyncio.run(main())
@@ -78,6 +78,6 @@ def test_a_consumer_that_reports_in_time_lets_every_generator_end(costs: list[in
                 unreported += arrived
                 if unreported >= item_credit.REPORT_BYTES:
                     unreported = 0
-                    window.hear(number + 1, True)
+                    window.acknowledge(number + 1, True)
             on_the_way.clear()
         assert window.may_go_on

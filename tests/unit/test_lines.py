@@ -40,7 +40,7 @@ class Machine:
             for name, units in needs:
                 self.free[name] -= units
             started.append(line.first)
-            self.lines.served(line.first, line)
+            self.lines.remove_started(line.first, line)
         return started
 
 

@@ -31,7 +31,7 @@ def stream(box):
     """The end of a caller of `box`."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made:
         made.connect(f"\0raycompat-test-{os.getpid()}")
-        box.look()
+        box.read_arrived()
         yield made
 
 
@@ -70,7 +70,7 @@ def test_two_threads_that_look_take_each_call_once(box, stream):
 
     def look():
         while len(box.calls) < num_calls:
-            box.look()
+            box.read_arrived()
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

@@ -34,7 +34,7 @@ class SilentSession(Session):
 def handing_over():
     """A session, and a thread of it that waits for the scheduler to hear of a reference."""
     session = SilentSession()
-    session.sharing.note_hold()
+    session.sharing.require_sync()
     thread = threading.Thread(target=session.sharing.hand_over, daemon=True)
     thread.start()
     assert session.has_asked.wait(TIMEOUT_S)
@@ -56,5 +56,5 @@ def test_nobody_waits_for_a_scheduler_that_is_gone(handing_over):
     session.lose_connection()
     thread.join(TIMEOUT_S)
     assert not thread.is_alive()
-    session.sharing.note_hold()
+    session.sharing.require_sync()
     session.sharing.hand_over()

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from raycompat._scheduler.pages import timeline
-from raycompat._scheduler.shown import Shown
+from raycompat._scheduler.run_times import RunTimes
 
 
 def ran(pid, name="f", count=1, start=100.0, stop=100.5, failed=False):
@@ -16,7 +16,7 @@ def ran(pid, name="f", count=1, start=100.0, stop=100.5, failed=False):
 
 @pytest.fixture
 def shown():
-    return Shown(None, lambda name: None)
+    return RunTimes(None, lambda name: None)
 
 
 @pytest.fixture

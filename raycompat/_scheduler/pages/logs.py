@@ -29,7 +29,7 @@ _HINT = "Choose a process."
 
 
 class Logs:
-    """See the module."""
+    """The tab of logs."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -47,7 +47,7 @@ class Logs:
     def _processes(self) -> list[Any]:
         """Return the processes that there are, by node; those of the last survey."""
         actors = classes_of_processes(self._parts)
-        findings = self._parts.surveys.look_again()
+        findings = self._parts.surveys.refresh()
         return [
             f"{address.rpartition('/')[2]} {each['pid']} {actors.get(each['pid'], '')}".strip()
             for address, found in findings.nodes.items()

@@ -97,7 +97,7 @@ def actors(parts: Parts) -> list[Row]:
 
     Callers and nodes say what has not ended: it is up to a second old.
     """
-    findings, now = parts.surveys.look_again(), time.time()
+    findings, now = parts.surveys.refresh(), time.time()
     running = Counter(party for found in findings.nodes.values() for party, *_ in found["running"])
     called: Counter[str] = Counter()
     for found in findings.callers.values():
@@ -151,7 +151,7 @@ def functions(parts: Parts) -> list[Row]:
 
     Callers and nodes say what has not ended: it is up to a second old.
     """
-    findings, now = parts.surveys.look_again(), time.time()
+    findings, now = parts.surveys.refresh(), time.time()
     running = Counter(
         name for found in findings.nodes.values() for _, _, name, *_ in found["running"]
     )
@@ -197,7 +197,7 @@ def stores(parts: Parts) -> list[Row]:
 def _bytes_of_callers(parts: Parts) -> Counter[str]:
     """Return the bytes that callers keep in the memory of each node, of which Dask does not know."""
     own: Counter[str] = Counter()
-    for found in parts.surveys.look_again().callers.values():
+    for found in parts.surveys.refresh().callers.values():
         if found["home"] is not None:
             own[found["home"]] += found["own_bytes"]
     return own
@@ -212,7 +212,7 @@ def keepers(parts: Parts) -> list[Row]:
             "count": found["num_objects"],
             "size": sum(max(0, _size(parts, each)) for each in found["objects"]),
         }
-        for found in parts.surveys.look_again().callers.values()
+        for found in parts.surveys.refresh().callers.values()
         if found["num_objects"]
     ]
     return sorted(rows, key=lambda row: -row["size"])
@@ -222,7 +222,7 @@ def objects(parts: Parts) -> list[Row]:
     """Return one row for each object, the largest first: its size, and who refers to it."""
     rows: dict[str, Row] = {}
     classes = classes_of_processes(parts)
-    for found in parts.surveys.look_again().callers.values():
+    for found in parts.surveys.refresh().callers.values():
         for each in found["objects"]:
             row = rows.setdefault(
                 each["key"], {"id": ids.object_hex(each["key"]), "size": -1, "holders": []}

@@ -81,7 +81,7 @@ class Timeline:
 
     def update(self) -> None:
         """Add the calls that have ended since the last time."""
-        spans, self._num_seen = self._parts.shown.since(self._num_seen, _MANY_BARS)
+        spans, self._num_seen = self._parts.run_times.since(self._num_seen, _MANY_BARS)
         if not spans:
             return
         bars: dict[str, Any] = {field: [] for field in self.source.data}

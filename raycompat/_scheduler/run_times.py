@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 Ran = tuple[str, int, str, int, float, float, bool]
 
 
-class Shown:
-    """See the module."""
+class RunTimes:
+    """Records the times of calls for Dask's pages and for `timeline`."""
 
     def __init__(self, scheduler: Scheduler, note_end: Callable[[str], None]) -> None:
         """`note_end` is called with each name whose calls are counted no more."""
