@@ -13,7 +13,7 @@ from raycompat._protocol import item_credit
 class ItemWindow:
     """The items that a generator has sent and its consumer has not acknowledged (`item_credit`).
 
-    One thread sends and waits; any thread may call `hear` and `close`.
+    One thread sends and waits; any thread may call `acknowledge` and `close`.
     """
 
     def __init__(self) -> None:
