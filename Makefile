@@ -6,8 +6,9 @@ PYTHON := $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	&& echo $$p && break; done)
 RUN := .venv/bin/python -m
 STAMP := .venv/.set-up
-# Two processes, each with a /dev/shm of its own (see tests/conftest.py), where that can be had.
-PROCESSES := $(shell unshare --mount --propagation slave true 2>/dev/null && echo 2 || echo 0)
+# Three processes, each with a separate /dev/shm (see tests/conftest.py), where the system allows that. With two
+# cores they are faster than two: tests wait for each other's processes, for logs and for time-outs.
+PROCESSES := $(shell unshare --mount --propagation slave true 2>/dev/null && echo 3 || echo 0)
 PYTEST := $(RUN) pytest -n $(PROCESSES) --dist loadfile
 # Long walks, which `make nightly` takes.
 LONG := $(addprefix tests/cluster/test_,chaos.py random_programs.py keras_parallel.py train_tensorflow.py \
@@ -61,10 +62,10 @@ test-wheel: setup  ## build wheel and sdist, and run the core's tests on the whe
 	$(RUN) build --outdir dist .
 	$(PYTHON) -m venv _build/wheel/venv
 	_build/wheel/venv/bin/python -m pip install --disable-pip-version-check --quiet \
-		dist/*.whl pytest pytest-timeout
+		dist/*.whl pytest pytest-timeout pytest-xdist
 	mkdir -p _build/wheel/tests
 	cp -r tests/conftest.py tests/_left_over.py tests/conformance _build/wheel/tests
-	cd _build/wheel && venv/bin/python -m pytest -q -c ../../pyproject.toml \
+	cd _build/wheel && venv/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile -c ../../pyproject.toml \
 		--rootdir tests $(CORE)
 
 test-fast: setup  ## run the tests that need no cluster
