@@ -31,7 +31,7 @@ from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.run_actor import Actor
 from raycompat._executor.run_call import Call, Outcome, Sink, run
 from raycompat._executor.run_leased import Lease
-from raycompat._protocol import frames, ids
+from raycompat._protocol import executor_messages, frames, ids
 from raycompat._protocol.measurements import Measurements
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.tracked import Tracker
@@ -71,6 +71,7 @@ class Executor:
         self._interruptible: str | None = None
         self.session = self._make_session()
         self.environment = Environment(self)
+        self._handlers = self._make_handlers()
 
     def _make_session(self) -> sessions.Session:
         setup = self.setup
@@ -98,9 +99,11 @@ class Executor:
         )
         session.current_task = this_process.current_task
         session.captured = this_process.captured
-        session.on_block = lambda: self._tell_of_block("blocked")
-        session.on_unblock = lambda: self._tell_of_block("unblocked")
-        session.on_hand_over = lambda wire: self.send("hand-over", session.client.id, wire)
+        session.on_block = lambda: self._tell_of_block(executor_messages.BLOCKED)
+        session.on_unblock = lambda: self._tell_of_block(executor_messages.UNBLOCKED)
+        session.on_hand_over = lambda wire: self.send(
+            executor_messages.HAND_OVER, session.client.id, wire
+        )
         session.measurements = Measurements(self._send_measured, _call_later)
         session.tracker = Tracker(self._send_tracked, _call_later)
         sessions.set_current(session)
@@ -108,10 +111,11 @@ class Executor:
 
     def _send_measured(self, measured: list[Any]) -> None:
         process = ids.worker_id(os.getpid(), self.setup["job"])
-        self.send("measured", process, measured)
+        self.send(executor_messages.MEASURED, process, measured)
 
     def _send_tracked(self, records: list[Any]) -> None:
-        self.send("tracked", ids.worker_id(os.getpid(), self.setup["job"]), records)
+        process = ids.worker_id(os.getpid(), self.setup["job"])
+        self.send(executor_messages.TRACKED, process, records)
 
     def _tell_of_block(self, operation: str) -> None:
         call = this_process.current()
@@ -121,7 +125,7 @@ class Executor:
         if threading.current_thread() is not threading.main_thread():
             return
         running, self._interruptible = self._interruptible, None  # until the message is sent
-        if self.lease is not None and operation == "blocked":
+        if self.lease is not None and operation == executor_messages.BLOCKED:
             self.lease.block()
         self.send(operation, self.lease.key if self.lease is not None else call.key)
         if running is not None:
@@ -149,56 +153,65 @@ class Executor:
         """
         try:
             while (message := self._channel.receive()) is not None:
-                self._on_message(*message)
+                self._handlers[message[0]](*message[1:])
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(1)
 
-    def _on_message(self, operation: str, *rest: Any) -> None:
-        if operation == "run":
-            self._calls.put(tuple(rest))
-        elif operation in ("function", "no-function"):
-            self._take_function(operation == "function", *rest)
-        elif operation == "credit":
-            sink = self._sink
-            if sink is not None:
-                sink.acknowledge(*rest)
-        elif operation == "cancel":
-            self._cancel(*rest)
-        elif operation == "lease":
-            self._begin_lease(*rest)
-        elif operation in ("revoke", "abandon", "kill-if-running"):
-            self._tell_lease(operation, *rest)
-        elif operation == "look":
-            self._tell_what_runs(*rest)
-        elif operation == "exit":
-            self._leave()
+    def _make_handlers(self) -> dict[str, Callable[..., None]]:
+        return {
+            executor_messages.RUN: lambda *call: self._calls.put(call),
+            executor_messages.FUNCTION: self._take_function,
+            executor_messages.NO_FUNCTION: self._miss_function,
+            executor_messages.CREDIT: self._take_credit,
+            executor_messages.CANCEL: self._cancel,
+            executor_messages.LEASE: self._begin_lease,
+            executor_messages.REVOKE: self._revoke_lease,
+            executor_messages.ABANDON: self._abandon_lease,
+            executor_messages.KILL_IF_RUNNING: self._kill_if_running,
+            executor_messages.LOOK: self._tell_what_runs,
+            executor_messages.EXIT: self._leave,
+        }
 
     def _leave(self) -> None:
         if self.actor is not None:
             self.actor.leave()
         self._calls.put(None)
 
-    def _take_function(self, is_known: bool, function: str, answer: Any) -> None:
-        if is_known:
-            self._functions[function].set_result(answer)
-        else:
-            self._functions.pop(function).set_exception(exceptions.RaySystemError(answer))
+    def _take_function(self, function: str, code: bytes) -> None:
+        self._functions[function].set_result(code)
+
+    def _miss_function(self, function: str, reason: str) -> None:
+        self._functions.pop(function).set_exception(exceptions.RaySystemError(reason))
+
+    def _take_credit(self, key: str, num_received: int, is_wanted: bool) -> None:
+        sink = self._sink
+        if sink is not None:
+            sink.acknowledge(key, num_received, is_wanted)
 
     def _begin_lease(self, key: str, about: dict[str, Any]) -> None:
         self.lease = Lease(self, key, about)
-        self.send("leased", key)
+        self.send(executor_messages.LEASED, key)
         self._calls.put(self.lease)
 
-    def _tell_lease(self, operation: str, lease: str, *rest: Any) -> None:
-        if operation == "kill-if-running":
-            call, question = rest
-            if self.lease is not None and self.lease.key == lease:
-                self.lease.kill_if_running(call)
-            self.send("done", question, [])
-        elif self.lease is not None and self.lease.key == lease:
-            self.lease.revoke() if operation == "revoke" else self.lease.abandon()
+    def _lease_of(self, key: str) -> Lease | None:
+        """Return the lease that this process serves, if it has this key."""
+        lease = self.lease
+        return lease if lease is not None and lease.key == key else None
+
+    def _revoke_lease(self, key: str) -> None:
+        if lease := self._lease_of(key):
+            lease.revoke()
+
+    def _abandon_lease(self, key: str) -> None:
+        if lease := self._lease_of(key):
+            lease.abandon()
+
+    def _kill_if_running(self, lease_key: str, call: str, question: str) -> None:
+        if lease := self._lease_of(lease_key):
+            lease.kill_if_running(call)
+        self.send(executor_messages.DONE, question, [])
 
     def _tell_what_runs(self, token: int, most: int) -> None:
         """Send the node the running calls of an actor or a lease, and what this process refers to."""
@@ -206,7 +219,8 @@ class Executor:
         if serving is not None:
             serving.tell_what_has_ended()
         running = serving.running if serving is not None else {}
-        self.send("running", "", token, running, look.describe(self.session, most))
+        description = look.describe(self.session, most)
+        self.send(executor_messages.RUNNING, "", token, running, description)
 
     def note_cancelled(self, key: str) -> None:
         """Prevent a call from starting, if it has not started."""
@@ -263,7 +277,7 @@ class Executor:
         self.session.table.collect_dropped()
         self.session.sharing.hand_over()
         self._tell_what_it_owns()
-        self.send("done", lease.key, is_complete)
+        self.send(executor_messages.DONE, lease.key, is_complete)
 
     def _tell_what_it_owns(self) -> None:
         """Report to the node, after a change, whether this process owns calls or objects."""
@@ -271,7 +285,7 @@ class Executor:
         owns = session.is_connected and bool(session.calls or session.table.entries)
         if owns != self._owns:
             self._owns = owns
-            self.send("owns", "", owns)
+            self.send(executor_messages.OWNS, "", owns)
 
     def _run_one(self, call: Call, about: dict[str, Any]) -> None:
         key, name = call.running.key, call.running.name
@@ -305,7 +319,7 @@ class Executor:
             if outcome.values is None:
                 self.actor.instance = None  # so that it never runs a method
             elif self.actor.exit_error is not None:
-                self.send("exiting", key, self.actor.exit_error)
+                self.send(executor_messages.EXITING, key, self.actor.exit_error)
                 self.actor.leave()
         self._tell_what_it_owns()
         self.send(*outcome.message(key))
@@ -336,7 +350,7 @@ class Executor:
         new: Future[bytes] = Future()
         code = self._functions.setdefault(function, new)
         if code is new:
-            self.send("function", function)
+            self.send(executor_messages.NEED_FUNCTION, function)
         references = self.session.num_restored
         loaded = pickle.loads(code.result())
         if self.session.num_restored == references:
@@ -421,7 +435,7 @@ class _NodeSink(Sink):
             session.sharing.pin(self._key, outcome.refs)
             self._holds += outcome.holds
         session.sharing.hand_over()
-        self._executor.send("item", self._key, index, wire)
+        self._executor.send(executor_messages.ITEM, self._key, index, wire)
 
 
 def _call_later(delay_s: float, function: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, Sink, run, run_async
 from raycompat._executor.timeline import Timeline
-from raycompat._protocol import failures
+from raycompat._protocol import executor_messages, failures
 from raycompat._protocol.direct_messages import CallMessage
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Actor:
         self._running: dict[str, tuple[str, float]] = {}
         #: The name in the title of this process: of the last call, until the actor is idle.
         self._shown = ""
-        self._timeline = Timeline(lambda spans: executor.send("spans", key, spans))
+        self._timeline = Timeline(lambda spans: executor.send(executor_messages.SPANS, key, spans))
         self.mailbox = Mailbox(about["socket"], executor.session.pump, self._on_idle)
 
     @property
@@ -234,7 +234,7 @@ class Actor:
             executor.session.table.collect_dropped()
         executor.flush_output()
         if self.exit_error is not None:
-            executor.send("exiting", self.key, self.exit_error)
+            executor.send(executor_messages.EXITING, self.key, self.exit_error)
         answers.end(outcome, attempt)
         if self.exit_error is not None:
             self.leave()

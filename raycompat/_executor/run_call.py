@@ -17,7 +17,7 @@ from raycompat import exceptions
 from raycompat._caller import resolve
 from raycompat._caller.put import put, put_error
 from raycompat._executor import debugger
-from raycompat._protocol import failures, item_credit, segment
+from raycompat._protocol import executor_messages, failures, item_credit, segment
 from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
 from raycompat._protocol.serialization import deserialize, serialize
 from raycompat._protocol.spans import Failure
@@ -90,8 +90,8 @@ class Outcome:
     def message(self, key: str) -> tuple[Any, ...]:
         """Return the message for the node."""
         if self.values is not None:
-            return ("done", key, self.values)
-        return ("failed", key, self.error, self.text, self.retry)
+            return (executor_messages.DONE, key, self.values)
+        return (executor_messages.FAILED, key, self.error, self.text, self.retry)
 
 
 class Sink:

@@ -21,7 +21,7 @@ from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, run
 from raycompat._executor.timeline import Timeline
-from raycompat._protocol import direct_messages
+from raycompat._protocol import direct_messages, executor_messages
 from raycompat._protocol.direct_messages import CallMessage
 from raycompat._protocol.resource_set import ResourceSet, to_units
 
@@ -43,7 +43,7 @@ class Lease:
         self._resources: dict[str, float] = about["resources"]
         self._shown_units = self._units
         self._group = this_process.group_of(about)
-        self._timeline = Timeline(lambda spans: executor.send("spans", key, spans))
+        self._timeline = Timeline(lambda spans: executor.send(executor_messages.SPANS, key, spans))
         self._mailbox = Mailbox(about["socket"], executor.session.pump, self._timeline.flush)
         #: Held to add or remove calls. While a call runs, another thread may do so.
         self._lock = threading.Lock()
@@ -200,7 +200,7 @@ class Lease:
         if self._running is not None and self._running_units < self._units:
             self._units = self._running_units
             self._mailbox.tell_all((direct_messages.TRIMMED, self._units))
-            self._executor.send("trimmed", self.key, self._units)
+            self._executor.send(executor_messages.TRIMMED, self.key, self._units)
 
     def tell_what_has_ended(self) -> None:
         """Report ended calls that were not reported yet. Called from any thread."""

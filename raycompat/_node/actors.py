@@ -11,7 +11,7 @@ from raycompat import _dask_adapter as adapter
 from raycompat._node.calls import Running
 from raycompat._node.executor_pool import Executor, ExecutorDied, describe_exit
 from raycompat._node.runtime_env import RuntimeEnvFailed
-from raycompat._protocol import failures
+from raycompat._protocol import executor_messages, failures
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import to_wire
 
@@ -92,7 +92,7 @@ class Actors:
         except ExecutorDied as died:
             text = f"it ended {died} in the constructor."
             return actor.error or self._why_it_died(running, actor, text)
-        if outcome[0] == "failed":
+        if outcome[0] == executor_messages.FAILED:
             actor.error = outcome[1]
             executor.leave()
             return actor.error

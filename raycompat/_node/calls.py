@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat._node import accelerators
 from raycompat._node.executor_pool import LEAVE_S, Executor, ExecutorDied
-from raycompat._protocol import failures
+from raycompat._protocol import executor_messages, failures
 from raycompat._protocol.call_spec import Grant
 from raycompat._protocol.operations import ToScheduler
 
@@ -68,7 +68,7 @@ class Calls:
         if force:
             self._node.pool.kill(running.executor)
         else:
-            running.executor.send("cancel", key, recursive)
+            running.executor.send(executor_messages.CANCEL, key, recursive)
 
     def cancel_direct(self, party: str, key: str, force: bool, recursive: bool) -> None:
         """End a call that was sent to an actor or a lease; by force, the executor too."""
@@ -79,11 +79,11 @@ class Calls:
         if force:
             self._node.pool.background(self._kill_if_running(executor, party, key))
         else:
-            executor.send("cancel", key, recursive)
+            executor.send(executor_messages.CANCEL, key, recursive)
 
     async def _kill_if_running(self, executor: Executor, lease: str, key: str) -> None:
         question = f"{lease} {key}"
-        asked = executor.call(question, "kill-if-running", lease, key, question)
+        asked = executor.call(question, executor_messages.KILL_IF_RUNNING, lease, key, question)
         try:
             await asyncio.wait_for(asked, _ANSWER_S)
         except TimeoutError:  # user code holds the interpreter lock, so the call runs
@@ -95,7 +95,7 @@ class Calls:
         """Pass the acknowledgement of items on to a generator."""
         running = self.granted.get(key)
         if running is not None and running.executor is not None:
-            running.executor.send("credit", key, num_received, is_wanted)
+            running.executor.send(executor_messages.CREDIT, key, num_received, is_wanted)
 
     def end(self, key: str, error: bytes | None = None) -> None:
         """End a call that no process needs any more, or an actor that must die."""
@@ -163,12 +163,14 @@ class Calls:
             context["num_restarts"] = grant["num_restarts"]
             context["socket"] = self._node.sockets[grant["key"]]
         executor.logs.begin(grant["actor"]["class_name"] if grant["actor"] else grant["name"])
-        return await executor.call(grant["key"], "run", grant["key"], payload, wires, context)
+        return await executor.call(
+            grant["key"], executor_messages.RUN, grant["key"], payload, wires, context
+        )
 
     def cancelled(self, running: Running) -> tuple[Any, ...]:
         """Return the outcome of a call that was cancelled."""
         error = running.failure or failures.cancelled(running.grant["key"])
-        return ("failed", error, f"{running.grant['name']} was cancelled", False)
+        return (executor_messages.FAILED, error, f"{running.grant['name']} was cancelled", False)
 
     def crashed(self, running: Running, died: ExecutorDied) -> tuple[Any, ...]:
         """Return the outcome of a call whose process has ended."""
@@ -176,6 +178,6 @@ class Calls:
             return self.cancelled(running)
         if running.process is not None and running.process.ended_for_memory:
             text = running.process.ended_for_memory
-            return ("failed", failures.out_of_memory(text), text, True)
+            return (executor_messages.FAILED, failures.out_of_memory(text), text, True)
         text = failures.crash_text(running.grant["name"], f"ended {died}")
-        return ("failed", failures.worker_crashed(text), text, True)
+        return (executor_messages.FAILED, failures.worker_crashed(text), text, True)

@@ -19,7 +19,7 @@ from raycompat._node.accelerators import detect_gpus
 from raycompat._node.forkserver_client import ForkserverClient
 from raycompat._node.logs import ExecutorLogs, Logs
 from raycompat._node.runtime_env import Prepared
-from raycompat._protocol import frames
+from raycompat._protocol import executor_messages, frames
 
 #: The number of ended executors that the state API still shows.
 _MANY_ENDED = 200
@@ -107,12 +107,12 @@ class Executor:
     async def _read(self, reader: asyncio.StreamReader) -> None:
         while (message := await frames.read_async(reader)) is not None:
             operation, key, *rest = message
-            if operation in ("done", "failed"):
+            if operation in (executor_messages.DONE, executor_messages.FAILED):
                 self.logs.drain()
                 outcome = self._outcomes.get(key)
                 if outcome is not None and not outcome.done():
                     outcome.set_result((operation, *rest))
-            elif operation == "owns":
+            elif operation == executor_messages.OWNS:
                 self.owns = rest[0]
             else:
                 self._pool.on_message(self, operation, key, rest)
@@ -140,7 +140,7 @@ class Executor:
 
     def leave(self, *, soon: bool = True) -> None:
         """Let the process end: `soon`, with a kill after a wait; otherwise after its calls."""
-        self.send("exit")
+        self.send(executor_messages.EXIT)
         if not soon:
             return
         loop = asyncio.get_running_loop()

@@ -12,7 +12,7 @@ from raycompat import _dask_adapter as adapter
 from raycompat._node import accelerators
 from raycompat._node.executor_pool import Executor
 from raycompat._node.runtime_env import Prepared, RuntimeEnvFailed
-from raycompat._protocol import runtime_env
+from raycompat._protocol import executor_messages, runtime_env
 from raycompat._protocol.call_spec import Grant
 from raycompat._protocol.operations import Request, ask
 
@@ -123,9 +123,10 @@ class Jobs:
             self._functions[function] = fetching
         try:
             code = await fetching
-            executor.send("function", function, code)
+            executor.send(executor_messages.FUNCTION, function, code)
             if _TUNE.encode() in code:
                 self._node.pool.import_library(_TUNE)
         except OSError as error:  # the next call fetches it again
             self._functions.pop(function, None)
-            executor.send("no-function", function, f"The scheduler did not send it: {error}")
+            reason = f"The scheduler did not send it: {error}"
+            executor.send(executor_messages.NO_FUNCTION, function, reason)

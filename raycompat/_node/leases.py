@@ -10,7 +10,7 @@ from raycompat import _dask_adapter as adapter
 from raycompat._node.calls import Running
 from raycompat._node.executor_pool import LEAVE_S, Executor, ExecutorDied
 from raycompat._node.runtime_env import RuntimeEnvFailed
-from raycompat._protocol import failures
+from raycompat._protocol import executor_messages, failures
 from raycompat._protocol.operations import ToScheduler
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ class Leases:
         }
         try:
             if not running.cancelled and not running.ended:
-                outcome = await executor.call(grant["key"], "lease", grant["key"], about)
+                outcome = await executor.call(
+                    grant["key"], executor_messages.LEASE, grant["key"], about
+                )
                 return "", bool(outcome[1])
         except ExecutorDied as died:
             return f"ended {died}", True
@@ -90,11 +92,11 @@ class Leases:
         if running is not None:
             running.cancelled = True
             if running.executor is not None:
-                running.executor.send("revoke", key)
+                running.executor.send(executor_messages.REVOKE, key)
 
     def abandon(self, running: Running, executor: Executor) -> None:
         """End a lease whose caller has ended; end the executor too if it runs a call."""
-        executor.send("abandon", running.grant["key"])
+        executor.send(executor_messages.ABANDON, running.grant["key"])
 
         def look_again() -> None:
             if running.executor is executor:

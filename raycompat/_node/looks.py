@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from raycompat._protocol import executor_messages
 from raycompat._protocol.operations import ToScheduler
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Looks:
                 asked[each.executor] = key
         look = self._looks[token] = _Look(asked)
         for executor in asked:
-            executor.send("look", token, most)
+            executor.send(executor_messages.LOOK, token, most)
         loop = asyncio.get_running_loop()
         look.timer = loop.call_later(_ANSWER_S, self._answer, token)
         if not asked:

@@ -37,7 +37,7 @@ from raycompat._node.object_store import ObjectStore
 from raycompat._node.relay import Relays
 from raycompat._node.runtime_env import RuntimeEnvs
 from raycompat._node.tasks import Tasks
-from raycompat._protocol import failures, ids, liveness
+from raycompat._protocol import executor_messages, failures, ids, liveness
 from raycompat._protocol.operations import Request, ToNode, ToScheduler, ask
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.serialization import serialize
@@ -244,37 +244,39 @@ class Node:
     # --- messages from executors ----------------------------------------------------------------
 
     def _on_message(self, executor: Executor, operation: str, key: str, rest: list[Any]) -> None:
-        if operation == "blocked":
-            self.tell({"op": ToScheduler.BLOCKED, "key": key})
-        elif operation == "unblocked":
-            self.tell({"op": ToScheduler.UNBLOCKED, "key": key})
-        elif operation == "leased":
-            self.leases.begun(key)
-        elif operation == "trimmed":
-            self.tell({"op": ToScheduler.LEASE_TRIMMED, "key": key, "units": rest[0]})
-        elif operation == "item":
-            self._on_item(key, *rest)
-        elif operation == "function":
-            self.pool.background(self.jobs.send_function(executor, key))
-        elif operation == "hand-over":
-            self.store.hand_over(rest[0], client=key)
-        elif operation == "exiting":
-            self.actors.note_exit(key, rest[0])
-        elif operation in ("spans", "running", "measured", "tracked"):
-            self._on_report(executor, operation, key, *rest)
-        else:
-            logger.error("an executor sent a message of the unknown kind %r", operation)
+        match operation, *rest:
+            case (executor_messages.BLOCKED,):
+                self.tell({"op": ToScheduler.BLOCKED, "key": key})
+            case (executor_messages.UNBLOCKED,):
+                self.tell({"op": ToScheduler.UNBLOCKED, "key": key})
+            case (executor_messages.LEASED,):
+                self.leases.begun(key)
+            case (executor_messages.TRIMMED, units):
+                self.tell({"op": ToScheduler.LEASE_TRIMMED, "key": key, "units": units})
+            case (executor_messages.ITEM, index, wire):
+                self._on_item(key, index, wire)
+            case (executor_messages.NEED_FUNCTION,):
+                self.pool.background(self.jobs.send_function(executor, key))
+            case (executor_messages.HAND_OVER, wire):
+                self.store.hand_over(wire, client=key)
+            case (executor_messages.EXITING, error):
+                self.actors.note_exit(key, error)
+            case _:
+                self._on_report(executor, operation, key, *rest)
 
     def _on_report(self, executor: Executor, operation: str, key: str, *rest: Any) -> None:
         """Pass on a report for the state API, metrics and the pages."""
-        if operation == "spans":
-            self._on_spans(executor, key, rest[0])
-        elif operation == "running":
-            self.looks.on_answer(executor, *rest)
-        elif operation == "measured":
-            self.tell({"op": ToScheduler.MEASURED, "process": key, "measured": rest[0]})
-        else:
-            self.tell({"op": ToScheduler.TRACKED, "process": key, "records": rest[0]})
+        match operation, *rest:
+            case (executor_messages.SPANS, spans):
+                self._on_spans(executor, key, spans)
+            case (executor_messages.RUNNING, token, running, description):
+                self.looks.on_answer(executor, token, running, description)
+            case (executor_messages.MEASURED, measured):
+                self.tell({"op": ToScheduler.MEASURED, "process": key, "measured": measured})
+            case (executor_messages.TRACKED, records):
+                self.tell({"op": ToScheduler.TRACKED, "process": key, "records": records})
+            case _:
+                logger.error("an executor sent a message of the unknown kind %r", operation)
 
     def _on_spans(self, executor: Executor, key: str, spans: list[Span]) -> None:
         message = {"op": ToScheduler.SPANS, "key": key, "pid": executor.pid}

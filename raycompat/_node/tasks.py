@@ -8,7 +8,7 @@ from raycompat import _dask_adapter as adapter
 from raycompat._node.calls import Running
 from raycompat._node.executor_pool import ExecutorDied
 from raycompat._node.runtime_env import RuntimeEnvFailed
-from raycompat._protocol import failures
+from raycompat._protocol import executor_messages, failures
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import CallFailed, SegmentValue, SeveralValues, to_wire
 
@@ -45,7 +45,8 @@ class Tasks:
             raise
         finally:
             self._node.calls.drop(running)
-        if outcome[0] == "failed" and any(isinstance(value, SegmentValue) for value in values):
+        is_failed = outcome[0] == executor_messages.FAILED
+        if is_failed and any(isinstance(value, SegmentValue) for value in values):
             self._node.collect_garbage_soon()
         return self._finish(running, outcome)
 
@@ -63,14 +64,15 @@ class Tasks:
             try:
                 setup, prepared = await self._node.jobs.prepare(grant)
             except RuntimeEnvFailed as failed:
-                return ("failed", failures.runtime_env_failed(str(failed)), str(failed), False)
+                text = str(failed)
+                return (executor_messages.FAILED, failures.runtime_env_failed(text), text, False)
             executor = await self._node.pool.acquire(
                 self._node.jobs.kind(grant), setup, prepared, fresh=bool(grant["gpus"])
             )
             running.executor = running.process = executor
             try:
                 outcome = await self._node.calls.run(executor, running, payload, wires)
-                retry = outcome[0] == "failed" and outcome[3]
+                retry = outcome[0] == executor_messages.FAILED and outcome[3]
             except ExecutorDied as died:
                 outcome, retry = self._node.calls.crashed(running, died), True
             finally:
@@ -89,7 +91,7 @@ class Tasks:
         key, owner = running.grant["key"], running.grant["owner"]
         pid = running.process.pid if running.process is not None else None
         report = {"op": ToScheduler.RESULT, "key": key, "owner": owner, "pid": pid}
-        if outcome[0] == "failed":
+        if outcome[0] == executor_messages.FAILED:
             error, text = outcome[1], outcome[2]
             self._node.tell({**report, "error": error})
             raise CallFailed(error, text)

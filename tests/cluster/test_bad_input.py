@@ -285,7 +285,7 @@ def test_an_executor_that_cannot_read_what_its_node_says_ends(session):
         from raycompat._caller import this_process
 
         executor = this_process.executor()
-        executor._on_message = None
+        executor._handlers.clear()
         executor.load(function)  # asks the node
 
     with pytest.raises(ray.exceptions.WorkerCrashedError, match="exit code 1"):
