@@ -21,10 +21,10 @@ from raycompat.dag import seat
 from raycompat.dag.compiled_ref import CompiledDAGFuture, CompiledDAGRef
 from raycompat.dag.context import DAGContext
 from raycompat.dag.drawing import as_text
-from raycompat.dag.exchange import EndedError, Exchange, Frame
+from raycompat.dag.exchange import EndedError, Exchange, Frame, value_of
 from raycompat.dag.input_node import DAGInputData
 from raycompat.dag.node import DAGNode
-from raycompat.dag.packing import ERROR, Failure, Packed, pack, unpack
+from raycompat.dag.packing import ERROR, Failure, Packed, pack
 from raycompat.exceptions import (
     GetTimeoutError,
     RayCgraphCapacityExceeded,
@@ -276,7 +276,7 @@ class CompiledDAG:
         result = results.pop(output or 0)
         if not results:
             del self._results[execution]
-        value = result if isinstance(result, Failure) else unpack(*result)
+        value = result if isinstance(result, Failure) else value_of(result)
         if isinstance(value, Failure):
             raise value.error()
         return value
@@ -319,7 +319,7 @@ class CompiledDAG:
                 frames[slot] = arrived[slot].popleft()
             else:
                 self._late[slot] += 1
-        failed = [unpack(*frame) for frame in frames.values() if frame[0] == ERROR]
+        failed = [value_of(frame) for frame in frames.values() if frame[0] == ERROR]
         self._finished += 1
         dropped = self._dropped.pop(self._finished, set())
         results = {

@@ -9,29 +9,49 @@ send. So two processes that send large values to each other do not block.
 
 from __future__ import annotations
 
+import mmap
+import os
 import select
 import socket
 import struct
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from raycompat.dag.packing import INLINE_BYTES, Descriptor, Packed
+from raycompat.dag.arena import SHARED_BYTES, Arena, Buffer
+from raycompat.dag.packing import Packed, room, unpack
 
-#: Kind of the value, whether its bytes are in a file, slot, number of bytes.
-_HEADER = struct.Struct("<c?IQ")
+#: Kind of the value, slot, number of bytes, and the shared buffer that has them; -1: they follow.
+_HEADER = struct.Struct("<cIQq")
 #: The kind of the frame that ends the graph.
 _CLOSE = b"q"
+#: The kinds of frames about the buffer in the place of the slot: the reader has copied the value; the
+#: writer will not use it again.
+_FREE, _REPLACED = b"f", b"r"
 
-_READ_BYTES = 256 << 10
+#: Bytes to read at a time; bytes of a value that is joined with its header; of a connection's buffer.
+_READ_BYTES, _SMALL_BYTES, _BUFFER_BYTES = 64 << 10, 16 << 10, 4 << 20
 
 
 class EndedError(Exception):
     """The graph has ended, or the process at the other end of a connection."""
 
 
-#: A value that was not unpacked yet: kind, bytes or file, size.
-Frame = tuple[bytes, bytes | Descriptor, int]
+#: A value that was not unpacked yet: its kind and its bytes.
+Frame = tuple[bytes, "bytes | memoryview | Shared"]
+
+
+class Shared:
+    """A value in a buffer of its writer, which is freed with the last reference to this object."""
+
+    def __init__(self, link: Link, number: int, view: memoryview) -> None:
+        self._link, self._number = link, number
+        self.view = view
+
+    def __del__(self) -> None:
+        self.view.release()
+        self._link.freed.append(self._number)
 
 
 class Link:
@@ -40,7 +60,7 @@ class Link:
     Parameters
     ----------
     is_near : bool
-        Whether it is a Unix socket, so that descriptors can be sent.
+        Whether it is a Unix socket, so that memory can be shared.
     """
 
     def __init__(self, connection: socket.socket, *, is_near: bool) -> None:
@@ -48,33 +68,63 @@ class Link:
         self.is_near = is_near
         self.has_ended = False
         #: What was not accepted yet, and the descriptor that goes with its first byte.
-        self.outbox: deque[tuple[memoryview, Descriptor | None]] = deque()
-        self._inbox = bytearray()
-        self._files: deque[Descriptor] = deque()
+        self.outbox: deque[tuple[memoryview, int | None]] = deque()
+        #: The buffers of the other process that this one has copied from.
+        self.freed: deque[int] = deque()
+        #: The buffers that the other process knows, and its own ones.
+        self._known: set[int] = set()
+        self._maps: dict[int, mmap.mmap] = {}
+        self._descriptors: deque[int] = deque()
+        #: The beginning of a frame; its rest has not arrived.
+        self._inbox = b""
+        #: The large frame that is arriving: slot, kind, memory, and how many bytes it has.
+        self._large: tuple[int, bytes, memoryview] | None = None
+        self._num_received = 0
         connection.setblocking(False)
+        # The kernel gives as much of this as its settings allow.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
 
-    def post(self, slot: int, packed: Packed) -> None:
-        """Put a frame into the outbox."""
-        in_file = self.is_near and packed.size > INLINE_BYTES
-        head = _HEADER.pack(packed.kind, in_file, slot, packed.size)
-        if in_file:
-            self.outbox.append((memoryview(head), packed.file()))
-        elif packed.size <= INLINE_BYTES:
-            self.outbox.append((memoryview(b"".join((head, *packed.parts))), None))
+    def post(self, slot: int, packed: Packed, buffer: Buffer | None = None) -> None:
+        """Put a frame into the outbox; `buffer` has the value, if it is large."""
+        if buffer is not None:
+            head = _HEADER.pack(packed.kind, slot, packed.size, buffer.number)
+            new = buffer.number not in self._known
+            self._known.add(buffer.number)
+            self._append(head, buffer.descriptor if new else None)
+            return
+        head = _HEADER.pack(packed.kind, slot, packed.size, -1)
+        if packed.size <= _SMALL_BYTES:
+            self._append(b"".join((head, *packed.parts)))
         else:
-            parts = [memoryview(each) for each in (head, *packed.parts) if len(each)]
-            self.outbox.extend((part.cast("B"), None) for part in parts)
+            for part in (head, *packed.parts):
+                if len(part):
+                    self._append(part)
+
+    def _append(self, data: bytes | memoryview, descriptor: int | None = None) -> None:
+        self.outbox.append((memoryview(data), descriptor))
+
+    def post_freed(self) -> None:
+        """Put the numbers of the freed buffers into the outbox."""
+        while self.freed:
+            self._append(_HEADER.pack(_FREE, self.freed.popleft(), 0, -1))
+
+    def post_replaced(self, number: int) -> None:
+        """Report that a buffer of this process is not used any more."""
+        if number in self._known:
+            self._known.remove(number)
+            self._append(_HEADER.pack(_REPLACED, number, 0, -1))
 
     def flush(self) -> bool:
         """Send what the connection accepts; return whether it accepted anything."""
         moved = False
+        self.post_freed()
         while self.outbox:
-            data, file = self.outbox[0]
+            data, descriptor = self.outbox[0]
             try:
-                if file is None:
+                if descriptor is None:
                     count = self.socket.send(data)
                 else:
-                    count = socket.send_fds(self.socket, [data], [file.number])
+                    count = socket.send_fds(self.socket, [data], [descriptor])
             except BlockingIOError:
                 return moved
             except OSError:  # the other process has ended
@@ -91,36 +141,70 @@ class Link:
     def receive(self) -> Iterable[tuple[int, Frame]]:
         """Read once, and yield the slots and values of the frames that are complete."""
         try:
-            if self.is_near:
-                data, numbers, _, _ = socket.recv_fds(self.socket, _READ_BYTES, 4)
-                self._files.extend(Descriptor(number) for number in numbers)
+            if self._large is not None:
+                count = self.socket.recv_into(self._large[2][self._num_received :])
+            elif self.is_near:
+                data, descriptors, _, _ = socket.recv_fds(self.socket, _READ_BYTES, 8)
+                self._descriptors += descriptors
+                count = len(data)
             else:
                 data = self.socket.recv(_READ_BYTES)
+                count = len(data)
         except BlockingIOError:
             return
         except OSError:
-            data = b""
-        if not data:
+            count = 0
+        if not count:
             self.has_ended = True
-            return
-        self._inbox += data
-        while (frame := self._next()) is not None:
-            yield frame
+        elif self._large is None:
+            yield from self._frames_of(self._inbox + data if self._inbox else data)
+        else:
+            self._num_received += count
+            slot, kind, memory = self._large
+            if self._num_received == len(memory):
+                self._large = None
+                yield slot, (kind, memory)
 
-    def _next(self) -> tuple[int, Frame] | None:
-        inbox = self._inbox
-        if len(inbox) < _HEADER.size:
-            return None
-        kind, in_file, slot, size = _HEADER.unpack_from(inbox)
-        if in_file:
-            del inbox[: _HEADER.size]
-            return slot, (kind, self._files.popleft(), size)
-        end = _HEADER.size + size
-        if len(inbox) < end:
-            return None
-        data = bytes(memoryview(inbox)[_HEADER.size : end])
-        del inbox[:end]
-        return slot, (kind, data, size)
+    def _frames_of(self, data: bytes) -> Iterable[tuple[int, Frame]]:
+        position = 0
+        while len(data) - position >= _HEADER.size:
+            kind, slot, size, number = _HEADER.unpack_from(data, position)
+            start = position + _HEADER.size
+            if number >= 0:
+                position = start
+                yield slot, (kind, Shared(self, number, memoryview(self._map(number))[:size]))
+                continue
+            end = start + size
+            if end > len(data):
+                if size > _SMALL_BYTES:
+                    self._begin_large(slot, kind, size, data[start:])
+                    position = len(data)
+                break
+            position = end
+            if kind == _REPLACED:
+                self._maps.pop(slot).close()
+            else:
+                yield slot, (kind, data[start:end])
+        self._inbox = data[position:]
+
+    def _map(self, number: int) -> mmap.mmap:
+        """Return a buffer of the other process; its descriptor came with its first use."""
+        if number not in self._maps:
+            descriptor = self._descriptors.popleft()
+            self._maps[number] = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+            os.close(descriptor)
+        return self._maps[number]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.socket.close()
+        while self._descriptors:
+            os.close(self._descriptors.popleft())
+
+    def _begin_large(self, slot: int, kind: bytes, size: int, begin: bytes) -> None:
+        memory = room(size)
+        memory[: len(begin)] = begin
+        self._large, self._num_received = (slot, kind, memory), len(begin)
 
 
 class Exchange:
@@ -137,6 +221,7 @@ class Exchange:
         #: The values that arrived and were not taken, by slot.
         self.arrived: defaultdict[int, deque[Frame]] = defaultdict(deque)
         self.has_ended = False
+        self._arena = Arena()
         self._by_number = {link.socket.fileno(): link for link in links.values()}
         self._poll = select.poll()
         for number in self._by_number:
@@ -172,14 +257,14 @@ class Exchange:
             if self.has_ended:
                 if not self.turn(0):  # all that was sent before the end has arrived
                     raise EndedError
-            elif not self.turn(left) and left is not None and time.monotonic() >= deadline:
+            elif not self.turn(left) and left is not None and deadline <= time.monotonic():
                 return False
         return True
 
     def send(
         self, sent: Iterable[tuple[int, Packed, Sequence[int]]], timeout_s: float | None
     ) -> bool:
-        """Send values to the processes that read them.
+        """Send values to the processes that read them; wait until the connections have accepted all.
 
         Parameters
         ----------
@@ -200,9 +285,11 @@ class Exchange:
         """
         used = []
         for slot, packed, readers in sent:
-            for rank in readers:
-                self.links[rank].post(slot, packed)
-                used.append(self.links[rank])
+            links = [self.links[rank] for rank in readers]
+            buffer = self._shared(packed, [link for link in links if link.is_near])
+            for link in links:
+                link.post(slot, packed, buffer if link.is_near else None)
+            used += links
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         has_begun = False
         while True:
@@ -223,6 +310,17 @@ class Exchange:
                     return False
             self._wait_for_room(full, left)
 
+    def _shared(self, packed: Packed, near: Sequence[Link]) -> Buffer | None:
+        """Return a buffer with the value if it is large and has readers on this host."""
+        if packed.size <= SHARED_BYTES or not near:
+            return None
+        self.turn(0)  # buffers may have been freed
+        buffer, replaced = self._arena.put(packed, len(near))
+        for number in replaced:
+            for link in self.links.values():
+                link.post_replaced(number)
+        return buffer
+
     def _wait_for_room(self, full: Sequence[Link], timeout_s: float | None) -> None:
         for link in full:
             self._poll.modify(link.socket.fileno(), select.POLLIN | select.POLLOUT)
@@ -233,6 +331,10 @@ class Exchange:
 
     def turn(self, timeout_s: float | None) -> bool:
         """Wait until a connection is ready, and read; return False when none was."""
+        if timeout_s != 0:
+            for link in self.links.values():
+                if link.freed:
+                    link.flush()
         ready = self._poll.poll(None if timeout_s is None else timeout_s * 1000)
         for number, _ in ready:
             self._read(self._by_number[number])
@@ -242,6 +344,8 @@ class Exchange:
         for slot, frame in link.receive():
             if frame[0] == _CLOSE:
                 self.has_ended = True
+            elif frame[0] == _FREE:
+                self._arena.free(slot)
             else:
                 self.arrived[slot].append(frame)
         if link.has_ended:
@@ -268,6 +372,15 @@ class Exchange:
 
     def close(self) -> None:
         """Close the connections."""
-        for link in self.links.values():
-            link.socket.close()
         self.arrived.clear()
+        for link in self.links.values():
+            link.close()
+        self._arena.close()
+
+
+def value_of(frame: Frame) -> Any:
+    """Return the value of a frame, or the `Failure` that came in its place."""
+    kind, data = frame
+    return unpack(
+        kind, data.view if isinstance(data, Shared) else data, keep=not isinstance(data, Shared)
+    )

@@ -1,15 +1,17 @@
-"""The values of a compiled graph as bytes: in a frame, or in memory that the reader maps.
+"""The values of a compiled graph as bytes.
 
-A value of more than `INLINE_BYTES` for a process of this host is written once into a file without a
-name (``memfd_create``), and its readers get the descriptor. The kernel frees the memory after the last
-reader. The file is sealed, so the readers can share it.
+A pickle and its out-of-band buffers are laid out one after the other, so that the reader unpickles the
+buffers where they arrived::
+
+    number of buffers u64 | length u64 of the pickle, and of each buffer | pickle
+    | padding | buffer | padding | buffer ...
+
+Buffers are aligned to 64 bytes, for vector instructions.
 """
 
 from __future__ import annotations
 
-import fcntl
-import mmap
-import os
+import ctypes
 import pickle
 import struct
 from collections.abc import Sequence
@@ -17,14 +19,8 @@ from typing import Any
 
 from raycompat import cloudpickle, exceptions
 
-#: Bytes. Up to this size a value travels inside its frame: it fits into the buffer of a socket.
-INLINE_BYTES = 64 << 10
-
 #: The kinds of values: bytes as they are, a pickle, a pickle with buffers, and a pickled error.
 BYTES, PICKLE, BUFFERS, ERROR = b"b", b"p", b"o", b"e"
-
-#: Linux's ``F_ADD_SEALS``, and the seals against more seals, shrinking, growing and writing.
-_ADD_SEALS, _SEALS = 1033, 1 | 2 | 4 | 8
 
 _ALIGNMENT_BYTES = 64
 
@@ -52,16 +48,6 @@ class Failure:
         return exceptions.loads_error(self.pickled)
 
 
-class Descriptor:
-    """A file descriptor that is closed with the last reference to this object."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __del__(self) -> None:
-        os.close(self.number)
-
-
 class Packed:
     """A packed value. It may be sent to several processes."""
 
@@ -69,24 +55,6 @@ class Packed:
         self.kind = kind
         self.parts = parts
         self.size = sum(len(part) for part in parts)
-        self._file: Descriptor | None = None
-
-    def file(self) -> Descriptor:
-        """Return the file that holds the value."""
-        if self._file is None:
-            self._file = Descriptor(
-                os.memfd_create("raycompat-graph", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-            )
-            _write(self._file.number, self.parts)
-            fcntl.fcntl(self._file.number, _ADD_SEALS, _SEALS)
-        return self._file
-
-
-def _write(descriptor: int, parts: Sequence[Any]) -> None:
-    for part in parts:
-        left = memoryview(part)
-        while left:
-            left = left[os.write(descriptor, left) :]
 
 
 def pack(value: Any) -> Packed:
@@ -132,38 +100,39 @@ def _laid_out(data: bytes, views: Sequence[memoryview]) -> list[Any]:
     return parts
 
 
-def unpack(kind: bytes, data: bytes | Descriptor, size: int) -> Any:
-    """Return the value; arrays in it are read-only views."""
+def room(num_bytes: int) -> memoryview:
+    """Return memory for a packed value, which begins at a multiple of 64 bytes."""
+    memory = bytearray(num_bytes + _ALIGNMENT_BYTES - 1)
+    start = -ctypes.addressof(ctypes.c_char.from_buffer(memory)) % _ALIGNMENT_BYTES
+    return memoryview(memory)[start : start + num_bytes]
+
+
+def unpack(kind: bytes, data: bytes | memoryview, *, keep: bool) -> Any:
+    """Return the value.
+
+    Arrays in it are read-only views of the data, or of a copy if the data cannot be kept.
+    """
     if kind == ERROR:
-        return Failure(_read(data, size))
+        return Failure(bytes(data))
     if kind == BYTES:
-        return _read(data, size)
-    view = memoryview(_mapped(data, size) if isinstance(data, Descriptor) else data)
+        return bytes(data)
     if kind == PICKLE:
-        return pickle.loads(view)
+        return pickle.loads(data)
+    if isinstance(data, bytes) or not keep:
+        aligned = room(len(data))
+        aligned[:] = data
+        data = aligned
+    view = data.toreadonly()
     count = _COUNT.unpack_from(view)[0]
+    lengths = [
+        _LENGTH.unpack_from(view, _COUNT.size + _LENGTH.size * index)[0]
+        for index in range(count + 1)
+    ]
     start = _COUNT.size + _LENGTH.size * (count + 1)
-    spans = [_LENGTH.unpack_from(view, _COUNT.size + 8 * index)[0] for index in range(count + 1)]
-    position = start + spans[0]
+    position = start + lengths[0]
     buffers = []
-    for length in spans[1:]:
+    for length in lengths[1:]:
         position += -position % _ALIGNMENT_BYTES
         buffers.append(view[position : position + length])
         position += length
-    return pickle.loads(view[start : start + spans[0]], buffers=buffers)
-
-
-def _mapped(data: Descriptor, size: int) -> mmap.mmap:
-    flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
-    return mmap.mmap(data.number, size, flags=flags, prot=mmap.PROT_READ)
-
-
-def _read(data: bytes | Descriptor, size: int) -> bytes:
-    if not isinstance(data, Descriptor):
-        return data
-    pieces = []
-    position = 0
-    while position < size:
-        pieces.append(os.pread(data.number, size - position, position))
-        position += len(pieces[-1])
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return pickle.loads(view[start : start + lengths[0]], buffers=buffers)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from raycompat.dag.exchange import EndedError, Exchange, Link
-from raycompat.dag.packing import Failure, pack, unpack
+from raycompat.dag.exchange import EndedError, Exchange, Link, value_of
+from raycompat.dag.packing import Failure, pack
 from raycompat.dag.plan import Slot, Step
 from raycompat.exceptions import RayChannelError
 from raycompat.util.collective import _mesh
@@ -186,7 +186,7 @@ class _Seat:
         if slot not in values:
             frame = self._exchange.take(slot)
             try:
-                values[slot] = unpack(*frame)
+                values[slot] = value_of(frame)
             except Exception as error:
                 values[slot] = Failure.of(error, self._name)
         return values[slot]
