@@ -113,6 +113,20 @@ class _Loop:
             self.loop.call_soon(task.cancel)  # after its first step; otherwise it could not answer
 
 
+def _start_loops(
+    run: RunAsync, limits: dict[str | None, int], main_loop: asyncio.AbstractEventLoop
+) -> dict[str | None, _Loop]:
+    groups: dict[str | None, _Loop] = {}
+    for group, limit in limits.items():
+        loop = main_loop if group is None else asyncio.new_event_loop()
+        groups[group] = _Loop(loop, limit, run)
+        if loop is not main_loop:
+            threading.Thread(
+                target=loop.run_forever, name=f"raycompat-{group}", daemon=True
+            ).start()
+    return groups
+
+
 def serve_in_loops(
     mailbox: Mailbox,
     run: RunAsync,
@@ -123,14 +137,7 @@ def serve_in_loops(
     main_loop: asyncio.AbstractEventLoop,
 ) -> None:
     """Run calls as coroutines; `when_cancelled` gets a function to call with a cancelled key."""
-    groups: dict[str | None, _Loop] = {}
-    for group, limit in limits.items():
-        loop = main_loop if group is None else asyncio.new_event_loop()
-        groups[group] = _Loop(loop, limit, run)
-        if loop is not main_loop:
-            threading.Thread(
-                target=loop.run_forever, name=f"raycompat-{group}", daemon=True
-            ).start()
+    groups = _start_loops(run, limits, main_loop)
 
     def cancel(key: str) -> None:
         for each in groups.values():

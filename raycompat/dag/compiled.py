@@ -21,7 +21,7 @@ from raycompat.dag import seat
 from raycompat.dag.compiled_ref import CompiledDAGFuture, CompiledDAGRef
 from raycompat.dag.context import DAGContext
 from raycompat.dag.drawing import as_text
-from raycompat.dag.exchange import EndedError, Exchange, Frame, value_of
+from raycompat.dag.exchange import EndedError, Exchange, Frame, Link, value_of
 from raycompat.dag.input_node import DAGInputData
 from raycompat.dag.node import DAGNode
 from raycompat.dag.packing import ERROR, Failure, Packed, pack
@@ -129,16 +129,14 @@ class CompiledDAG:
         opened: list[ray.ObjectRef[Any]] = []
         try:
             opened = self._in_all(seat.open_door, token, num_processes)
-            addresses = [door.address, *ray.get(opened)]
+            addresses = [door.address, *self._checked(ray.get(opened))]
             if len({address.place for address in addresses}) > 1:
-                others = self._in_all(seat.open_to_other_hosts, token)
-                addresses = [door.open_to_other_hosts(), *ray.get(others)]
+                reachable = self._in_all(seat.open_to_other_hosts, token)
+                addresses = [door.open_to_other_hosts(), *ray.get(reachable)]
             for rank, actor in enumerate(plan.actors, 1):
-                call = actor.__ray_call__.options(**_CALL)
-                near = plan.neighbours(rank)
-                self._runs.append(
-                    call.remote(seat.run, token, rank, addresses, near, plan.steps[rank])
-                )
+                others = plan.neighbours(rank)
+                given = (token, rank, addresses, others, plan.steps[rank])
+                self._runs.append(_call(actor, seat.run, *given))
             neighbours = list(range(1, num_processes))
             return Exchange(
                 seat.connect(
@@ -155,10 +153,16 @@ class CompiledDAG:
             door.close()
 
     def _in_all(self, function: Any, *args: Any) -> list[ray.ObjectRef[Any]]:
-        return [
-            actor.__ray_call__.options(**_CALL).remote(function, *args)
-            for actor in self._plan.actors
-        ]
+        return [_call(actor, function, *args) for actor in self._plan.actors]
+
+    def _checked(self, addresses: Sequence[seat.Address | None]) -> list[seat.Address]:
+        for actor, address in zip(self._plan.actors, addresses, strict=True):
+            if address is None:
+                raise ValueError(
+                    f"{actor!r} belongs to a compiled graph already: an actor can be in one at a time. "
+                    "Call teardown() of the other graph first."
+                )
+        return [address for address in addresses if address is not None]
 
     def _check_runs(self) -> None:
         """Raise the error of an actor that could not connect, or has died."""
@@ -221,7 +225,7 @@ class CompiledDAG:
 
     def _sent(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> list[tuple[int, Packed, Sequence[int]]]:
+    ) -> Sequence[tuple[int, Packed, Sequence[int]]]:
         """Check the arguments of an execution, and pack those that the graph uses."""
         if self.is_teardown:
             raise RayChannelError("The graph was torn down: compile another one.")
@@ -369,7 +373,8 @@ class CompiledDAG:
         self._check_capacity(len(self._not_awaited))
         loop = asyncio.get_running_loop()
         self._listen(loop)
-        self._send(sent)
+        for link in self._exchange.post(sent):
+            self._flush(loop, link)
         future: asyncio.Future[None] = loop.create_future()
         self._futures.append(future)
         self._submitted += 1
@@ -391,10 +396,19 @@ class CompiledDAG:
         for link in self._exchange.links.values():
             loop.add_reader(link.socket, self._on_readable)
 
+    def _flush(self, loop: asyncio.AbstractEventLoop, link: Link) -> None:
+        """Send what a connection accepts now, and the rest when it accepts more."""
+        link.flush()
+        if link.outbox:
+            loop.add_writer(link.socket, self._flush, loop, link)
+        else:
+            loop.remove_writer(link.socket)
+
     def _stop_listening(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
             for link in self._exchange.links.values():
                 self._loop.remove_reader(link.socket)
+                self._loop.remove_writer(link.socket)
         self._loop = None
 
     def _on_readable(self, *, wait: bool = True) -> None:
@@ -405,6 +419,7 @@ class CompiledDAG:
             while self._futures and self._has_next(0):
                 self._keep_next()
                 self._resolve(None)
+            self._exchange.flush_freed()
         except EndedError:
             self._stop_listening()
             error = self._broken()
@@ -516,3 +531,8 @@ class CompiledDAG:
 
 def _or(given: Any, default: Any) -> Any:
     return default if given is None else given
+
+
+def _call(actor: Any, function: Any, *args: Any) -> ray.ObjectRef[Any]:
+    ref: ray.ObjectRef[Any] = actor.__ray_call__.options(**_CALL).remote(function, *args)
+    return ref

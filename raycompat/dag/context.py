@@ -8,7 +8,11 @@ from typing import ClassVar
 
 
 def _whole(name: str, default: int) -> int:
-    return field(default_factory=lambda: int(float(os.environ.get(f"RAY_CGRAPH_{name}", default))))
+    return field(default_factory=lambda: int(float(_setting(name, str(default)))))
+
+
+def _setting(name: str, default: str) -> str:
+    return os.environ.get(f"RAY_CGRAPH_{name}", default)
 
 
 @dataclass
@@ -48,15 +52,13 @@ class DAGContext:
     get_timeout: int = _whole("get_timeout", 10)
     teardown_timeout: int = _whole("teardown_timeout", 30)
     read_iteration_timeout: float = field(
-        default_factory=lambda: float(os.environ.get("RAY_CGRAPH_read_iteration_timeout_s", 0.1))
+        default_factory=lambda: float(_setting("read_iteration_timeout_s", "0.1"))
     )
     buffer_size_bytes: int = _whole("buffer_size_bytes", 1_000_000)
     max_inflight_executions: int = _whole("max_inflight_executions", 10)
     max_buffered_results: int = _whole("max_buffered_results", 1000)
     overlap_gpu_communication: bool = field(
-        default_factory=lambda: (
-            os.environ.get("RAY_CGRAPH_overlap_gpu_communication", "0").lower() in ("1", "true")
-        )
+        default_factory=lambda: _setting("overlap_gpu_communication", "0").lower() in ("1", "true")
     )
 
     _current: ClassVar[DAGContext | None] = None

@@ -257,7 +257,7 @@ class Exchange:
             if self.has_ended:
                 if not self.turn(0):  # all that was sent before the end has arrived
                     raise EndedError
-            elif not self.turn(left) and left is not None and deadline <= time.monotonic():
+            elif not self.turn(left) and deadline is not None and deadline <= time.monotonic():
                 return False
         return True
 
@@ -283,13 +283,7 @@ class Exchange:
         EndedError
             When the graph has ended.
         """
-        used = []
-        for slot, packed, readers in sent:
-            links = [self.links[rank] for rank in readers]
-            buffer = self._shared(packed, [link for link in links if link.is_near])
-            for link in links:
-                link.post(slot, packed, buffer if link.is_near else None)
-            used += links
+        used = self.post(sent)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         has_begun = False
         while True:
@@ -309,6 +303,23 @@ class Exchange:
                         link.outbox.clear()
                     return False
             self._wait_for_room(full, left)
+
+    def post(self, sent: Iterable[tuple[int, Packed, Sequence[int]]]) -> list[Link]:
+        """Put values into the outboxes of the connections to their readers, and return those."""
+        used: list[Link] = []
+        for slot, packed, readers in sent:
+            links = [self.links[rank] for rank in readers]
+            buffer = self._shared(packed, [link for link in links if link.is_near])
+            for link in links:
+                link.post(slot, packed, buffer if link.is_near else None)
+            used += links
+        return used
+
+    def flush_freed(self) -> None:
+        """Report the buffers that this process has copied from."""
+        for link in self.links.values():
+            if link.freed:
+                link.flush()
 
     def _shared(self, packed: Packed, near: Sequence[Link]) -> Buffer | None:
         """Return a buffer with the value if it is large and has readers on this host."""
@@ -332,9 +343,7 @@ class Exchange:
     def turn(self, timeout_s: float | None) -> bool:
         """Wait until a connection is ready, and read; return False when none was."""
         if timeout_s != 0:
-            for link in self.links.values():
-                if link.freed:
-                    link.flush()
+            self.flush_freed()
         ready = self._poll.poll(None if timeout_s is None else timeout_s * 1000)
         for number, _ in ready:
             self._read(self._by_number[number])

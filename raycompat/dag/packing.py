@@ -15,9 +15,11 @@ import ctypes
 import pickle
 import struct
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from raycompat import cloudpickle, exceptions
+from raycompat.util import get_node_ip_address
 
 #: The kinds of values: bytes as they are, a pickle, a pickle with buffers, and a pickled error.
 BYTES, PICKLE, BUFFERS, ERROR = b"b", b"p", b"o", b"e"
@@ -40,12 +42,18 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException, where: str) -> Failure:
         """Describe an exception that was just raised in a method."""
-        described = exceptions.RayTaskError.from_exception(error, where)
+        described = exceptions.RayTaskError.from_exception(
+            error, where, hide_frame=_is_own_file, ip=get_node_ip_address()
+        )
         return cls(exceptions.dumps_error(described))
 
     def error(self) -> exceptions.RayError:
         """Return the exception to raise."""
         return exceptions.loads_error(self.pickled)
+
+
+def _is_own_file(path: str) -> bool:
+    return Path(path).parent == Path(__file__).parent
 
 
 class Packed:

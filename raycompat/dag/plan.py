@@ -212,9 +212,8 @@ def _check_nothing_is_left_over(output: DAGNode, nodes: Sequence[DAGNode]) -> No
     left = [each for node in nodes for each in node._downstream if each not in used]
     if left:
         raise ValueError(
-            f"The results of {', '.join(map(repr, left))} are used by no other call, and are leaf nodes "
-            f"that are no output: an error in them would be lost. Compile a MultiOutputNode with "
-            f"them and {output!r}."
+            f"The results of {', '.join(map(repr, left))} are leaf nodes: no other call uses them, "
+            f"and they are no output. Compile a MultiOutputNode with them and {output!r}."
         )
 
 
@@ -240,7 +239,7 @@ class _Planner:
         keys = [each.key for each in inputs]
         positions = [key for key in keys if isinstance(key, int)]
         plan = Plan(
-            list(self._ranks),
+            [handle for handle in self._ranks if isinstance(handle, ActorHandle)],
             dict(steps),
             inputs,
             [self._slot(node) for node in self._outputs],

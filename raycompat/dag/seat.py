@@ -76,19 +76,13 @@ _doors: dict[bytes, Door] = {}
 _graph_of: dict[int, bytes] = {}
 
 
-def open_door(instance: Any, token: bytes, num_processes: int) -> Address:
+def open_door(instance: Any, token: bytes, num_processes: int) -> Address | None:
     """Take part in a graph: accept connections from now on.
 
-    Raises
-    ------
-    ValueError
-        When the actor takes part in another graph that was not torn down.
+    Return None when the actor takes part in another graph, which was not torn down.
     """
     if id(instance) in _graph_of:
-        raise ValueError(
-            f"{type(instance).__name__} belongs to a compiled graph already: an actor can be in one "
-            "at a time. Call teardown() of the other graph first."
-        )
+        return None
     _graph_of[id(instance)] = token
     door = _doors[token] = Door(num_processes)
     return door.address
