@@ -144,7 +144,7 @@ def put(value: T) -> ObjectRef[T]:
 
 def _has_compiled(object_refs: Any) -> bool:
     """Return whether there is a result of a compiled graph in the argument of `get`."""
-    compiled = sys.modules.get("raycompat.dag.compiled_ref")
+    compiled = sys.modules.get("raycompat.experimental.compiled_dag_ref")
     if compiled is None:
         return False
     listed = object_refs if isinstance(object_refs, list) else [object_refs]
@@ -152,7 +152,7 @@ def _has_compiled(object_refs: Any) -> bool:
 
 
 def _get_compiled(object_refs: Any, timeout: float | None) -> Any:
-    from raycompat.dag.compiled_ref import CompiledDAGRef
+    from raycompat.experimental.compiled_dag_ref import CompiledDAGRef
 
     if not isinstance(object_refs, list):
         return object_refs.get(timeout)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from raycompat.dag.arguments import nodes_in, replaced
 
 if TYPE_CHECKING:
-    from raycompat.dag.compiled import CompiledDAG
+    from raycompat.dag.compiled_dag_node import CompiledDAG
     from raycompat.dag.input_node import InputNode
 
 
@@ -59,14 +60,17 @@ class DAGNode:
         self._bound_kwargs = dict(kwargs or {})
         self._bound_options = dict(options or {})
         self._stable_uuid = uuid.uuid4().hex
-        #: The nodes that have this one as an argument.
-        self._downstream: list[DAGNode] = []
+        #: The nodes that have this one as an argument, and are still used.
+        self._downstream: WeakSet[DAGNode] = WeakSet()
         self._was_compiled = False
         for value in (*self._bound_args, *self._bound_kwargs.values()):
             if isinstance(value, DAGNode):
-                value._downstream.append(self)
+                value._downstream.add(self)
         #: The result of each node in the last execution with `_ray_cache_refs`.
         self.cache_from_last_execute: dict[str, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_downstream": WeakSet()}
 
     def execute(self, *args: Any, _ray_cache_refs: bool = False, **kwargs: Any) -> Any:
         """Make the calls of the graph on which this node depends, and its own.
@@ -184,7 +188,7 @@ class DAGNode:
         Ray source: ``ray.dag.DAGNode.experimental_compile``, 2.60.0. What differs is listed in
         `CompiledDAG`. The other defaults are those of `DAGContext`.
         """
-        from raycompat.dag.compiled import CompiledDAG
+        from raycompat.dag.compiled_dag_node import CompiledDAG
         from raycompat.dag.gpu_options import check_options
 
         check_options(_buffer_size_bytes, _overlap_gpu_communication, _default_communicator)

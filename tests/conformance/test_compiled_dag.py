@@ -99,9 +99,19 @@ def new(ray, cluster):
 
 
 @pytest.fixture
-def given(dag):
-    with dag.InputNode() as given:
-        return given
+def new_input(dag):
+    """Return a new input. All calls that are bound to one input belong to one graph."""
+
+    def make():
+        with dag.InputNode() as given:
+            return given
+
+    return make
+
+
+@pytest.fixture
+def given(new_input):
+    return new_input()
 
 
 @contextmanager
@@ -193,12 +203,12 @@ def test_actors_get_different_arguments(ray, dag, new, given):
         assert ray.get(graph.execute("a", "b", "c")) == ["a", "c"]
 
 
-def test_a_method_with_two_results(ray, dag, new, given):
+def test_a_method_with_two_results(ray, dag, new, new_input):
     here, there = new(), new()
-    first, second = here.pair.bind(given)
+    first, second = here.pair.bind(new_input())
     with compiled(there.add.bind(first, second)) as graph:
         assert ray.get(graph.execute(2)) == 5
-    first, second = here.pair.bind(given)
+    first, second = here.pair.bind(new_input())
     with compiled(dag.MultiOutputNode([first, second])) as graph:
         assert ray.get(graph.execute(2)) == [2, 3]
 
@@ -260,7 +270,7 @@ def test_other_calls_of_the_actor_go_on(ray, new, given):
         assert ray.get(actor.count.remote(), timeout=20) == 1
 
 
-def test_a_plain_method_of_an_asynchronous_actor(ray, given):
+def test_a_plain_method_of_an_asynchronous_actor(ray, new_input):
     @ray.remote(num_cpus=0)
     class Both:
         async def later(self, value):
@@ -270,9 +280,9 @@ def test_a_plain_method_of_an_asynchronous_actor(ray, given):
             return value
 
     actor = Both.remote()
-    with compiled(actor.now.bind(given)) as graph:
+    with compiled(actor.now.bind(new_input())) as graph:
         assert ray.get(graph.execute(3)) == 3
-    with compiled(actor.later.bind(given)) as graph, pytest.raises(TypeError):
+    with compiled(actor.later.bind(new_input())) as graph, pytest.raises(TypeError):
         ray.get(graph.execute(3))
 
 
@@ -423,16 +433,16 @@ def test_a_wrong_number_of_results(ray, dag, new, given):
 # --- the end --------------------------------------------------------------------------------------
 
 
-def test_teardown_frees_the_actors(ray, new, given):
+def test_teardown_frees_the_actors(ray, new, new_input):
     actor = new()
-    graph = actor.add.bind(given).experimental_compile()
+    graph = actor.add.bind(new_input()).experimental_compile()
     assert not graph.is_teardown
     assert ray.get(graph.execute(1)) == 1
     graph.teardown()
     graph.teardown()
     assert graph.is_teardown
     assert ray.get(actor.count.remote()) == 1
-    with compiled(actor.add.bind(given)) as again:
+    with compiled(actor.add.bind(new_input())) as again:
         assert ray.get(again.execute(4)) == 4
 
 
@@ -555,14 +565,16 @@ def test_too_many_executions_with_asyncio(ray, new, given):
     assert asyncio.run(use()) == list(range(10))
 
 
-def test_execute_and_execute_async_exclude_each_other(ray, new, given, dag):
+def test_execute_and_execute_async_exclude_each_other(ray, new, new_input):
     actor = new()
-    with compiled(actor.echo.bind(given)) as graph, pytest.raises(ValueError, match="asyncio"):
+    with (
+        compiled(actor.echo.bind(new_input())) as graph,
+        pytest.raises(ValueError, match="asyncio"),
+    ):
         asyncio.run(graph.execute_async(1))
 
     async def use():
-        node = actor.echo.bind(given)
-        with compiled(node, enable_asyncio=True) as graph:
+        with compiled(actor.echo.bind(new_input()), enable_asyncio=True) as graph:
             with pytest.raises(ValueError, match="asyncio"):
                 graph.execute(1)
 
@@ -572,12 +584,12 @@ def test_execute_and_execute_async_exclude_each_other(ray, new, given, dag):
 # --- what cannot be compiled ----------------------------------------------------------------------
 
 
-def test_remote_functions_are_refused(ray, new, given):
+def test_remote_functions_are_refused(ray, new, new_input):
     @ray.remote
     def function(value):
         return value
 
-    for node in (function.bind(given), new().echo.bind(function.bind(given))):
+    for node in (function.bind(new_input()), new().echo.bind(function.bind(new_input()))):
         with pytest.raises(NotImplementedError):
             node.experimental_compile()
 
@@ -592,16 +604,14 @@ def test_actors_that_the_graph_creates_are_refused(ray, given):
         Actor.bind().echo.bind(given).experimental_compile()
 
 
-def test_a_graph_needs_one_input(ray, dag, new, given):
+def test_a_graph_needs_one_input(ray, new, new_input):
     actor = new()
     with pytest.raises(ValueError):
         actor.echo.bind(1).experimental_compile()
-    with dag.InputNode() as other:
-        both = actor.add.bind(given, other)
     with pytest.raises(AssertionError):
-        both.experimental_compile()
+        actor.add.bind(new_input(), new_input()).experimental_compile()
     with pytest.raises(AssertionError):
-        given.experimental_compile()
+        new_input().experimental_compile()
 
 
 def test_the_input_is_no_output(ray, dag, new, given):
@@ -616,12 +626,13 @@ def test_each_call_depends_on_a_node(ray, dag, new, given):
         outputs.experimental_compile()
 
 
-def test_nodes_are_positional_arguments_themselves(ray, new, given):
+def test_nodes_are_positional_arguments_themselves(ray, new, new_input):
     actor = new()
+    given = new_input()
     with pytest.raises(ValueError):
         actor.add.bind(given, by=given).experimental_compile()
     with pytest.raises(ValueError):
-        actor.echo.bind([given]).experimental_compile()
+        actor.echo.bind([new_input()]).experimental_compile()
 
 
 def test_the_input_is_used_whole_or_in_parts(ray, new, given):
@@ -635,14 +646,15 @@ def test_all_parts_of_the_input_are_used(ray, new, given):
         new().echo.bind(given.x).experimental_compile()
 
 
-def test_no_call_is_left_over(ray, new, given):
+def test_no_call_is_left_over(ray, new, new_input):
     actor, other = new(), new()
+    given = new_input()
     used = actor.echo.bind(given)
     unused = other.echo.bind(given)
     with pytest.raises(ValueError, match="leaf"):
         used.experimental_compile()
     assert unused is not None
-    first, _ = actor.pair.bind(given)
+    first, _ = actor.pair.bind(new_input())
     with pytest.raises(ValueError, match="leaf"):
         first.experimental_compile()
 

@@ -18,7 +18,6 @@ from typing import Any
 import raycompat as ray
 from raycompat.dag import plan as plans
 from raycompat.dag import seat
-from raycompat.dag.compiled_ref import CompiledDAGFuture, CompiledDAGRef
 from raycompat.dag.context import DAGContext
 from raycompat.dag.drawing import as_text
 from raycompat.dag.exchange import EndedError, Exchange, Frame, Link, value_of
@@ -32,6 +31,7 @@ from raycompat.exceptions import (
     RayChannelTimeoutError,
     UnsupportedRayFeatureError,
 )
+from raycompat.experimental.compiled_dag_ref import CompiledDAGFuture, CompiledDAGRef
 
 logger = logging.getLogger(__name__)
 

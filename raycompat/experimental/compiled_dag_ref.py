@@ -7,7 +7,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Never
 
 if TYPE_CHECKING:
-    from raycompat.dag.compiled import CompiledDAG
+    from raycompat.dag.compiled_dag_node import CompiledDAG
 
 
 class _Result:
