@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, overload
@@ -141,6 +142,28 @@ def put(value: T) -> ObjectRef[T]:
     return puts.put(_driver.require_session(), value)
 
 
+def _has_compiled(object_refs: Any) -> bool:
+    """Return whether there is a result of a compiled graph in the argument of `get`."""
+    compiled = sys.modules.get("raycompat.experimental.compiled_dag_ref")
+    if compiled is None:
+        return False
+    listed = object_refs if isinstance(object_refs, list) else [object_refs]
+    return any(isinstance(each, compiled.CompiledDAGRef) for each in listed)
+
+
+def _get_compiled(object_refs: Any, timeout: float | None) -> Any:
+    from raycompat.experimental.compiled_dag_ref import CompiledDAGRef
+
+    if not isinstance(object_refs, list):
+        return object_refs.get(timeout)
+    if not all(isinstance(each, CompiledDAGRef) for each in object_refs):
+        raise ValueError(
+            "Invalid type of object refs: the list for get has results of compiled graphs and others. "
+            "Get them separately."
+        )
+    return [each.get(timeout) for each in object_refs]
+
+
 @overload
 def get(object_refs: ObjectRef[T], *, timeout: float | None = None) -> T: ...
 @overload
@@ -186,6 +209,8 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
     Ray source: ``ray.get``, 2.60.0. Each call of `get` returns a new copy; its arrays are read-only.
     """
     session = _driver.any_session()
+    if _has_compiled(object_refs):
+        return _get_compiled(object_refs, timeout)
     if timeout == -1:
         timeout = None  # in older Ray: without limit
     if timeout is not None and timeout < 0:

@@ -71,6 +71,8 @@ _UTIL_MODULES = frozenset(
 #: Alternatives, by the name of the module or object.
 _ALTERNATIVES = {
     "client": "connect with init(address=...)",
+    "experimental.channel": "compiled graphs send values through the memory of the CPU; leave "
+    "communicators and types of tensors out",
     "serve": "use a web framework with actors behind it",
     "workflow": "Ray itself has removed it",
     "util.spark": "start the cluster with raycompat start, or by one of Dask's cluster classes",

@@ -33,6 +33,7 @@ from raycompat._caller.calls import Call
 from raycompat._caller.exports import exported_id
 from raycompat._protocol import id_types, ids
 from raycompat._protocol.actor_about import (
+    SYSTEM_GROUP,
     About,
     Method,
     has_async_methods,
@@ -415,7 +416,7 @@ class ActorMethod:
             call.waits_for_restart = True
             call.retry_exceptions = pickled_exceptions(options.retry_exceptions)
         if options.concurrency_group is not None:
-            if options.concurrency_group not in about.groups:
+            if options.concurrency_group not in (*about.groups, SYSTEM_GROUP):
                 raise ValueError(_unknown_group(options.concurrency_group, about))
             call.group = options.concurrency_group
         call.holds = (handle,)

@@ -6,6 +6,8 @@ Each function takes calls from the `Mailbox` in the main thread until the actor 
 * `serve_in_threads`: for `max_concurrency` or concurrency groups. Each group has its own threads.
 * `serve_in_loops`: for actors with an ``async def`` method. The main thread runs an event loop; each
   concurrency group has its own thread and loop.
+
+In all of them each call of `SYSTEM_GROUP` has its own thread.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from raycompat._executor.mailbox import Caller, Mailbox
+from raycompat._protocol.actor_about import SYSTEM_GROUP
 from raycompat._protocol.direct_messages import CallMessage
 
 #: Seconds between two calls of `on_idle` in an actor with event loops.
@@ -29,14 +32,26 @@ Run = Callable[[Caller, CallMessage], None]
 RunAsync = Callable[[Caller, CallMessage], Coroutine[Any, Any, None]]
 
 
-def serve_in_order(mailbox: Mailbox, run: Run, is_leaving: Callable[[], bool]) -> None:
+def _start_beside(run: Run, caller: Caller, message: CallMessage) -> None:
+    """Run a call of `SYSTEM_GROUP` in a thread of its own, which does not keep the process alive."""
+    threading.Thread(
+        target=run, args=(caller, message), name=f"raycompat-{message.name}", daemon=True
+    ).start()
+
+
+def serve_in_order(
+    mailbox: Mailbox, run: Run, run_beside: Run, is_leaving: Callable[[], bool]
+) -> None:
     """Run calls one after the other."""
     calls = mailbox.calls
     while not is_leaving():
         if calls:
             mailbox.read_arrived_sometimes()
             caller, message = calls.popleft()
-            run(caller, message)
+            if message.group == SYSTEM_GROUP:
+                _start_beside(run_beside, caller, message)
+            else:
+                run(caller, message)
             del caller, message
         else:
             mailbox.wait()
@@ -54,7 +69,10 @@ def serve_in_threads(
     while not is_leaving():
         while calls:
             caller, message = calls.popleft()
-            pools[message.group].submit(run, caller, message)
+            if message.group == SYSTEM_GROUP:
+                _start_beside(run, caller, message)
+            else:
+                pools[message.group].submit(run, caller, message)
         mailbox.wait()
     for pool in pools.values():
         pool.shutdown(wait=False, cancel_futures=True)
@@ -95,15 +113,9 @@ class _Loop:
             self.loop.call_soon(task.cancel)  # after its first step; otherwise it could not answer
 
 
-def serve_in_loops(
-    mailbox: Mailbox,
-    run: RunAsync,
-    is_leaving: Callable[[], bool],
-    limits: dict[str | None, int],
-    when_cancelled: Callable[[Callable[[str], None]], None],
-    main_loop: asyncio.AbstractEventLoop,
-) -> None:
-    """Run calls as coroutines; `when_cancelled` gets a function to call with a cancelled key."""
+def _start_loops(
+    run: RunAsync, limits: dict[str | None, int], main_loop: asyncio.AbstractEventLoop
+) -> dict[str | None, _Loop]:
     groups: dict[str | None, _Loop] = {}
     for group, limit in limits.items():
         loop = main_loop if group is None else asyncio.new_event_loop()
@@ -112,6 +124,20 @@ def serve_in_loops(
             threading.Thread(
                 target=loop.run_forever, name=f"raycompat-{group}", daemon=True
             ).start()
+    return groups
+
+
+def serve_in_loops(
+    mailbox: Mailbox,
+    run: RunAsync,
+    run_beside: Run,
+    is_leaving: Callable[[], bool],
+    limits: dict[str | None, int],
+    when_cancelled: Callable[[Callable[[str], None]], None],
+    main_loop: asyncio.AbstractEventLoop,
+) -> None:
+    """Run calls as coroutines; `when_cancelled` gets a function to call with a cancelled key."""
+    groups = _start_loops(run, limits, main_loop)
 
     def cancel(key: str) -> None:
         for each in groups.values():
@@ -123,7 +149,10 @@ def serve_in_loops(
         mailbox.read_arrived()
         while mailbox.calls:
             arrival = mailbox.calls.popleft()
-            _, message = arrival
+            caller, message = arrival
+            if message.group == SYSTEM_GROUP:
+                _start_beside(run_beside, caller, message)
+                continue
             group = groups[message.group]
             if group.loop is main_loop:
                 group.submit(arrival)

@@ -98,13 +98,19 @@ class Actor:
         if self._loop is not None:
             limits = {None: most or _ASYNC_CONCURRENCY, **groups}
             lanes.serve_in_loops(
-                self.mailbox, self._run_async, self._leaves, limits, self._on_cancel, self._loop
+                self.mailbox,
+                self._run_async,
+                self._run_in_thread,
+                self._leaves,
+                limits,
+                self._on_cancel,
+                self._loop,
             )
         elif (most or 1) > 1 or groups:
             sizes = {None: most or 1, **groups}
             lanes.serve_in_threads(self.mailbox, self._run_in_thread, self._leaves, sizes)
         else:
-            lanes.serve_in_order(self.mailbox, self._run, self._leaves)
+            lanes.serve_in_order(self.mailbox, self._run, self._run_in_thread, self._leaves)
         self._timeline.flush()
         self.mailbox.close()
 

@@ -10,7 +10,9 @@ from raycompat._executor.run_actor import ActorExit
 from raycompat._local.host import LocalHost
 from raycompat._local.sender import LocalSender, describe, group_of
 from raycompat._protocol import failures
+from raycompat._protocol.actor_about import SYSTEM_GROUP
 from raycompat._protocol.call_spec import ActorSpec
+from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:
     from raycompat._local.session import LocalSession
@@ -64,6 +66,12 @@ class LocalActor(LocalSender):
         if self.error is not None:
             self._fail(call, self.error)
             return
+        if call.group == SYSTEM_GROUP:
+            raise UnsupportedRayFeatureError(
+                f"the concurrency group {SYSTEM_GROUP} (compiled graphs use it) in local mode",
+                "local mode runs one call at a time, in this process",
+                "call execute() of the graph itself, or leave out local_mode=True",
+            )
         about = self._running
         running = RunningCall(
             call.key,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from raycompat.dag.arguments import nodes_in, replaced
 
 if TYPE_CHECKING:
+    from raycompat.dag.compiled_dag_node import CompiledDAG
     from raycompat.dag.input_node import InputNode
 
 
@@ -58,8 +60,17 @@ class DAGNode:
         self._bound_kwargs = dict(kwargs or {})
         self._bound_options = dict(options or {})
         self._stable_uuid = uuid.uuid4().hex
+        #: The nodes that have this one as an argument, and are still used.
+        self._downstream: WeakSet[DAGNode] = WeakSet()
+        self._was_compiled = False
+        for value in (*self._bound_args, *self._bound_kwargs.values()):
+            if isinstance(value, DAGNode):
+                value._downstream.add(self)
         #: The result of each node in the last execution with `_ray_cache_refs`.
         self.cache_from_last_execute: dict[str, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_downstream": WeakSet()}
 
     def execute(self, *args: Any, _ray_cache_refs: bool = False, **kwargs: Any) -> Any:
         """Make the calls of the graph on which this node depends, and its own.
@@ -128,6 +139,114 @@ class DAGNode:
     def clear_cache(self) -> None:
         """Forget the stored results."""
         self.cache_from_last_execute = {}
+
+    def experimental_compile(
+        self,
+        _submit_timeout: float | None = None,
+        _buffer_size_bytes: int | None = None,
+        enable_asyncio: bool = False,
+        _max_inflight_executions: int | None = None,
+        _max_buffered_results: int | None = None,
+        _overlap_gpu_communication: bool | None = None,
+        _default_communicator: Any = "create",
+    ) -> CompiledDAG:
+        """Send the graph to its actors, so that they execute it without the driver's help.
+
+        All calls of the graph must be methods of actors that exist, and the graph needs one
+        `InputNode`. See `CompiledDAG`, which shows an example.
+
+        Parameters
+        ----------
+        _submit_timeout : float, optional
+            Seconds to wait in `CompiledDAG.execute` until an actor accepts the input; -1: no limit. By
+            default 10.
+        _buffer_size_bytes : int, optional
+            Above 0. It has no effect: each value gets as much memory as it needs. In Ray it is the
+            first size of buffers that grow.
+        enable_asyncio : bool, default False
+            Whether the graph is executed with `CompiledDAG.execute_async`.
+        _max_inflight_executions : int, optional
+            The number of executions whose results were not fetched yet. By default 10.
+        _max_buffered_results : int, optional
+            The number of results that may wait in the driver because later ones were fetched first.
+            By default 1000.
+        _overlap_gpu_communication : bool, optional
+            True is refused: values travel through the memory of the CPU.
+        _default_communicator : "create" or None
+            Both have no effect. Communicators are refused, for the same reason.
+
+        Raises
+        ------
+        ValueError, AssertionError, NotImplementedError
+            When the graph cannot be compiled, was compiled before, or an option is not valid; the
+            message says why. The classes are those of Ray.
+        ActorDiedError
+            When an actor of the graph is dead.
+
+        Notes
+        -----
+        Ray source: ``ray.dag.DAGNode.experimental_compile``, 2.60.0. What differs is listed in
+        `CompiledDAG`. The other defaults are those of `DAGContext`.
+        """
+        from raycompat.dag.compiled_dag_node import CompiledDAG
+        from raycompat.dag.gpu_options import check_options
+
+        check_options(_buffer_size_bytes, _overlap_gpu_communication, _default_communicator)
+        if self._was_compiled:
+            raise ValueError(
+                f"{self!r} was compiled before, and a graph can be compiled once. Use the CompiledDAG "
+                "of the first time, or bind the calls again."
+            )
+        self._was_compiled = True
+        return CompiledDAG(
+            self,
+            submit_timeout=_submit_timeout,
+            enable_asyncio=enable_asyncio,
+            max_inflight_executions=_max_inflight_executions,
+            max_buffered_results=_max_buffered_results,
+        )
+
+    def with_tensor_transport(
+        self,
+        transport: Any = "auto",
+        device: str = "default",
+        _static_shape: bool = False,
+        _direct_return: bool = False,
+    ) -> DAGNode:
+        """Choose how compiled graphs send the tensors in the value of this node.
+
+        Parameters
+        ----------
+        transport : str, default "auto"
+            ``"auto"`` or ``"shm"``: through shared memory, as all values. ``"nccl"``,
+            ``"accelerator"`` and communicators are refused.
+        device : str, default "default"
+            ``"default"`` or ``"cpu"``: tensors arrive on the CPU. ``"gpu"`` and ``"cuda"`` are
+            refused.
+        _static_shape, _direct_return : bool
+            Hints for the transports that are refused; they have no effect on the others, as in Ray.
+
+        Returns
+        -------
+        DAGNode
+            This node.
+
+        Raises
+        ------
+        ValueError
+            When `transport` or `device` is not one of these.
+        UnsupportedRayFeatureError
+            When it is refused.
+
+        Notes
+        -----
+        Ray source: ``ray.dag.DAGNode.with_tensor_transport``, 2.60.0. Differs from Ray: PyTorch need
+        not be installed.
+        """
+        from raycompat.dag.gpu_options import check_transport
+
+        check_transport(transport, device)
+        return self
 
     def apply_recursive(self, fn: Callable[[DAGNode], Any]) -> Any:
         """Call a function for this node and each node on which it depends, dependencies first.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from raycompat.actor import ActorClass, ActorHandle, ActorMethod
 from raycompat.dag.input_node import InputNode
 from raycompat.dag.node import DAGNode, Execution
+
+_bind_orders = itertools.count()
 
 
 class FunctionNode(DAGNode):
@@ -128,7 +131,19 @@ class ClassMethodNode(DAGNode):
         after: ClassMethodNode | None = None,
     ) -> None:
         self._actor, self._method, self._after = actor, method, after
+        #: Where this call stands among all that this process has bound.
+        self.bind_order = next(_bind_orders)
         super().__init__(args, kwargs, options)
+
+    @property
+    def num_returns(self) -> int:
+        """The number of results of the call, from the options that were bound or of the method."""
+        method = self._method
+        bound = self._bound_options.get("num_returns")
+        given = (
+            method._options.num_returns if bound is None and not isinstance(method, str) else bound
+        )
+        return given if isinstance(given, int) else 1
 
     def get_method_name(self) -> str:
         """Return the name of the method."""

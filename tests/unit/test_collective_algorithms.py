@@ -290,8 +290,8 @@ def handshake(token_from, token_to, rank_from=1, rank_to=0):
     """Have two ranks introduce themselves; return what either end says."""
     left, right = socket.socketpair()
     places = ["here"] * 3
-    caller = _mesh._Mesh(rank_from, _Time(), places, token_from)
-    callee = _mesh._Mesh(rank_to, _Time(), places, token_to)
+    caller = _mesh.Mesh(rank_from, _Time(), places, token_from)
+    callee = _mesh.Mesh(rank_to, _Time(), places, token_to)
 
     def call(connection):
         with connection:

@@ -17,8 +17,9 @@ import secrets
 import select
 import socket
 import struct
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from raycompat.util._node_address import get_node_ip_address
 from raycompat.util.collective._meeting import Membership
@@ -44,25 +45,54 @@ def place() -> str:
     return f"{boot}:{os.stat('/proc/self/ns/net').st_ino}:{os.getuid()}"
 
 
-class _Mesh:
-    """The connections while they are made: this rank connects to lower ranks, higher ones to it."""
+class Deadline(Protocol):
+    """The time until which the connections must be made."""
 
-    def __init__(self, rank: int, membership: Membership, places: list[str], token: bytes) -> None:
+    def remaining_s(self) -> float:
+        """Return the seconds that are left; 0 when it is over."""
+
+
+class Mesh:
+    """The connections while they are made: this rank connects to lower ranks, higher ones to it.
+
+    Parameters
+    ----------
+    rank : int
+    deadline : Deadline
+    places : list of str
+        The `place` of each rank.
+    token : bytes
+        The secret of the group.
+    handshake_s : float
+        Seconds for one handshake.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        deadline: Deadline,
+        places: Sequence[str],
+        token: bytes,
+        handshake_s: float = _HANDSHAKE_S,
+    ) -> None:
         self._rank = rank
-        self._membership = membership
+        self._deadline = deadline
         self._places = places
         self._token = token
+        self._handshake_s = handshake_s
         self.peers: dict[int, Peer] = {}
 
     def is_near(self, rank: int) -> bool:
+        """Return whether a rank can use the same Unix sockets as this one."""
         return self._places[rank] == self._places[self._rank]
 
     def connect(self, rank: int, unix: str, tcp: tuple[str, int] | None) -> None:
+        """Connect to a lower rank, at the Unix socket or the TCP address where it listens."""
         near = tcp is None or self.is_near(rank)
         connection = socket.socket(socket.AF_UNIX if near else _family(tcp))
         address: Any = unix if near else tcp
         try:
-            connection.settimeout(min(_HANDSHAKE_S, self._membership.remaining_s()) or 0.001)
+            connection.settimeout(min(self._handshake_s, self._deadline.remaining_s()) or 0.001)
             connection.connect(address)
             pid = _process(connection) if near else None
             self._introduce(connection, rank)
@@ -79,6 +109,13 @@ class _Mesh:
         if connection.family != socket.AF_UNIX:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.peers[rank] = Peer(rank, connection, pid)
+
+    def accept_ready(self, listeners: Sequence[socket.socket], timeout_s: float) -> bool:
+        """Accept what connects to the listeners; return False when nothing did in time."""
+        ready, _, _ = select.select(listeners, [], [], timeout_s)
+        for listener in ready:
+            self.accept(listener)
+        return bool(ready)
 
     def accept(self, listener: socket.socket) -> None:
         """Accept one connection; close it if it is not an expected rank's."""
@@ -146,7 +183,8 @@ def _process(connection: socket.socket) -> int | None:
     return pid or None
 
 
-def _listen_unix(stack: contextlib.ExitStack, backlog: int) -> tuple[socket.socket, str]:
+def listen_unix(stack: contextlib.ExitStack, backlog: int) -> tuple[socket.socket, str]:
+    """Return a new abstract Unix socket that accepts connections, and its name."""
     listener = stack.enter_context(socket.socket(socket.AF_UNIX))
     name = f"\0raycompat-collective-{secrets.token_hex(16)}"
     listener.bind(name)
@@ -154,7 +192,8 @@ def _listen_unix(stack: contextlib.ExitStack, backlog: int) -> tuple[socket.sock
     return listener, name
 
 
-def _listen_tcp(stack: contextlib.ExitStack, backlog: int) -> tuple[socket.socket, tuple[str, int]]:
+def listen_tcp(stack: contextlib.ExitStack, backlog: int) -> tuple[socket.socket, tuple[str, int]]:
+    """Return a new TCP socket that accepts connections at this node's address, and that address."""
     host = get_node_ip_address()
     listener = stack.enter_context(socket.socket(_family((host, 0))))
     listener.bind((host, 0))
@@ -185,16 +224,16 @@ def connect(
     """
     membership = Membership(group_name, world_size, rank, timeout_s)
     with contextlib.ExitStack() as stack:
-        unix_listener, unix = _listen_unix(stack, world_size)
+        unix_listener, unix = listen_unix(stack, world_size)
         roster = membership.join("places", (place(), unix))
         places = [where for where, _ in roster.rows]
         listeners: list[socket.socket] = [unix_listener]
         tcp: list[tuple[str, int] | None] = [None] * world_size
         if len(set(places)) > 1:
-            listener, address = _listen_tcp(stack, world_size)
+            listener, address = listen_tcp(stack, world_size)
             listeners.append(listener)
             tcp = membership.join(roster.token.hex(), address).rows
-        mesh = _Mesh(rank, membership, places, roster.token)
+        mesh = Mesh(rank, membership, places, roster.token)
         stack.callback(mesh.close)
         for lower in range(rank):
             mesh.connect(lower, roster.rows[lower][1], tcp[lower])
@@ -205,15 +244,14 @@ def connect(
 
 
 def _accept_all(
-    mesh: _Mesh,
+    mesh: Mesh,
     listeners: list[socket.socket],
     world_size: int,
     membership: Membership,
     timeout_s: float,
 ) -> None:
     while len(mesh.peers) < world_size - 1:
-        ready, _, _ = select.select(listeners, [], [], membership.remaining_s())
-        if not ready:
+        if not mesh.accept_ready(listeners, membership.remaining_s()):
             missing = [
                 rank for rank in range(world_size) if rank not in mesh.peers and rank != mesh._rank
             ]
@@ -222,5 +260,3 @@ def _accept_all(
                 f"{timeout_s:g} s: their processes may have ended.",
                 tuple(missing),
             )
-        for listener in ready:
-            mesh.accept(listener)
