@@ -1,9 +1,9 @@
 """A3C in numpy: workers play and compute gradients, the driver applies each one as it comes.
 
 Each worker plays CartPole in several environments with the weights that it was sent, and returns the
-gradient of a policy and of a critic. The driver waits for no particular worker: the first gradient that
-is ready makes a step, and its worker gets the new weights at once. So a slow worker delays nobody, but a
-gradient may be of weights that are some steps old (Mnih et al. 2016, arXiv:1602.01783).
+gradient of a policy and of a critic. The first gradient that is ready makes a step, and its worker gets
+the new weights at once. So a slow worker delays nobody, but a gradient may be of weights that are some
+steps old (Mnih et al. 2016, arXiv:1602.01783).
 """
 
 import argparse
@@ -81,7 +81,9 @@ class Worker:
                     ends[step, number] = 1
                     returns.append(self.returns[number])
                     self.returns[number] = 0
-                    if is_cut:  # by the limit of time: what would have come counts as the critic sees it
+                    if (
+                        is_cut
+                    ):  # by the limit of time: what would have come counts as the critic sees it
                         _, value = forward(weights, "critic", with_offset(observation[None]))
                         reward += DISCOUNT * value.item()
                     observation, _ = env.reset()
@@ -151,7 +153,7 @@ def train(workers, max_steps):
         last = (last + returns)[-100:]
         mean = np.mean(last) if len(last) == 100 else 0.0
         num_steps += NUM_STEPS * NUM_ENVS
-        if adam.num_steps % 100 == 0:
+        if adam.num_steps % 50 == 0:
             print(f"{num_steps:7,} steps: mean return of the last 100 episodes: {mean:5.1f}")
     return num_steps, mean
 
@@ -165,7 +167,10 @@ def main():
     remote_worker = ray.remote(Worker)
     workers = [remote_worker.remote(number) for number in range(NUM_WORKERS)]
     num_steps, mean = train(workers, options.max_steps)
-    print(f"{num_steps:,} steps: {mean:.0f}")
+    if mean >= GOAL:
+        print(f"The goal of {GOAL} is reached after {num_steps:,} steps.")
+    else:
+        print(f"The goal of {GOAL} is not reached.")
     ray.shutdown()
 
 

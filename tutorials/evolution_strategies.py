@@ -1,13 +1,14 @@
 """Evolution strategies in numpy: tasks try changed weights, the driver follows the better changes.
 
-The changes are parts of one table of noise. It lies in the object store, so a worker sends the position
-of a change and the two returns that it brought, and no weights (Salimans et al. 2017, arXiv:1703.03864).
+The changes are parts of one table of noise, which is in the object store. A task returns the position
+of a change and the two returns that it brought, not weights (Salimans et al. 2017, arXiv:1703.03864).
 """
 
 import argparse
 
 import gymnasium
 import numpy as np
+from scipy.stats import rankdata
 
 import raycompat as ray
 
@@ -19,7 +20,7 @@ TABLE_SIZE = 100_000
 #: How large a change is, and the length of a step.
 DEVIATION, RATE = 0.1, 0.1
 NUM_TASKS, CHANGES_A_TASK = 4, 10
-#: Return with the weights of no change that ends the search, as the mean of some episodes.
+#: Mean return of some episodes with unchanged weights that ends the search.
 GOAL, NUM_EPISODES = 475, 10
 
 
@@ -57,17 +58,18 @@ def try_weights(weights):
 
 
 def ranks(returns):
-    """Return -0.5 for the lowest return up to 0.5 for the highest: no episode counts too much."""
-    places = np.empty(returns.size)
-    places[returns.ravel().argsort(kind="stable")] = np.linspace(-0.5, 0.5, returns.size)
-    return places.reshape(returns.shape)
+    """Return -0.5 for the lowest return up to 0.5 for the highest; equal returns get equal ranks."""
+    places = rankdata(returns).reshape(returns.shape) - 1
+    return places / (returns.size - 1) - 0.5
 
 
 def search(max_rounds):
-    """Return the best weights found, and how many rounds it took."""
-    noise = np.random.default_rng(0).standard_normal(TABLE_SIZE).astype(np.float32)
+    """Move the weights until they reach the goal; return the number of episodes and the mean return."""
+    random = np.random.default_rng(0)
+    noise = random.standard_normal(TABLE_SIZE).astype(np.float32)
     shared_noise = ray.put(noise)
-    weights, num_episodes = np.zeros(NUM_WEIGHTS), 0
+    # Not zeros: of two layers of zeros, a change and its opposite compute the same.
+    weights, num_episodes = random.standard_normal(NUM_WEIGHTS) / 2, 0
     for round_ in range(max_rounds + 1):
         shared = ray.put(weights)
         mean = try_weights.remote(shared)
@@ -85,8 +87,8 @@ def search(max_rounds):
             (with_change - opposite) * noise[position : position + NUM_WEIGHTS]
             for position, (with_change, opposite) in zip(positions, scores, strict=True)
         )
-        weights = weights + RATE * slope / np.sqrt(slope @ slope / NUM_WEIGHTS)
-    return weights, mean
+        weights = weights + RATE * slope / (np.sqrt(slope @ slope / NUM_WEIGHTS) + 1e-8)
+    return num_episodes, mean
 
 
 def main():
@@ -95,7 +97,11 @@ def main():
     options = parser.parse_args()
 
     ray.init(num_cpus=2, include_dashboard=False)
-    search(options.max_rounds)
+    num_episodes, mean = search(options.max_rounds)
+    if mean >= GOAL:
+        print(f"The goal of {GOAL} is reached after {num_episodes:,} episodes.")
+    else:
+        print(f"The goal of {GOAL} is not reached.")
     ray.shutdown()
 
 

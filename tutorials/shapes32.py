@@ -9,9 +9,23 @@ from typing import NamedTuple
 import numpy as np
 
 SIZE = 32
-NAMES = ("disk", "ring", "square", "frame", "triangle", "plus", "bar", "crescent", "star", "half")
+#: What is inside each shape, of points whose distance from the centre is at most 1.
+INSIDE = {
+    "disk": lambda x, y: np.hypot(x, y) < 0.9,
+    "ring": lambda x, y: abs(np.hypot(x, y) - 0.75) < 0.2,
+    "square": lambda x, y: np.maximum(abs(x), abs(y)) < 0.72,
+    "frame": lambda x, y: abs(np.maximum(abs(x), abs(y)) - 0.58) < 0.17,
+    "triangle": lambda x, y: (y < 0.5) & (y > np.sqrt(3) * abs(x) - 1),
+    "plus": lambda x, y: (np.maximum(abs(x), abs(y)) < 0.95) & (np.minimum(abs(x), abs(y)) < 0.25),
+    "bar": lambda x, y: (abs(x) < 0.95) & (abs(y) < 0.28),
+    "crescent": lambda x, y: (np.hypot(x, y) < 0.95) & (np.hypot(x - 0.45, y) > 0.7),
+    # The distance of the edge falls from 1 at each of five tips to 0.4 between two of them.
+    "star": lambda x, y: np.hypot(x, y) < 0.4 + 0.6 * _nearness_of_tip(x, y) ** 1.5,
+    "half": lambda x, y: (np.hypot(x, y) < 0.95) & (x > 0.1),
+}
+NAMES = tuple(INSIDE)
 #: Difference of brightness between a shape and what is behind it, at least, and the noise's deviation.
-CONTRAST, NOISE = 0.25, 0.08
+CONTRAST, NOISE = 0.3, 0.05
 #: Pictures that are drawn at a time; more would only take memory.
 PART = 500
 
@@ -40,18 +54,17 @@ def draw_shapes(number, seed):
 
 
 def _draw(labels, random):
-    radius, angle = random.uniform(6, 11, len(labels)), random.uniform(0, 2 * np.pi, len(labels))
-    centre = random.uniform(radius, SIZE - 1 - radius, (2, len(labels)))
-    rows, columns = np.arange(SIZE)[:, None] - centre[0][:, None, None], (
-        np.arange(SIZE) - centre[1][:, None, None]
-    )
-    cos, sin = np.cos(angle)[:, None, None], np.sin(angle)[:, None, None]
-    scale = radius[:, None, None]
-    x, y = (cos * columns + sin * rows) / scale, (cos * rows - sin * columns) / scale
+    each = (len(labels), 1, 1)  # one number for each picture
+    radius, angle = random.uniform(7, 11, each), random.uniform(0, 2 * np.pi, each)
+    rows = np.arange(SIZE)[:, None] - random.uniform(radius, SIZE - 1 - radius)
+    columns = np.arange(SIZE) - random.uniform(radius, SIZE - 1 - radius)
+    # Turned, and so large that the shape fits into the circle of radius 1.
+    x = (np.cos(angle) * columns + np.sin(angle) * rows) / radius
+    y = (np.cos(angle) * rows - np.sin(angle) * columns) / radius
     inside = np.zeros(x.shape, bool)
     for label in range(len(NAMES)):
         chosen = labels == label
-        inside[chosen] = _is_inside(NAMES[label], x[chosen], y[chosen])
+        inside[chosen] = INSIDE[NAMES[label]](x[chosen], y[chosen])
 
     behind = random.uniform(0.1, 0.9, (len(labels), 1, 1, 3))
     # As far from the colour behind it as the contrast asks, in each of the three colours.
@@ -60,34 +73,6 @@ def _draw(labels, random):
     return (images.clip(0, 1) * 255).astype(np.uint8)
 
 
-def _is_inside(name, x, y):
-    """Say for each point whether it is in the shape, which fits into the circle of radius 1."""
-    distance, nearer, farther = (
-        np.hypot(x, y),
-        np.minimum(abs(x), abs(y)),
-        np.maximum(abs(x), abs(y)),
-    )
-    match name:
-        case "disk":
-            return distance < 0.9
-        case "ring":
-            return (0.55 < distance) & (distance < 0.95)
-        case "square":
-            return farther < 0.72
-        case "frame":
-            return (0.42 < farther) & (farther < 0.75)
-        case "triangle":
-            return (y < 0.5) & (y > np.sqrt(3) * abs(x) - 1)
-        case "plus":
-            return (farther < 0.95) & (nearer < 0.25)
-        case "bar":
-            return (abs(x) < 0.95) & (abs(y) < 0.28)
-        case "crescent":
-            return (distance < 0.95) & (np.hypot(x - 0.45, y) > 0.7)
-        case "star":
-            # The radius falls from 1 at a tip to 0.4 between two of the five tips.
-            turn = abs(np.arctan2(y, x) / (2 * np.pi) * 5 % 1 - 0.5) * 2
-            return distance < 0.4 + 0.6 * turn**1.5
-        case "half":
-            return (distance < 0.95) & (x > 0.1)
-    raise ValueError(name)
+def _nearness_of_tip(x, y):
+    """Return 1 in the direction of a tip of the star, 0 halfway between two of them."""
+    return abs(np.arctan2(y, x) / (2 * np.pi) * 5 % 1 - 0.5) * 2
