@@ -12,7 +12,7 @@ PROCESSES := $(shell unshare --mount --propagation slave true 2>/dev/null && ech
 PYTEST := $(RUN) pytest -n $(PROCESSES) --dist loadfile
 # Long walks, which `make nightly` takes.
 LONG := $(addprefix tests/cluster/test_,chaos.py random_programs.py keras_parallel.py train_tensorflow.py \
-	rllib_learning.py)
+	rllib_learning.py example_programs.py)
 CORE := $(addprefix tests/conformance/test_,remote_function.py nested.py errors.py cancel.py)
 
 # Tests and examples start very many processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile all
