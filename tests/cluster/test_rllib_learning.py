@@ -17,5 +17,5 @@ def test_cart_pole_is_learned(name, seed, monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
     learning = importlib.import_module("learning")
     task = learning.tasks()[name]
-    found = learning.curve(task, seed)
-    assert max(value for _, value in found["points"]) >= task.target
+    points = learning.curve(task, seed)
+    assert max(value for _, value in points) >= task.target
