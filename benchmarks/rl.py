@@ -2,8 +2,8 @@
 
     python benchmarks/rl.py --vs ray --ray-python .venv-rllib/bin/python --json docs/_static/rl.json
 
-Both train with RLlib's default options on CartPole-v1. DQN learns one minibatch for four steps on both.
-RLlib 2.60 has PPO and DQN; 2.7.2 was the last with A3C and ES (``--case "A3C 2x1" --case "ES 2x1"``).
+Both train with RLlib's default options on CartPole-v1. DQN learns one minibatch for four steps on both,
+and an iteration of ES has 100 episodes. RLlib 2.60 has PPO and DQN; 2.7.2 was the last with A3C and ES (``--case "A3C 2x1" --case "ES 2x1"``).
 The environments of RLlib have ``ray[rllib]``, PyTorch for CPUs and psutil.
 """
 
@@ -40,6 +40,8 @@ def made_config(impl: str, name: str, num_runners: int, num_envs: int) -> Any:
         config.framework("torch")
     if name == "DQN":
         config.env_runners(rollout_fragment_length=4).training(training_intensity=8)
+    if name == "ES":
+        config.training(episodes_per_batch=100, train_batch_size=1000)
     return config.debugging(seed=0)
 
 
