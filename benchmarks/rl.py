@@ -3,8 +3,9 @@
     python benchmarks/rl.py --vs ray --ray-python .venv-rllib/bin/python --json docs/_static/rl.json
 
 Both train with RLlib's default options on CartPole-v1. DQN learns one minibatch for four steps on both,
-and an iteration of ES has 100 episodes. RLlib 2.60 has PPO and DQN; 2.7.2 was the last with A3C and ES (``--case "A3C 2x1" --case "ES 2x1"``).
-The environments of RLlib have ``ray[rllib]``, PyTorch for CPUs and psutil.
+and an iteration of ES has 100 episodes. RLlib 2.60 has PPO and DQN; 2.7.2 was the last with A3C and ES
+(``--case "A3C 2x1" --case "ES 2x1"``). The environments of RLlib have ``ray[rllib]``, PyTorch for CPUs
+and psutil.
 """
 
 from __future__ import annotations
