@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from put_get_by_size import FONTS, RULE, line, text
+from put_get_by_size import FONTS, line, text
 
 #: Steps, and the mean return of the last 100 episodes.
 Points = list[tuple[int, float]]
 
-CURVES = "#2a78d6"
+CURVES, RULES = "#2a78d6", "#808890"
 #: Words of the picture, by the suffix of its file.
 WORDS = {
     "": {
@@ -97,7 +97,7 @@ def panel(name: str, found: dict[str, Any], left: float, top: float) -> list[str
         is_target = mark == found["target"]
         ends = [(left, up(mark)), (left + PANEL_WIDTH, up(mark))]
         dash = "4 3" if is_target else "none"
-        parts.append(line(ends, "#808890" if is_target else RULE, width=1, dash=dash))
+        parts.append(line(ends, RULES, width=1, dash=dash, opacity=1 if is_target else 0.35))
         parts.append(text(left - 6, up(mark) + 4, f"{mark:g}", anchor="end", size=10))
     for steps in (0, num_steps // 2, num_steps):
         label = f"{steps // 1000}"
