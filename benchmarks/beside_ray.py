@@ -1,4 +1,4 @@
-"""The command line of benchmarks whose cases run on raycompat and on real Ray, in turn.
+"""The command line of benchmarks whose cases run on raycompat and on real Ray, or another, in turn.
 
 Each case of each round has a fresh process. The figures of a case are lines by name, as those of the
 microbenchmark: ``(s)`` or ``memory`` in a name says that less is better.
@@ -24,15 +24,20 @@ class Case(Protocol):
     """Measures one thing on one implementation."""
 
     def __call__(self, impl: str) -> Figures:
-        """Return figures by the names of their lines; `impl` is ``raycompat`` or ``ray``."""
+        """Return figures by the names of their lines; `impl` is ``raycompat`` or the other."""
 
 
-def main(script: str, description: str, cases: Mapping[str, Case]) -> None:
-    """Run the command line of a benchmark."""
+def main(script: str, description: str, cases: Mapping[str, Case], other: str = "ray") -> None:
+    """Run the command line of a benchmark; `other` is the library beside raycompat."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--measure", help=argparse.SUPPRESS)
-    parser.add_argument("--vs", choices=["ray"], help="run both in turn, and print the ratios")
-    parser.add_argument("--ray-python", default=".venv-ray/bin/python", help="Python that has Ray")
+    parser.add_argument("--vs", choices=[other], help="run both in turn, and print the ratios")
+    parser.add_argument(
+        f"--{other}-python",
+        dest="python",
+        default=f".venv-{other}/bin/python",
+        help="Python that has it",
+    )
     parser.add_argument("--case", choices=cases, action="append", help="by default all")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument(
@@ -44,7 +49,7 @@ def main(script: str, description: str, cases: Mapping[str, Case]) -> None:
         return
     pythons = {"raycompat": sys.executable}
     if given.vs:
-        pythons["ray"] = given.ray_python
+        pythons[other] = given.python
     for case in given.case or cases:
         rounds = in_turn(script, pythons, given.rounds, "--case", case)
         _show(rounds)
@@ -53,7 +58,7 @@ def main(script: str, description: str, cases: Mapping[str, Case]) -> None:
 
 
 def _show(rounds: dict[str, list[Figures]]) -> None:
-    if "ray" not in rounds:
+    if len(rounds) == 1:
         for name in rounds["raycompat"][0]:
             median = statistics.median(figures[name] for figures in rounds["raycompat"])
             print(f"{name:52}{median:12,.1f}", flush=True)

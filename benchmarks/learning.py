@@ -1,20 +1,34 @@
-"""How well algorithms learn: the returns of several seeds, as JSON.
+"""How well algorithms learn: the returns of several seeds, as JSON and as a picture.
 
-    python benchmarks/learning.py PPO --seeds 5 --json ppo.json
+    python benchmarks/learning.py PPO DQN --seeds 5 --json docs/_static/learning.json
+    python benchmarks/learning.py --draw docs/_static/learning.json
 
-Each seed is one run without runners, on one core. A run ends after the steps of its task.
+Each seed is one run; A3C has two runners, the others play in their own process. A run ends after the
+steps of its task. ``--json`` leaves the figures of other tasks in the file. ``--draw`` writes
+``learning.svg`` beside the file, in each language: the median of the seeds, and the band from the
+smallest to the largest.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raycompat.rllib.algorithms import A2CConfig, AlgorithmConfig, DQNConfig, ESConfig, PPOConfig
+import learning_report
+
+from raycompat.rllib.algorithms import (
+    A2CConfig,
+    A3CConfig,
+    AlgorithmConfig,
+    DQNConfig,
+    ESConfig,
+    PPOConfig,
+)
 
 
 @dataclass(frozen=True)
@@ -27,7 +41,7 @@ class Task:
 
 
 def tasks() -> dict[str, Task]:
-    """Return the tasks by name; all are CartPole-v1."""
+    """Return the tasks by name, with options that suit them; Ray's defaults are for larger games."""
     network = {"fcnet_hiddens": [64, 64]}
     ppo = PPOConfig().training(
         lr=[(0, 0.001), (100_000, 0.0)],
@@ -38,6 +52,19 @@ def tasks() -> dict[str, Task]:
         num_epochs=10,
         clip_param=[(0, 0.2), (100_000, 0.05)],
         grad_clip=0.5,
+        use_kl_loss=False,
+        vf_clip_param=1e9,
+        vf_loss_coeff=0.5,
+        model=network,
+    )
+    pendulum = PPOConfig().training(
+        lr=[(0, 0.001), (200_000, 0.0)],
+        gamma=0.9,
+        lambda_=0.95,
+        train_batch_size=2048,
+        minibatch_size=64,
+        num_epochs=10,
+        clip_param=0.2,
         use_kl_loss=False,
         vf_clip_param=1e9,
         vf_loss_coeff=0.5,
@@ -57,13 +84,17 @@ def tasks() -> dict[str, Task]:
         model={"fcnet_hiddens": [128, 128]},
         replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 100_000},
     )
-    a2c = A2CConfig().training(
-        lr=[(0, 0.001), (300_000, 0.0)],
-        lambda_=0.95,
-        entropy_coeff=0.0,
-        min_updates_per_iteration=50,
-        model=network,
-    )
+    # Not clipped: the critic's gradients are far larger than the policy's, and both have one norm.
+    actor_critic = {
+        "lr": [(0, 0.002), (300_000, 0.0)],
+        "gamma": 0.98,
+        "lambda_": 0.9,
+        "entropy_coeff": 0.01,
+        "grad_clip": None,
+        "min_updates_per_iteration": 20,
+        "model": network,
+    }
+    a3c, a2c = A3CConfig().training(**actor_critic), A2CConfig().training(**actor_critic)
     es = ESConfig().training(
         episodes_per_batch=40,
         train_batch_size=1000,
@@ -72,56 +103,83 @@ def tasks() -> dict[str, Task]:
         l2_coeff=0.001,
         model={"fcnet_hiddens": [16]},
     )
-    for config in (ppo, a2c):
-        config.env_runners(num_envs_per_env_runner=8)
-    a2c.env_runners(rollout_fragment_length=16)
-    dqn.env_runners(rollout_fragment_length=64)
-    for config in (ppo, dqn, a2c, es):
+    for config in (ppo, pendulum, dqn, a3c, a2c, es):
         config.environment("CartPole-v1").env_runners(num_env_runners=0)
+    pendulum.environment("Pendulum-v1")
+    for config in (ppo, pendulum, a3c, a2c):
+        config.env_runners(num_envs_per_env_runner=8)
+    dqn.env_runners(rollout_fragment_length=64)
+    a2c.env_runners(rollout_fragment_length=16)
+    a3c.env_runners(rollout_fragment_length=16, num_env_runners=2)
     return {
         "PPO": Task(ppo, 100_000, 475),
         "DQN": Task(dqn, 100_000, 475),
+        "A3C": Task(a3c, 300_000, 475),
         "A2C": Task(a2c, 300_000, 475),
         "ES": Task(es, 500_000, 475),
+        "PPO-Pendulum": Task(pendulum, 200_000, -200),
     }
 
 
-def curve(task: Task, seed: int) -> dict[str, Any]:
-    """Train once; return steps and mean returns, and the seconds it took."""
+def curve(task: Task, seed: int) -> list[tuple[int, float]]:
+    """Train once; return the mean returns after numbers of steps."""
     algorithm = task.config.copy().debugging(seed=seed).build_algo()
-    begin = time.perf_counter()
     points: list[tuple[int, float]] = []
     while algorithm.num_steps < task.num_steps:
-        result = algorithm.train()
-        points.append((algorithm.num_steps, result["env_runners"]["episode_return_mean"]))
+        value = algorithm.train()["env_runners"]["episode_return_mean"]
+        if not math.isnan(value):  # before the end of the first episode
+            points.append((algorithm.num_steps, round(value, 1)))
     algorithm.stop()
-    return {"seed": seed, "seconds": time.perf_counter() - begin, "points": points}
+    return points
+
+
+def measure(name: str, seeds: range) -> dict[str, Any]:
+    """Train once for each seed, and print how it went."""
+    task = tasks()[name]
+    curves = []
+    for seed in seeds:
+        begin = time.perf_counter()
+        points = curve(task, seed)
+        seconds = time.perf_counter() - begin
+        curves.append(points)
+        needed = learning_report.reached(points, task.num_steps, task.target)
+        print(
+            f"{name} seed {seed}: target after {needed} steps, "
+            f"best {max(value for _, value in points):.1f}, last {points[-1][1]:.1f}, "
+            f"{seconds:.0f} s, {points[-1][0] / seconds:.0f} steps a second",
+            flush=True,
+        )
+    return {
+        "environment": task.config.env,
+        "num_steps": task.num_steps,
+        "target": task.target,
+        "first_seed": seeds.start,
+        "curves": curves,
+    }
 
 
 def main() -> None:
-    """Train as the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("task", choices=tasks())
+    """Train or draw as the command line says."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tasks", nargs="*", choices=[*tasks(), []], help="by default all")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="put the figures of the tasks into this file")
+    parser.add_argument("--draw", type=Path, metavar="JSON", help="draw the figures of a file")
     given = parser.parse_args()
-    task = tasks()[given.task]
-    curves = []
-    for seed in range(given.first, given.first + given.seeds):
-        found = curve(task, seed)
-        curves.append(found)
-        best = max(value for _, value in found["points"])
-        last = found["points"][-1][1]
-        print(
-            f"{given.task} seed {seed}: last {last:.1f}, best {best:.1f}, "
-            f"{found['seconds']:.0f} s, {task.num_steps / found['seconds']:.0f} steps a second",
-            flush=True,
-        )
-    if given.json is not None:
-        given.json.write_text(
-            json.dumps({"task": given.task, "target": task.target, "curves": curves})
-        )
+    if given.draw is not None:
+        learning_report.draw(given.draw)
+        return
+    for name in given.tasks or tasks():
+        found = measure(name, range(given.first, given.first + given.seeds))
+        if given.json is None:
+            continue
+        kept = json.loads(given.json.read_text()) if given.json.exists() else {}
+        kept[name] = found
+        ordered = {each: kept[each] for each in tasks() if each in kept}
+        given.json.write_text(json.dumps(ordered) + "\n")
 
 
 if __name__ == "__main__":

@@ -22,14 +22,15 @@ COLOUR = "#2a78d6"
 
 
 def medians(rounds: dict[str, list[dict[str, float]]]) -> dict[str, tuple[float, float]]:
-    """Return the medians of each line: ours and Ray's."""
+    """Return the medians of each line: ours and the other's, which is Ray's in most files."""
+    other = next(name for name in rounds if name != "raycompat")
     return {
         name: (
             statistics.median(figures[name] for figures in rounds["raycompat"]),
-            statistics.median(figures[name] for figures in rounds["ray"]),
+            statistics.median(figures[name] for figures in rounds[other]),
         )
         for name in rounds["raycompat"][0]
-        if name in rounds["ray"][0]
+        if name in rounds[other][0]
     }
 
 

@@ -49,6 +49,12 @@ class GeneratedTable(SphinxDirective):
         """Yield the table's rows."""
         raise NotImplementedError
 
+    def read(self, name: str) -> Any:
+        """Return what a file of JSON has; the page depends on it."""
+        _, file = self.env.relfn2path(name)
+        self.env.note_dependency(file)
+        return json.loads(Path(file).read_text(encoding="utf-8"))
+
     def prose(self, text: str) -> nodes.paragraph:
         """Return a text that is translated."""
         content, _ = self.parse_inline(text, lineno=self.lineno)
@@ -132,8 +138,8 @@ class Microbenchmark(GeneratedTable):
 
     def rows(self, what: str) -> Iterator[Row]:
         """Yield a row for each line of the microbenchmark."""
-        report = _report()
-        each = [report.medians(self._read(file)) for file in what.split()]
+        report = _benchmark("report")
+        each = [report.medians(self.read(file)) for file in what.split()]
         for name in each[0]:
             pairs = [figures[name] for figures in each if name in figures]
             ratios = [report.ratio(name, *pair) for pair in pairs]
@@ -146,22 +152,29 @@ class Microbenchmark(GeneratedTable):
                 ]
             yield [(_code([name]), ""), *(_number(text) for text in cells)]
 
-    def _read(self, name: str) -> Any:
-        _, file = self.env.relfn2path(name)
-        self.env.note_dependency(file)
-        return json.loads(Path(file).read_text(encoding="utf-8"))
+
+class Learning(GeneratedTable):
+    """``.. learning:: FILE``: what ``benchmarks/learning_report.py`` makes of the curves."""
+
+    def rows(self, what: str) -> Iterator[Row]:
+        """Yield a row for each task."""
+        for cells in _benchmark("learning_report").rows(self.read(what)):
+            algorithm, environment, *numbers = cells
+            names = (_code([algorithm]), ""), (_code([environment]), "")
+            yield [*names, *(_number(text) for text in numbers)]
 
 
-def _report() -> Any:
-    """Return the benchmarks' own module for tables."""
+def _benchmark(name: str) -> Any:
+    """Return a module of the benchmarks, which makes the rows of tables."""
     folder = str(ROOT / "benchmarks")
     if folder not in sys.path:
         sys.path.append(folder)
-    return importlib.import_module("report")
+    return importlib.import_module(name)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
     app.add_directive("ray-names", RayNames)
     app.add_directive("microbenchmark", Microbenchmark)
+    app.add_directive("learning", Learning)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
