@@ -77,16 +77,22 @@ logger = logging.getLogger(__name__)
 SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = 0, 1, 2
 
 #: Modules that are imported at their first use.
-_LAZY = ("air", "dag", "data", "train", "tune")
+_LAZY = ("_private", "air", "dag", "data", "train", "tune")
 
-#: Ray's names that can be imported, and raise an error when they are used.
+#: Ray's names that can be imported, and raise an error when they are used. Ray imports the modules
+#: among them, so that programs find them without an import.
 _REFUSED = (
     "ClientBuilder",
     "Language",
+    "_raylet",
     "client",
+    "client_builder",
     "cpp_function",
+    "cross_language",
+    "internal",
     "java_actor_class",
     "java_function",
+    "widgets",
 )
 
 

@@ -5,35 +5,34 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, overload
 
 from raycompat import _driver
 from raycompat._caller import put as puts
 from raycompat._caller import resolve, send
 from raycompat._protocol.operations import Request
 from raycompat._protocol.options import actor_options, task_options
+from raycompat._typing import P, R, RemoteDecorator, RemoteDecoratorOfResults, T
 from raycompat.actor import ActorClass, ActorHandle
 from raycompat.object_ref import ObjectRef, ObjectRefGenerator
 from raycompat.remote_function import RemoteFunction
 
-T = TypeVar("T")
 
-
-class RemoteDecorator(Protocol):
-    """The type of ``@ray.remote(...)`` with options."""
-
-    @overload
-    def __call__(self, decorated: type[T], /) -> ActorClass[T]: ...
-    @overload
-    def __call__(self, decorated: Callable[..., Any], /) -> Any: ...
-
-
+# Classes can be called, and generator functions are functions: mypy sees overlaps.
 @overload
-def remote(decorated: type[T], /) -> ActorClass[T]: ...
+def remote(  # type: ignore[overload-overlap]
+    decorated: type[T], /
+) -> ActorClass[T]: ...
 @overload
-def remote(decorated: Callable[..., Any], /) -> Any: ...
+def remote(  # type: ignore[overload-overlap]
+    decorated: Callable[P, Generator[Any, Any, Any] | AsyncGenerator[Any, Any]], /
+) -> RemoteFunction[P, ObjectRefGenerator]: ...
+@overload
+def remote(decorated: Callable[P, R], /) -> RemoteFunction[P, ObjectRef[R]]: ...
+@overload
+def remote(*, num_returns: int | str, **options: Any) -> RemoteDecoratorOfResults: ...
 @overload
 def remote(**options: Any) -> RemoteDecorator: ...
 def remote(*args: Any, **options: Any) -> Any:
@@ -243,6 +242,22 @@ def _check_session(ref: ObjectRef[Any], session: Any) -> None:
         )
 
 
+@overload
+def wait(
+    ray_waitables: list[ObjectRef[T]],
+    *,
+    num_returns: int = 1,
+    timeout: float | None = None,
+    fetch_local: bool = True,
+) -> tuple[list[ObjectRef[T]], list[ObjectRef[T]]]: ...
+@overload
+def wait(
+    ray_waitables: Any,
+    *,
+    num_returns: int = 1,
+    timeout: float | None = None,
+    fetch_local: bool = True,
+) -> tuple[list[Any], list[Any]]: ...
 def wait(
     ray_waitables: Any,
     *,

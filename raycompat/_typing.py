@@ -1,48 +1,67 @@
-"""The types of actors for type checkers.
+"""The types of remote functions and methods for type checkers.
 
-``@ray.method`` on a method keeps its signature: through a handle, ``counter.add.remote(2)`` is an
+A remote function keeps the signature of its function: ``square.remote(2)`` is an ``ObjectRef[int]``.
+``@ray.method`` on a method does the same: through a handle, ``counter.add.remote(2)`` is an
 ``ObjectRef[int]``. For a type checker, ``Counter.remote()`` returns an `ActorProxy` with all attributes
 of the class. A method without the decorator has no ``remote`` there, as in Ray.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from raycompat.object_ref import ObjectRef, ObjectRefGenerator
 
+if TYPE_CHECKING:
+    from raycompat.actor import ActorClass
+    from raycompat.remote_function import RemoteFunction
+
 P = ParamSpec("P")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+#: What a call returns: an `ObjectRef`, or an `ObjectRefGenerator`.
+Returned_co = TypeVar("Returned_co", covariant=True)
 
 
-class RemoteMethod(Generic[P, R]):
-    """A method with one result."""
+class Remote(Protocol[P, Returned_co]):
+    """The type of ``remote`` of a function or method.
+
+    A type checker compares the arguments with the signature. References can stand for values: alone in
+    all places, or among the first four positional arguments. In the second case the other arguments
+    are not checked, because a signature cannot say "this type, or a reference to it" of each parameter.
+    For the same reason, a call without arguments is not checked.
+    """
 
     @overload
-    def remote(self, *args: P.args, **kwargs: P.kwargs) -> ObjectRef[R]: ...
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Returned_co: ...
     @overload
-    def remote(self, *args: ObjectRef[Any], **kwargs: ObjectRef[Any]) -> ObjectRef[R]: ...
-    def remote(self, *args: Any, **kwargs: Any) -> ObjectRef[R]:
-        """Call the method with values, or with references to them."""
-        raise NotImplementedError  # for type checkers only; it has no instances
+    def __call__(self, *args: ObjectRef[Any], **kwargs: ObjectRef[Any]) -> Returned_co: ...
+    @overload
+    def __call__(self, ref: ObjectRef[Any], /, *args: Any, **kwargs: Any) -> Returned_co: ...
+    @overload
+    def __call__(
+        self, a: Any, ref: ObjectRef[Any], /, *args: Any, **kwargs: Any
+    ) -> Returned_co: ...
+    @overload
+    def __call__(
+        self, a: Any, b: Any, ref: ObjectRef[Any], /, *args: Any, **kwargs: Any
+    ) -> Returned_co: ...
+    @overload
+    def __call__(
+        self, a: Any, b: Any, c: Any, ref: ObjectRef[Any], /, *args: Any, **kwargs: Any
+    ) -> Returned_co: ...
+
+
+class RemoteMethod(Generic[P, Returned_co]):
+    """A method of an actor, as its handle has it. Only type checkers see this class."""
+
+    #: Calls the method with values, or with references to them.
+    remote: Remote[P, Returned_co]
 
     def options(self, **options: Any) -> Any:
         """Return the method with other options."""
-        raise NotImplementedError
-
-
-class RemoteGenerator(Generic[P]):
-    """A generator method."""
-
-    @overload
-    def remote(self, *args: P.args, **kwargs: P.kwargs) -> ObjectRefGenerator: ...
-    @overload
-    def remote(self, *args: ObjectRef[Any], **kwargs: ObjectRef[Any]) -> ObjectRefGenerator: ...
-    def remote(self, *args: Any, **kwargs: Any) -> ObjectRefGenerator:
-        """Call the method with values, or with references to them."""
-        raise NotImplementedError
+        raise NotImplementedError  # it has no instances
 
 
 class MethodDecorator(Protocol):
@@ -50,3 +69,30 @@ class MethodDecorator(Protocol):
 
     def __call__(self, function: Callable[..., Any], /) -> Any:
         """Set the options of a method."""
+
+
+class RemoteDecorator(Protocol):
+    """The type of ``@ray.remote(...)`` with options."""
+
+    # Classes can be called, and generator functions are functions: mypy sees overlaps.
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, decorated: type[T], /
+    ) -> ActorClass[T]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, decorated: Callable[P, Generator[Any, Any, Any] | AsyncGenerator[Any, Any]], /
+    ) -> RemoteFunction[P, ObjectRefGenerator]: ...
+    @overload
+    def __call__(self, decorated: Callable[P, R], /) -> RemoteFunction[P, ObjectRef[R]]: ...
+
+
+class RemoteDecoratorOfResults(Protocol):
+    """The type of ``@ray.remote(num_returns=...)``: the number decides what a call returns."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, decorated: type[T], /
+    ) -> ActorClass[T]: ...
+    @overload
+    def __call__(self, decorated: Callable[P, Any], /) -> RemoteFunction[P, Any]: ...

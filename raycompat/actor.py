@@ -50,7 +50,7 @@ from raycompat._protocol.options import (
 )
 from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.text import checked_text
-from raycompat._typing import MethodDecorator, P, R, RemoteGenerator, RemoteMethod
+from raycompat._typing import MethodDecorator, P, R, RemoteMethod
 from raycompat.object_ref import WeakObjectRef
 from raycompat.remote_function import pickled_exceptions
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from raycompat._caller.by_channel import Channel
     from raycompat._caller.session import Session
     from raycompat.dag import ClassNode
-    from raycompat.object_ref import ObjectRef
+    from raycompat.object_ref import ObjectRef, ObjectRefGenerator
 
 T = TypeVar("T")
 
@@ -73,13 +73,13 @@ _BUILT_IN_METHODS = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
 @overload  # more specific than the last: mypy sees an overlap
 def method(  # type: ignore[overload-overlap]
     function: Callable[Concatenate[Any, P], Generator[Any, Any, Any] | AsyncGenerator[Any, Any]], /
-) -> RemoteGenerator[P]: ...
+) -> RemoteMethod[P, ObjectRefGenerator]: ...
 @overload
 def method(
     function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /
-) -> RemoteMethod[P, R]: ...
+) -> RemoteMethod[P, ObjectRef[R]]: ...
 @overload
-def method(function: Callable[Concatenate[Any, P], R], /) -> RemoteMethod[P, R]: ...
+def method(function: Callable[Concatenate[Any, P], R], /) -> RemoteMethod[P, ObjectRef[R]]: ...
 @overload
 def method(**options: Any) -> MethodDecorator: ...
 def method(*args: Any, **options: Any) -> Any:

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from raycompat._caller.object_table import Entry
     from raycompat._caller.session import Session
 
-T = TypeVar("T")
+#: References are read, never written: an ``ObjectRef[bool]`` is an ``ObjectRef[int]``.
+T_co = TypeVar("T_co", covariant=True)
 
 #: The session of references that were made from an id, without an object.
 _NO_SESSION = cast("Session", None)
 
 
-class ObjectRef(Generic[T]):
+class ObjectRef(Generic[T_co]):
     """A reference to a value of the cluster, which may not be computed yet.
 
     Calls and `put` return references; `get` returns the value. You can pass references as arguments,
@@ -213,7 +214,7 @@ class ObjectRef(Generic[T]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ObjectRef) and other._key == self._key
 
-    def future(self) -> Future[T]:
+    def future(self) -> Future[T_co]:
         """Return a `concurrent.futures.Future` of the value.
 
         Cancelling it does not cancel the task.
@@ -222,13 +223,13 @@ class ObjectRef(Generic[T]):
 
         return resolve.as_future(self)
 
-    def as_future(self) -> asyncio.Future[T]:
+    def as_future(self) -> asyncio.Future[T_co]:
         """Return an `asyncio.Future` of the value, for the running event loop."""
         from raycompat._caller import resolve
 
         return resolve.as_asyncio_future(self)
 
-    def __await__(self) -> Generator[Any, None, T]:
+    def __await__(self) -> Generator[Any, None, T_co]:
         return self.as_future().__await__()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 import cloudpickle
 
@@ -20,12 +20,13 @@ from raycompat._protocol import ids
 from raycompat._protocol.options import TaskOptions, task_options
 from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.text import checked_text
+from raycompat._typing import P, Remote, Returned_co
 
 if TYPE_CHECKING:
     from raycompat.dag import FunctionNode
 
 
-class RemoteFunction:
+class RemoteFunction(Generic[P, Returned_co]):
     """A function with ``@ray.remote``. Its calls run in other processes.
 
     Notes
@@ -60,23 +61,31 @@ class RemoteFunction:
             f"{self._function.__name__}.remote(...) instead."
         )
 
-    def remote(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function in another process.
+    if TYPE_CHECKING:  # with the signature of the function
+        remote: Remote[P, Returned_co]
+    else:
 
-        Returns
-        -------
-        ObjectRef, list of ObjectRef, None or ObjectRefGenerator
-            One reference by default; a list if `num_returns` is larger than 1, None if it is 0. A
-            generator function returns an ObjectRefGenerator.
+        def remote(self, *args: Any, **kwargs: Any) -> Any:
+            """Call the function in another process.
 
-        Raises
-        ------
-        TypeError
-            When the arguments do not fit the function's signature, or cannot be pickled.
-        """
-        return self._submit(args, kwargs, self._options)
+            Returns
+            -------
+            ObjectRef, list of ObjectRef, None or ObjectRefGenerator
+                One reference by default; a list if `num_returns` is larger than 1, None if it is 0. A
+                generator function returns an ObjectRefGenerator.
 
-    def options(self, **options: Any) -> _BoundFunction:
+            Raises
+            ------
+            TypeError
+                When the arguments do not fit the function's signature, or cannot be pickled.
+            """
+            return self._submit(args, kwargs, self._options)
+
+    @overload
+    def options(self, *, num_returns: int | str, **options: Any) -> _BoundFunction[P, Any]: ...
+    @overload
+    def options(self, **options: Any) -> _BoundFunction[P, Returned_co]: ...
+    def options(self, **options: Any) -> _BoundFunction[P, Any]:
         """Return the function with other options. They apply to the calls of the result."""
         return _BoundFunction(self, self._changed(options), options)
 
@@ -125,20 +134,27 @@ class RemoteFunction:
         return _bind(self, args, kwargs, {})
 
 
-class _BoundFunction:
+class _BoundFunction(Generic[P, Returned_co]):
     """A remote function with some changed options, from `RemoteFunction.options`."""
 
     def __init__(
-        self, function: RemoteFunction, options: TaskOptions, given: Mapping[str, Any]
+        self,
+        function: RemoteFunction[P, Any],
+        options: TaskOptions,
+        given: Mapping[str, Any],
     ) -> None:
         self._bound = function
         self._options = options
         self._given = given
         self._function_name = function._function_name
 
-    def remote(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function with these options; see `RemoteFunction.remote`."""
-        return self._bound._submit(args, kwargs, self._options)
+    if TYPE_CHECKING:
+        remote: Remote[P, Returned_co]
+    else:
+
+        def remote(self, *args: Any, **kwargs: Any) -> Any:
+            """Call the function with these options; see `RemoteFunction.remote`."""
+            return self._bound._submit(args, kwargs, self._options)
 
     def bind(self, *args: Any, **kwargs: Any) -> FunctionNode:
         """Return the node of a call with these options; see `RemoteFunction.bind`."""
@@ -150,7 +166,7 @@ class _BoundFunction:
 
 
 def _bind(
-    function: RemoteFunction | _BoundFunction,
+    function: RemoteFunction[Any, Any] | _BoundFunction[Any, Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     options: Mapping[str, Any],

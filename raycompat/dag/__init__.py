@@ -1,5 +1,8 @@
 """Graphs of calls: ``bind`` makes them, `DAGNode.execute` makes the calls."""
 
+from typing import Any
+
+from raycompat import _missing
 from raycompat.dag.context import DAGContext
 from raycompat.dag.input_node import DAGInputData, InputAttributeNode, InputNode
 from raycompat.dag.node import DAGNode
@@ -17,3 +20,10 @@ __all__ = [
     "InputNode",
     "MultiOutputNode",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return the placeholder of a module that Ray imports here (PEP 562)."""
+    if name == "compiled_dag_node":
+        return _missing.MissingName(f"ray.dag.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

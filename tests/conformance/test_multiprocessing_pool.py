@@ -153,6 +153,18 @@ def test_map_with_chunks_of(pool, chunksize):
     assert pool.map(abs, range(-7, 0), chunksize=chunksize) == list(range(7, 0, -1))
 
 
+def test_map_of_many_short_chunks_with_long_ones_among_them(pool):
+    def work(number):
+        import time
+
+        if number % 100 == 50:
+            time.sleep(0.03)
+        return number + 1
+
+    for _ in range(2):
+        assert pool.map(work, range(600), chunksize=1) == list(range(1, 601))
+
+
 def test_map_takes_any_iterable(pool):
     assert pool.map(abs, (x for x in (-1, -2))) == [1, 2]
     assert pool.map(abs, iter([-1])) == [1]

@@ -1,7 +1,10 @@
-"""What type checkers make of actors: mypy checks the program below, `assert_type` and all."""
+"""What type checkers make of remote functions and actors: they check the program below, `assert_type` and all."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any, assert_type
@@ -37,13 +40,57 @@ class Greeter:
         return name.upper() if loudly else name
 
 
-# As a decorator of the class too, but that mypy does not follow (pyright does).
+# mypy does not follow decorators of classes; pyright does: see PROGRAM_OF_PYRIGHT.
 RemoteCounter = ray.remote(Counter)
 RemoteGreeter = ray.remote(num_cpus=0)(Greeter)
 
 
-def checked(given: ActorHandle[Counter]) -> ActorHandle[Counter]:
-    """Never runs: mypy reads it."""
+@ray.remote
+def square(number: int) -> int:
+    return number * number
+
+
+@ray.remote(num_cpus=0.5, max_retries=2)
+def joined(first: str, second: str, *, by: str = "") -> str:
+    return first + by + second
+
+
+@ray.remote
+def up_to(number: int) -> Generator[int, None, None]:
+    yield from range(number)
+
+
+@ray.remote(num_returns=2)
+def halves(text: str) -> tuple[str, str]:
+    middle = len(text) // 2
+    return text[:middle], text[middle:]
+
+
+def check_functions() -> None:
+    """Never runs: type checkers read it."""
+    assert_type(square.remote(2), ObjectRef[int])
+    assert_type(square.remote(number=2), ObjectRef[int])
+    assert_type(square.remote(square.remote(2)), ObjectRef[int])
+    assert_type(ray.get(square.remote(2)), int)
+    assert_type(ray.get([square.remote(number) for number in range(3)]), list[int])
+    assert_type(square.options(num_cpus=2).remote(2), ObjectRef[int])
+    assert_type(joined.remote("a", "b", by="-"), ObjectRef[str])
+    assert_type(joined.remote("a", ray.put("b"), by="-"), ObjectRef[str])
+    assert_type(joined.remote(first=ray.put("a"), second=ray.put("b")), ObjectRef[str])
+    assert_type(up_to.remote(3), ObjectRefGenerator)
+    assert_type(halves.remote("text"), Any)
+    assert_type(square.options(num_returns=2).remote(2), Any)
+    assert_type(ray.wait([square.remote(2)]), tuple[list[ObjectRef[int]], list[ObjectRef[int]]])
+    number: ObjectRef[float] = square.remote(2)
+    square.remote("2")  # type: ignore[call-overload]
+    joined.remote("a", 2)  # type: ignore[call-overload]
+    joined.remote("a", "b", with_="-")  # type: ignore[call-overload]
+    square.options(num_cpus=2).remote("2")  # type: ignore[call-overload]
+    del number
+
+
+def check_actors(given: ActorHandle[Counter]) -> ActorHandle[Counter]:
+    """Never runs: type checkers read it."""
     assert_type(ray.put(3), ObjectRef[int])
     assert_type(ray.get(ray.put("a")), str)
     assert_type(ray.get([ray.put("a")]), list[str])
@@ -71,6 +118,60 @@ def test_mypy_agrees_with_every_line() -> None:
         ["--strict", "--no-incremental", "--follow-imports=silent", str(Path(__file__))]
     )
     assert (status, errors) == (0, ""), output
+
+
+#: What mypy cannot follow: a class with a decorator.
+PROGRAM_OF_PYRIGHT = """
+from typing import assert_type
+
+import raycompat as ray
+
+
+@ray.remote
+class Counter:
+    @ray.method
+    def add(self, by: int = 1) -> int:
+        return by
+
+
+@ray.remote(num_cpus=0)
+class Greeter:
+    @ray.method
+    def greet(self, name: str) -> str:
+        return name
+
+
+assert_type(Counter.remote().add.remote(2), ray.ObjectRef[int])
+assert_type(ray.get(Greeter.options(name="one").remote().greet.remote("me")), str)
+Counter.remote().add.remote("2")  # type: ignore
+Greeter.remote().salute.remote("me")  # type: ignore
+"""
+
+
+def test_pyright_agrees_with_every_line(tmp_path: Path) -> None:
+    """Pyright comes as basedpyright, which installs without a download of its own."""
+    of_classes = tmp_path / "classes.py"
+    of_classes.write_text(PROGRAM_OF_PYRIGHT)
+    options = {
+        "include": [str(Path(__file__)), str(of_classes)],
+        "typeCheckingMode": "strict",
+        # An error that is expected and does not come is an error too.
+        "reportUnnecessaryTypeIgnoreComment": "error",
+        "enableTypeIgnoreComments": True,
+    }
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(options))
+    done = subprocess.run(
+        [sys.executable, "-m", "basedpyright", "--pythonpath", sys.executable]
+        + ["--project", str(tmp_path), "--outputjson"],
+        capture_output=True,
+        text=True,
+    )
+    found = json.loads(done.stdout)
+    messages = [
+        (each["file"], each["range"], each["message"]) for each in found["generalDiagnostics"]
+    ]
+    assert (messages, done.returncode) == ([], 0)
+    assert found["summary"]["filesAnalyzed"] == 2
 
 
 def test_a_bare_decorator_changes_nothing() -> None:

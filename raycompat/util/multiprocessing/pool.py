@@ -21,7 +21,7 @@ from raycompat.util.multiprocessing.pool_process import (
     PoolProcess,
     Shipped,
     Style,
-    TimedOutcome,
+    TimedOutcomes,
 )
 from raycompat.util.multiprocessing.results import AsyncResult, IMapIterator
 
@@ -29,46 +29,75 @@ logger = logging.getLogger(__name__)
 
 __all__ = ["Pool"]
 
-#: Minimum number of chunks at a process: while it runs one, the next is on its way.
+#: Minimum number of messages at a process: while it works on one, the next is on its way.
 _LEAST_AHEAD = 2
 
-#: Maximum number of chunks at a process, for very short ones: their messages are sent together.
+#: Maximum number of messages at a process, for very short ones: they are sent together.
 _MOST_AHEAD = 64
 
 #: Seconds of work that may wait at a process.
 _AHEAD_S = 0.01
+
+#: Maximum number of chunks in one message, and the seconds of work that they may have together.
+_MOST_TOGETHER, _TOGETHER_S = 128, 0.001
 
 #: Default number of chunks for each process into which `map` splits its items, as in Python.
 _CHUNKS_PER_PROCESS = 4
 
 
 class _Chunk:
-    """One call to a process of the pool."""
+    """Some items of one call of the pool."""
 
-    __slots__ = ("accept", "function", "items", "style")
+    __slots__ = ("accept", "function", "is_part", "items", "style")
 
     def __init__(
-        self, function: Shipped, style: Style, items: list[Any], accept: Callable[[Outcome], None]
+        self,
+        function: Shipped,
+        style: Style,
+        items: list[Any],
+        accept: Callable[[Outcome], None],
+        *,
+        is_part: bool = False,
     ) -> None:
         self.function, self.style, self.items, self.accept = function, style, items, accept
+        #: Whether its results are returned together with those of other chunks: then they can also
+        #: travel together.
+        self.is_part = is_part
+
+    def goes_with(self, other: _Chunk) -> bool:
+        """Return whether both can be in one message."""
+        return self.is_part and other.is_part and self.function is other.function
 
 
 class _Process:
-    """A process of the pool, and its chunks."""
+    """A process of the pool, and its messages."""
 
-    __slots__ = ("actor", "num_ahead", "num_running", "num_started")
+    __slots__ = ("actor", "function_id", "num_ahead", "num_running", "num_started", "num_together")
 
     def __init__(self, actor: Any) -> None:
         self.actor = actor
         self.num_running = 0
         self.num_started = 0
-        #: The number of chunks that it may have.
-        self.num_ahead = _LEAST_AHEAD
+        #: The function whose durations are known.
+        self.function_id = ""
+        #: The number of messages that it may have, and of chunks in one.
+        self.num_ahead, self.num_together = _LEAST_AHEAD, 1
 
-    def note_duration(self, seconds: float) -> None:
-        """Adapt the number of chunks to the duration of one."""
+    def note_function(self, function_id: str) -> None:
+        """Forget the durations of another function."""
+        if function_id != self.function_id:
+            self.function_id = function_id
+            self.num_ahead, self.num_together = _LEAST_AHEAD, 1
+
+    def note_duration(self, function_id: str, num_chunks: int, seconds: float) -> None:
+        """Adapt the numbers of messages and of chunks in one to the duration of a message."""
+        if function_id != self.function_id:
+            return
         wanted = int(_AHEAD_S / max(seconds, _AHEAD_S / _MOST_AHEAD))
         self.num_ahead = max(_LEAST_AHEAD, min(wanted, 2 * self.num_ahead))
+        of_chunk = seconds / num_chunks
+        wanted = int(_TOGETHER_S / max(of_chunk, _TOGETHER_S / _MOST_TOGETHER))
+        self.num_together = max(1, min(wanted, 2 * self.num_together))
 
 
 class Pool:
@@ -174,7 +203,7 @@ class Pool:
         self._check_running()
         result = AsyncResult(1, callback, error_callback, single=True)
         item = (tuple(args or ()), dict(kwargs or {}))
-        self._submit(_ship(func), "call", [item], partial(result.accept, 0))
+        self._submit([_Chunk(_ship(func), "call", [item], partial(result.accept, 0))])
         return result
 
     def map(
@@ -266,8 +295,10 @@ class Pool:
         chunks = [items[start : start + size] for start in range(0, len(items), size)]
         result = AsyncResult(len(chunks), callback, error_callback)
         function = _ship(func)
-        for index, chunk in enumerate(chunks):
-            self._submit(function, style, chunk, partial(result.accept, index))
+        self._submit(
+            _Chunk(function, style, chunk, partial(result.accept, index), is_part=True)
+            for index, chunk in enumerate(chunks)
+        )
         return result
 
     def _iterate(
@@ -288,14 +319,18 @@ class Pool:
 
     # --- assigning chunks to processes ----------------------------------------------------------
 
-    def _submit(
-        self, function: Shipped, style: Style, items: list[Any], accept: Callable[[Outcome], None]
-    ) -> None:
-        """Run a chunk in a process as soon as one is free; `accept` is called with its outcome."""
+    def _submit(self, chunks: Iterable[_Chunk]) -> None:
+        """Run each chunk in a process as soon as one is free; `accept` is called with its outcome."""
         with self._changed:
-            self._num_unfinished += 1
-            self._waiting.append(_Chunk(function, style, items, accept))
+            before = len(self._waiting)
+            self._waiting.extend(chunks)
+            self._num_unfinished += len(self._waiting) - before
             self._dispatch()
+
+    def _submit_alone(
+        self, function: Shipped, items: list[Any], accept: Callable[[Outcome], None]
+    ) -> None:
+        self._submit([_Chunk(function, "item", items, accept)])
 
     def _dispatch(self) -> None:
         """Send the waiting chunks to the processes with the least work."""
@@ -306,34 +341,56 @@ class Pool:
             if process.num_started and process.num_started == self._maxtasksperchild:
                 self._end(process)
                 process = self._replace(process)
-            chunk = self._waiting.popleft()
+            chunks = self._take(process)
             process.num_running += 1
             process.num_started += 1
-            ref = process.actor.run.remote(chunk.function, chunk.style, chunk.items)
-            ref.future().add_done_callback(partial(self._finish, process, chunk))
+            first = chunks[0]
+            items = [chunk.items for chunk in chunks]
+            ref = process.actor.run.remote(first.function, first.style, items)
+            ref.future().add_done_callback(partial(self._finish, process, chunks))
+
+    def _take(self, process: _Process) -> list[_Chunk]:
+        """Take the chunks of the next message to a process off the waiting ones."""
+        chunks = [self._waiting.popleft()]
+        process.note_function(chunks[0].function[0])
+        most = 1 if self._maxtasksperchild else process.num_together
+        while len(chunks) < most and self._waiting and self._waiting[0].goes_with(chunks[0]):
+            chunks.append(self._waiting.popleft())
+        return chunks
 
     def _replace(self, process: _Process) -> _Process:
         fresh = self._start_process()
         self._crew[self._crew.index(process)] = fresh
         return fresh
 
-    def _finish(self, process: _Process, chunk: _Chunk, future: Future[TimedOutcome]) -> None:
+    def _finish(
+        self, process: _Process, chunks: list[_Chunk], future: Future[TimedOutcomes]
+    ) -> None:
         error = future.exception()
-        duration_s = 0.0
         if error is None:
-            results, errors, duration_s = future.result()
+            outcomes, duration_s = future.result()
         else:  # the process has died, or its results cannot be pickled
-            results = [None] * len(chunk.items)
-            errors = dict.fromkeys(range(len(chunk.items)), error)
+            outcomes, duration_s = [_failed(chunk, error) for chunk in chunks], 0.0
+        num_run = len(outcomes)
         with self._changed:
             process.num_running -= 1
-            process.note_duration(duration_s)
-            self._dispatch()
+            process.note_duration(chunks[0].function[0], num_run, duration_s)
+            if self._crew:
+                self._waiting.extendleft(reversed(chunks[num_run:]))
+                self._dispatch()
+            else:  # terminated
+                outcomes += [_failed(chunk, _terminated()) for chunk in chunks[num_run:]]
+        self._deliver(zip(chunks, outcomes, strict=False))
+
+    def _deliver(self, outcomes: Iterable[tuple[_Chunk, Outcome]]) -> None:
+        num_delivered = 0
         try:
-            chunk.accept((results, errors))
+            for chunk, outcome in outcomes:
+                num_delivered += 1
+                chunk.accept(outcome)
         finally:
             with self._changed:
-                self._num_unfinished -= 1
+                self._num_unfinished -= num_delivered
                 self._changed.notify_all()
 
     # --- the end --------------------------------------------------------------------------------
@@ -354,15 +411,7 @@ class Pool:
             dropped, self._waiting = list(self._waiting), deque()
         for process in crew:
             kill(process.actor)
-        stopped = RuntimeError("The pool was terminated before this call was made.")
-        for chunk in dropped:
-            self._drop(chunk, stopped)
-
-    def _drop(self, chunk: _Chunk, error: BaseException) -> None:
-        chunk.accept(([None] * len(chunk.items), dict.fromkeys(range(len(chunk.items)), error)))
-        with self._changed:
-            self._num_unfinished -= 1
-            self._changed.notify_all()
+        self._deliver((chunk, _failed(chunk, _terminated())) for chunk in dropped)
 
     def join(self) -> None:
         """Wait until all calls of a closed pool have ended, and end its processes.
@@ -402,6 +451,15 @@ class Pool:
         raise NotImplementedError(
             "A pool cannot be passed between processes or pickled: make one where it is used."
         )
+
+
+def _failed(chunk: _Chunk, error: BaseException) -> Outcome:
+    """Return the outcome of a chunk whose items all have one error."""
+    return [None] * len(chunk.items), dict.fromkeys(range(len(chunk.items)), error)
+
+
+def _terminated() -> RuntimeError:
+    return RuntimeError("The pool was terminated before this call was made.")
 
 
 def _ship(function: Callable[..., Any]) -> Shipped:

@@ -16,8 +16,12 @@ Style: TypeAlias = Literal["item", "star", "call"]
 #: The results of a chunk, and the errors of its items by their positions in the chunk.
 Outcome: TypeAlias = "tuple[list[Any], dict[int, BaseException]]"
 
-#: The same, and the seconds that the chunk has taken.
-TimedOutcome: TypeAlias = "tuple[list[Any], dict[int, BaseException], float]"
+#: The outcomes of the chunks of one message, and the seconds that they have taken.
+TimedOutcomes: TypeAlias = "tuple[list[Outcome], float]"
+
+#: Seconds after which a process answers a message and returns the chunks that it has not run: other
+#: processes may be free.
+_LONG_S = 0.01
 
 #: A function in messages: an id, so that a process loads it once for many chunks, and a list with one
 #: reference, which is not replaced by its value on the way.
@@ -36,24 +40,36 @@ class PoolProcess:
     def ping(self) -> None:
         """Return when the initializer has run."""
 
-    def run(self, function: Shipped, style: Style, items: list[Any]) -> TimedOutcome:
-        """Call the function for each item; errors do not stop the rest of the chunk."""
+    def run(self, function: Shipped, style: Style, chunks: list[list[Any]]) -> TimedOutcomes:
+        """Call the function for each item; errors do not stop the rest of a chunk.
+
+        If the first chunks take long, the outcomes of the last ones are missing: they were not run.
+        """
         start = time.perf_counter()
         function_id, (ref,) = function
         if function_id != self._function_id:
             self._function = _api.get(ref)
             self._function_id = function_id
         call = _caller(self._function, style)
-        results: list[Any] = []
-        errors: dict[int, BaseException] = {}
-        for index, item in enumerate(items):
-            try:
-                results.append(call(item))
-            except Exception as error:
-                error.add_note(f"In a process of the pool:\n{_remote_text(error)}")
-                errors[index] = error
-                results.append(None)
-        return results, errors, time.perf_counter() - start
+        outcomes: list[Outcome] = []
+        for chunk in chunks:
+            outcomes.append(_outcome(call, chunk))
+            if time.perf_counter() - start > _LONG_S:
+                break
+        return outcomes, time.perf_counter() - start
+
+
+def _outcome(call: Callable[[Any], Any], items: list[Any]) -> Outcome:
+    results: list[Any] = []
+    errors: dict[int, BaseException] = {}
+    for index, item in enumerate(items):
+        try:
+            results.append(call(item))
+        except Exception as error:
+            error.add_note(f"In a process of the pool:\n{_remote_text(error)}")
+            errors[index] = error
+            results.append(None)
+    return results, errors
 
 
 def _caller(function: Callable[..., Any], style: Style) -> Callable[[Any], Any]:

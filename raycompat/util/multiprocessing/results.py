@@ -160,7 +160,7 @@ class IMapIterator(Iterator[Any]):
                     self._outcomes[number] = outcome
                     self._changed.notify_all()
 
-            self._pool._submit(self._function, "item", chunk, accept)
+            self._pool._submit_alone(self._function, chunk, accept)
 
     def next(self, timeout: float | None = None) -> Any:
         """Return the next result.
