@@ -342,28 +342,15 @@ class Channel(DirectSender):
             return
         try:
             match message:
-                case (direct_messages.DONE, *_) if (
-                    call.is_cancelled
-                ):  # the result was lost; a lost result fails the call, as in Ray
-                    self._discard(message, self._connection)
-                    self._fail(call, failures.cancelled(key))
-                case (direct_messages.DONE, _, wires, _):
-                    self._take_results(call, wires)
+                case (direct_messages.DONE, *_):
+                    self._take_results(call, message, self._connection)
                 case (direct_messages.ITEM, _, index, wire):
                     self._add_item(call, index, wire)
                 case (direct_messages.FAILED, _, error, may_retry, attempt):
                     if attempt == call.attempt or not may_retry or not call.retries:
                         self._fail_or_retry(call, error, may_retry)
         except Exception as error:
-            logger.exception("raycompat could not handle the answer to %s", call.name)
-            self._fail(call, failures.internal(f"The answer could not be handled: {error!r}"))
-
-    def _take_results(self, call: Call, wires: Sequence[Wire]) -> None:
-        taken = self._take_over(wires)
-        if taken is not None:
-            self._succeed(call, taken, self._connection, self._settle)
-        else:
-            self._fail_or_retry(call, failures.object_lost(call.key), may_retry=True)
+            self._not_handled(call, error)
 
     def _fail_or_retry(self, call: Call, error: bytes, may_retry: bool) -> None:
         if not may_retry or not call.use_retry():

@@ -516,23 +516,12 @@ class LeasePool(DirectSender):
             self._costs = dict(list(self._costs.items())[_MANY_COSTS // 2 :])
         try:
             match message:
-                case (direct_messages.DONE, *_) if (
-                    call.is_cancelled
-                ):  # the result was lost; a lost result fails the call, as in Ray
-                    self._discard(message, lease.road)
-                    self._fail(call, failures.cancelled(call.key))
-                case (direct_messages.DONE, _, wires, _):
-                    taken = self._take_over(wires)
-                    if taken is None:
-                        self._fail_or_retry(call, failures.object_lost(call.key), may_retry=True)
-                    else:
-                        self._announce_if_far(lease, call, taken)
-                        self._succeed(call, taken, lease.road, self._settle)
+                case (direct_messages.DONE, *_):
+                    self._take_results(call, message, lease.road)
                 case (_, _, error, may_retry, _):
                     self._fail_or_retry(call, error, may_retry and not call.is_cancelled)
         except Exception as error:
-            logger.exception("raycompat could not handle the answer to %s", call.name)
-            self._fail(call, failures.internal(f"The answer could not be handled: {error!r}"))
+            self._not_handled(call, error)
 
     def _fail_or_retry(self, call: Call, error: bytes, may_retry: bool) -> None:
         if may_retry and call.use_retry():
@@ -540,12 +529,13 @@ class LeasePool(DirectSender):
         else:
             self._fail(call, error)
 
-    def _announce_if_far(self, lease: Lease, call: Call, wires: Sequence[Wire]) -> None:
-        """Announce a call with a large result on another host, so that Dask stores that result."""
-        session = self._session
-        if lease.host != session.setup.host and any(wire[0] == "segment" for wire in wires):
-            session.by_scheduler.announce(call)
+    def _succeed(self, call: Call, wires: Sequence[Wire], road: roads.Road | None) -> None:
+        session, lease = self._session, call.lease
+        is_far = lease is not None and lease.host != session.setup.host
+        if lease is not None and is_far and any(wire[0] == "segment" for wire in wires):
+            session.by_scheduler.announce(call)  # Dask stores large results of other hosts
             session.by_scheduler.report_end(call, wires=wires, worker=lease.node_address)
+        super()._succeed(call, wires, road)
 
     def _settle(self, entry: Entry, wire: Wire) -> None:
         if not self._settle_here(entry, wire):

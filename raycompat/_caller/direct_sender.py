@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from raycompat._caller.calls import Call
 from raycompat._caller.object_table import Entry
 from raycompat._caller.sender import Sender
-from raycompat._protocol import direct_messages, segment
+from raycompat._protocol import direct_messages, failures, segment
 from raycompat._protocol.values import InlineValue, SegmentLink, Wire, from_wire, to_wire
 
 if TYPE_CHECKING:
@@ -128,15 +128,30 @@ class DirectSender(Sender):
 
     # --- answers --------------------------------------------------------------------------------
 
-    def _succeed(
-        self,
-        call: Call,
-        wires: Sequence[Wire],
-        road: Road | None,
-        settle: Callable[[Entry, Wire], None],
-    ) -> None:
+    def _take_results(self, call: Call, answer: tuple[Any, ...], road: Road | None) -> None:
+        """Handle the answer `direct_messages.DONE` to a call."""
+        if call.is_cancelled:  # as in Ray, a result that was lost is not made again
+            self._discard(answer, road)
+            self._fail(call, failures.cancelled(call.key))
+            return
+        wires = self._take_over(answer[2])
+        if wires is None:
+            self._fail_or_retry(call, failures.object_lost(call.key), may_retry=True)
+        else:
+            self._succeed(call, wires, road)
+
+    def _fail_or_retry(self, call: Call, error: bytes, may_retry: bool) -> None:
+        """Make a call again if it may be retried and has a retry left; otherwise fail it."""
+        raise NotImplementedError
+
+    def _not_handled(self, call: Call, error: Exception) -> None:
+        """Fail a call whose answer could not be handled."""
+        logger.error("raycompat could not handle the answer to %s", call.name, exc_info=error)
+        self._fail(call, failures.internal(f"The answer could not be handled: {error!r}"))
+
+    def _succeed(self, call: Call, wires: Sequence[Wire], road: Road | None) -> None:
         for entry, wire in zip(call.returns, wires, strict=True):
-            settle(entry, wire)
+            self._settle(entry, wire)
         if call.stream is not None:
             call.stream.end(None, None)
         if any(wire[-1] for wire in wires):
@@ -187,6 +202,10 @@ class DirectSender(Sender):
                 place.remove(path)
             return None
         return taken
+
+    def _settle(self, entry: Entry, wire: Wire) -> None:
+        """Store a result, or record that it is in the cluster."""
+        raise NotImplementedError
 
     def _settle_here(self, entry: Entry, wire: Wire) -> bool:
         """Store a result that is readable on this host; False if another host has it.
