@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 from raycompat._caller.by_channel import Channel
 from raycompat._caller.calls import Call
+from raycompat._protocol import direct_messages
 
 NUM_CALLS = 1000
 
@@ -59,3 +60,19 @@ def test_a_call_that_is_ready_passes_those_that_wait_without_a_look_at_them():
     assert list(channel._unanswered) == [f"ready-{number}" for number in range(NUM_CALLS)]
     assert len(channel._queue) == NUM_CALLS
     assert CountingCall.num_looks < 20 * NUM_CALLS
+
+
+def test_the_failure_of_an_earlier_try_uses_no_retry():
+    channel = make_channel()
+    call = submit(channel, "call", waits=False)
+    call.retries, first = 5, call.attempt
+
+    def fails(attempt):
+        channel.on_message((direct_messages.FAILED, "call", b"error", True, attempt))
+
+    fails(first)
+    assert (call.retries, call.attempt) == (4, first + 1)
+    fails(first)  # the answer to the first try comes again
+    assert (call.retries, call.attempt) == (4, first + 1)
+    fails(first + 1)
+    assert (call.retries, call.attempt) == (3, first + 2)
