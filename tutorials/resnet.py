@@ -21,7 +21,7 @@ NUM_ACTORS = 2
 NUM_PICTURES, NUM_TEST_PICTURES = 10_000, 1_000
 #: Steps of an actor between two means, pictures of one step, and means between two tests.
 NUM_STEPS, BATCH_SIZE, MEANS_A_TEST = 10, 64, 10
-NUM_MEANS = 60
+NUM_MEANS = 80
 #: Learning rate of the first step; it falls to 0 along a cosine.
 RATE = 0.005
 

@@ -59,7 +59,22 @@ class ObservationEncoder:
         -------
         array of float32
             Of shape (observations, ...).
+
+        Raises
+        ------
+        ValueError
+            When an observation is not of the space.
         """
+        try:
+            return self._encoded(observations)
+        except (ValueError, TypeError, KeyError, IndexError, AssertionError) as error:
+            wrong = next((each for each in observations if each not in self.space), observations)
+            raise ValueError(
+                f"The observation {wrong!r} is not of the environment's observation_space "
+                f"{self.space!r}: {error}. Let reset() and step() return observations of this space."
+            ) from error
+
+    def _encoded(self, observations: Sequence[Any]) -> NDArray[np.float32]:
         if isinstance(self.space, spaces.Box):
             found = np.asarray(observations, np.float32).reshape(len(observations), *self.shape)
             return found / np.float32(255) if self.is_image else found

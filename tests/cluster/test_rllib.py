@@ -301,10 +301,13 @@ def test_what_cannot_be_restored(tmp_path):
         other.restore_from_path(path)
     with pytest.raises(ValueError, match="of PPO, not DQN"):
         DQNConfig().algo_class.from_checkpoint(path)
-    state = tmp_path / "saved" / "algorithm_state.pkl"
-    state.write_bytes(state.read_bytes()[:100])
-    with pytest.raises(ValueError, match="damaged"):
-        algorithm.restore_from_path(path)
+    for damaged in (".tune_metadata", "algorithm_state.pkl"):
+        file = tmp_path / "saved" / damaged
+        whole = file.read_bytes()
+        file.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(ValueError, match=f"{damaged} is damaged"):
+            algorithm.restore_from_path(path)
+        file.write_bytes(whole)
     with pytest.raises(UnsupportedSpaceException, match="PPO, A2C"):
         DQNConfig().environment("Pendulum-v1").build_algo()
     for each in (algorithm, other):

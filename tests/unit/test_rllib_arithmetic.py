@@ -239,6 +239,12 @@ def test_observations_become_vectors():
     found = encode([{"a": np.array([0.5, -0.5], np.float32), "b": np.int64(1)}])
     assert encode.shape == (5,)
     assert found.tolist() == [[0.5, -0.5, 0, 1, 0]]
+    for wrong in ({"a": np.zeros(2, np.float32)}, {"a": np.zeros(3, np.float32), "b": 1}, 3):
+        with pytest.raises(ValueError, match=r"is not of the environment's observation_space Dict"):
+            encode([wrong])
+    box = ObservationEncoder(spaces.Box(-1, 1, (2,)))
+    with pytest.raises(ValueError, match=r"array\(\[0., 0., 0.\].* observation_space Box"):
+        box([np.zeros(2, np.float32), np.zeros(3, np.float32)])
     image = ObservationEncoder(spaces.Box(0, 255, (4, 4, 3), np.uint8))
     assert image([np.full((4, 4, 3), 255, np.uint8)]).max() == 1.0
     with pytest.raises(UnsupportedSpaceException, match="ObservationWrapper"):

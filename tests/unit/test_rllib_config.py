@@ -49,6 +49,8 @@ def test_an_unknown_option_is_told_the_closest_names():
         PPOConfig().training(model={"fcnet_hidden": [1]})
     with pytest.raises(ValueError, match="env_runners: unknown options 'lr'"):
         PPOConfig().env_runners(lr=1)
+    with pytest.raises(ValueError, match=r"'lrr' \(closest: \['lr'\]\).*lambda_, lr, minibatch"):
+        PPOConfig().training(lrr=1)
 
 
 @pytest.mark.parametrize(
@@ -198,6 +200,8 @@ def test_environments_by_name_class_and_function():
         ("my.own.Env", "register_env"),
         (None, "names no environment"),
         (3, "env=3"),
+        (gymnasium.Env, r"cannot be called with the dict env_config.*lambda config: MyEnv\(\)"),
+        (lambda: None, "cannot be called with the dict env_config"),
     ],
 )
 def test_what_is_not_an_environment(given, message):

@@ -316,12 +316,12 @@ class AlgorithmConfig:
     def _refuse_unknown(where: str, options: Mapping[str, Any], known: Any) -> None:
         unknown = [name for name in options if name not in known]
         if unknown:
-            near = {
-                name: difflib.get_close_matches(name, [*known, *RENAMED], 3) for name in unknown
-            }
+            names = set(known)  # the options of an algorithm repeat some of the group
+            candidates = sorted(names | set(RENAMED))
+            near = {name: difflib.get_close_matches(name, candidates, 3) for name in unknown}
             hints = ", ".join(f"{k!r} (closest: {v})" if v else repr(k) for k, v in near.items())
             raise ValueError(
-                f"{where}: unknown options {hints}. The options are {', '.join(sorted(known))}."
+                f"{where}: unknown options {hints}. The options are {', '.join(sorted(names))}."
             )
 
     # As a dict.

@@ -30,7 +30,7 @@ def env_creator(env: Any) -> EnvCreator:
     Raises
     ------
     EnvError
-        When the name is unknown, or it is something else.
+        When the name is unknown, or it is something else, or cannot be called with a config.
     """
     if env is None:
         raise EnvError(
@@ -41,11 +41,26 @@ def env_creator(env: Any) -> EnvCreator:
         registered = get_env_creator(env)
         return registered or _creator_of_name(env)
     if callable(env):
+        _check_takes_config(env)
         return env  # type: ignore[no-any-return]
     raise EnvError(
         f"env={env!r}: expected a name of gymnasium's, a name given to tune.register_env, a class, or "
         "a function of the environment's config."
     )
+
+
+def _check_takes_config(env: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(env)
+    except ValueError:  # of a class in C; the call itself will tell
+        return
+    try:
+        signature.bind({})
+    except TypeError as error:
+        raise EnvError(
+            f"env={env!r} cannot be called with the dict env_config: {error}. Expected a class with "
+            "__init__(self, config), or a function of the config, such as lambda config: MyEnv()."
+        ) from error
 
 
 def _creator_of_name(name: str) -> EnvCreator:

@@ -300,7 +300,13 @@ class Trainable:
         path = Path(folder, METADATA_FILE)
         if not path.exists():
             return {}
-        found: dict[str, Any] = pickle.loads(path.read_bytes())
+        try:
+            found: dict[str, Any] = pickle.loads(path.read_bytes())
+        except (pickle.UnpicklingError, EOFError, AttributeError, IndexError, ValueError) as error:
+            raise ValueError(
+                f"{path} is damaged, or of another version: it cannot be unpickled ({error}). Use an "
+                "older checkpoint."
+            ) from error
         return found
 
     def _set_state(self, metadata: dict[str, Any]) -> None:
