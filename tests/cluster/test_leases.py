@@ -727,7 +727,7 @@ def test_an_answer_that_was_not_read_when_its_lease_ended_still_counts(
     """As in a driver whose code holds the interpreter lock for long, so that nobody reads."""
     ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
     session = sys.modules["raycompat._caller.session"].current()
-    monkeypatch.setattr(sys.modules["raycompat._caller.direct_sender"], "LAST_WORDS_S", 0.2)
+    monkeypatch.setattr(sys.modules["raycompat._caller.direct_sender"], "DRAIN_S", 0.2)
 
     @ray.remote(max_retries=0)
     def note(path):
