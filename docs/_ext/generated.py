@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import statistics
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -134,6 +135,7 @@ class Microbenchmark(GeneratedTable):
     """``.. microbenchmark:: FILE``: the medians that ``benchmarks/report.py`` makes of its figures.
 
     Of several files, each has a column: the rate, and in brackets how many times Ray's it is.
+    Of one file, implementations beside raycompat and Ray have a column each, at the end.
     """
 
     def rows(self, what: str) -> Iterator[Row]:
@@ -146,11 +148,18 @@ class Microbenchmark(GeneratedTable):
             if len(each) == 1:
                 ours, theirs = pairs[0]
                 cells = [f"{ours:,.2f}", f"{theirs:,.2f}", f"{ratios[0]:.1f}"]
+                cells += self._of_others(what, name)
             else:
                 cells = [
                     f"{ours:,.1f} ({r:.1f})" for (ours, _), r in zip(pairs, ratios, strict=True)
                 ]
             yield [(_code([name]), ""), *(_number(text) for text in cells)]
+
+    def _of_others(self, file: str, line: str) -> list[str]:
+        rounds = self.read(file)
+        others = [each for each in rounds if each not in ("raycompat", "ray")]
+        medians = (statistics.median(r[line] for r in rounds[name]) for name in others)
+        return [f"{median:,.2f}" for median in medians]
 
 
 class Learning(GeneratedTable):

@@ -1,8 +1,8 @@
 """Graphs of calls: ``bind`` makes them, `DAGNode.execute` makes the calls."""
 
+import importlib
 from typing import Any
 
-from raycompat import _missing
 from raycompat.dag.context import DAGContext
 from raycompat.dag.input_node import DAGInputData, InputAttributeNode, InputNode
 from raycompat.dag.node import DAGNode
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return the placeholder of a module that Ray imports here (PEP 562)."""
+    """Import the module of compiled graphs at its first use; Ray imports it here (PEP 562)."""
     if name == "compiled_dag_node":
-        return _missing.MissingName(f"ray.dag.{name}")
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,12 @@
 """Names of Ray that raycompat lacks, and private ones that packages import."""
 
 import logging
+import operator
 import pickle
+import re
+import subprocess
+import sys
+from unittest import mock
 
 import pytest
 
@@ -20,3 +25,24 @@ def test_a_missing_name_is_pickled_by_its_name():
 def test_names_that_packages_import():
     assert isinstance(raycompat.logger, logging.Logger)
     assert services.get_node_ip_address() == util.get_node_ip_address()
+
+
+@pytest.mark.parametrize(
+    "name", ["cross_language", "client_builder", "widgets", "internal", "dag.compiled_dag_node"]
+)
+def test_modules_that_ray_imports_itself_are_attributes_and_refuse_when_they_are_used(name):
+    there = operator.attrgetter(name)(raycompat)
+    with pytest.raises(exceptions.UnsupportedRayFeatureError, match=name):
+        there.function()
+
+
+def test_programs_can_replace_what_is_missing_as_with_ray():
+    with mock.patch("raycompat.cross_language", new="replaced"):
+        assert raycompat.cross_language == "replaced"
+    assert isinstance(raycompat.cross_language, _missing.MissingName)
+
+
+def test_the_private_modules_that_programs_read_need_no_import():
+    program = "import raycompat as ray; print(ray._private.services.get_node_ip_address())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert re.fullmatch(r"[\d.]+\n", done.stdout), done.stderr
