@@ -24,18 +24,24 @@ class DAGContext:
 
     Attributes
     ----------
-    submit_timeout, get_timeout, teardown_timeout : int, default 10, 10 and 30
-        Seconds to wait in `CompiledDAG.execute`, for a result, and in `CompiledDAG.teardown`.
-    read_iteration_timeout : float, default 0.1
-        At most `get_timeout`. It has no other effect: a process watches all its connections together.
-    buffer_size_bytes : int, default 1,000,000
-        It has no effect: each value gets as much memory as it needs.
-    max_inflight_executions : int, default 10
-        The number of executions whose results were not fetched yet.
-    max_buffered_results : int, default 1000
-        The number of results that may wait in the driver because later ones were fetched first.
-    overlap_gpu_communication : bool, default False
-        True is refused: values travel through the memory of the CPU.
+    submit_timeout : int
+        Seconds to wait in `CompiledDAG.execute`. By default 10.
+    get_timeout : int
+        Seconds to wait for a result. By default 10.
+    teardown_timeout : int
+        Seconds to wait in `CompiledDAG.teardown`. By default 30.
+    read_iteration_timeout : float
+        At most `get_timeout`; by default 0.1. It has no other effect: a process watches all its
+        connections together.
+    buffer_size_bytes : int
+        By default 1,000,000. It has no effect: each value gets as much memory as it needs.
+    max_inflight_executions : int
+        The number of executions whose results were not fetched yet. By default 10.
+    max_buffered_results : int
+        The number of results that may wait in the driver because later ones were fetched first. By
+        default 1000.
+    overlap_gpu_communication : bool
+        By default False. True is refused: values travel through the memory of the CPU.
 
     Examples
     --------
