@@ -38,10 +38,13 @@ class Learner:
         self._grad_clip = grad_clip
         self._optimizer = import_keras().optimizers.Adam(1.0, epsilon=epsilon)
         self._optimizer.build(self.network.variables)
+        self._rate = 1.0
 
     def set_learning_rate(self, rate: float) -> None:
         """Set the length of the next steps."""
-        self._optimizer.learning_rate.assign(rate)
+        if rate != self._rate:
+            self._optimizer.learning_rate.assign(rate)
+            self._rate = rate
 
     def apply(self, gradients: Any) -> Any:
         """Change the network by gradients, in a `tf.function`; return their norm before clipping."""
@@ -67,6 +70,7 @@ class Learner:
         self.network.set_weights(state["weights"])
         for variable, value in zip(self._optimizer.variables, state["optimizer"], strict=True):
             variable.assign(value)
+        self._rate = float(self._optimizer.learning_rate.numpy())
 
 
 def check_finite(statistics: dict[str, Any], what: str) -> None:

@@ -218,6 +218,8 @@ class KerasNetwork:
                 x = self._dense(x, width, spec.activation)
             outputs[head.name] = self._dense(x, head.num_outputs, None, head.scale)
         self.model = self._keras.Model(inputs, outputs)
+        self._variables = [variable for layer in self._layers for variable in layer.weights]
+        self._read = _compiled_read(self._variables)
         if spec.is_dense:
             self.set_weights(initial_weights(spec, seed))
 
@@ -266,15 +268,29 @@ class KerasNetwork:
 
     def get_weights(self) -> Weights:
         """Return copies of all weights."""
-        return [np.array(weight) for layer in self._layers for weight in layer.get_weights()]
+        return [np.array(weight) for weight in self._read()]
 
     def set_weights(self, weights: Weights) -> None:
-        """Replace all weights."""
-        left = list(weights)
-        for layer in self._layers:
-            count = len(layer.weights)
-            layer.set_weights(left[:count])
-            left = left[count:]
+        """Replace all weights.
+
+        Raises
+        ------
+        ValueError
+            When their number or a shape differs.
+        """
+        for variable, weight in zip(self._variables, weights, strict=True):
+            variable.assign(weight)
+
+
+def _compiled_read(variables: list[Any]) -> Any:
+    """Return a function that reads all variables in one call of TensorFlow."""
+    import tensorflow as tf
+
+    @tf.function(autograph=False)
+    def read() -> Any:
+        return [tf.identity(variable.value) for variable in variables]
+
+    return read
 
 
 class KerasForward:
