@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import raycompat as ray
+from raycompat.actor import ActorHandle
 from raycompat.dag import plan as plans
 from raycompat.dag import seat
 from raycompat.dag.context import DAGContext
@@ -112,6 +113,7 @@ class CompiledDAG:
         #: With asyncio, the executions of which no result was awaited.
         self._not_awaited: set[int] = set()
         self._plan = plans.make(output)
+        _check_not_in(self._plan.actors)
         self._slots = list(dict.fromkeys(self._plan.results))
         self._error: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -527,6 +529,17 @@ class CompiledDAG:
         if view:
             print(text)
         return text
+
+
+def _check_not_in(actors: Sequence[ActorHandle[Any]]) -> None:
+    """Raise ValueError if this process is one of the actors: it would wait for itself."""
+    own = ray.get_runtime_context().get_actor_id()
+    for actor in actors:
+        if own is not None and actor._actor_id.hex() == own:
+            raise ValueError(
+                f"The graph has a call of {actor!r}, which is the actor that compiles it. Compile it "
+                "in the driver, a task or another actor."
+            )
 
 
 def _or(given: Any, default: Any) -> Any:

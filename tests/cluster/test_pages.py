@@ -212,7 +212,9 @@ def test_the_page_of_tasks_has_the_figures_of_the_state_api(page, wait_until):
         return next((row for row in rows(shown, "functions") if row["name"] == "counted"), {})
 
     # What has ended is told at once; what waits and runs is looked up once a second.
-    wait_until(lambda: [figures().get(name) for name in ("done", "waiting", "running")] == [48, 0, 0])
+    wait_until(
+        lambda: [figures().get(name) for name in ("done", "waiting", "running")] == [48, 0, 0]
+    )
     counts = state.summarize_tasks()["cluster"]["summary"]["counted"]["state_counts"]
     assert counts == {"FINISHED": figures()["done"], "FAILED": figures()["failed"]}
     assert 0 < figures()["median"] <= figures()["high"] <= figures()["longest"] < 60
