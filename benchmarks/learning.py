@@ -97,6 +97,11 @@ def tasks() -> dict[str, Task]:
         "model": network,
     }
     a3c, a2c = A3CConfig().training(**actor_critic), A2CConfig().training(**actor_critic)
+    # Gradients of two runners are of older weights, so the steps are shorter.
+    a3c.training(
+        lr=[(0, 0.002), (200_000, 0.0003), (300_000, 0.0)],
+        entropy_coeff=[(0, 0.1), (300_000, 0.02)],
+    )
     es = ESConfig().training(
         episodes_per_batch=40,
         train_batch_size=1000,

@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 import beside_ray
-from data import Memory
+from tune import Memory
 
 #: The measured part of a run takes at least this long, after one iteration to warm up.
 AT_LEAST_S = 5.0

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import beside_ray
-from data import Memory
+from tune import Memory
 
 TARGET = 475
 #: A run that does not reach the target ends here.
