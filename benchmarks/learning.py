@@ -97,8 +97,11 @@ def tasks() -> dict[str, Task]:
         "model": network,
     }
     a3c, a2c = A3CConfig().training(**actor_critic), A2CConfig().training(**actor_critic)
-    # Gradients of two runners are of older weights, so each is of more steps.
-    a3c.training(entropy_coeff=[(0, 0.1), (300_000, 0.02)])
+    # Gradients of two runners are of older weights, so the steps are shorter.
+    a3c.training(
+        lr=[(0, 0.002), (200_000, 0.0003), (300_000, 0.0)],
+        entropy_coeff=[(0, 0.1), (300_000, 0.02)],
+    )
     es = ESConfig().training(
         episodes_per_batch=40,
         train_batch_size=1000,
@@ -114,9 +117,7 @@ def tasks() -> dict[str, Task]:
         config.env_runners(num_envs_per_env_runner=8)
     dqn.env_runners(rollout_fragment_length=64)
     a2c.env_runners(rollout_fragment_length=32)
-    a3c.env_runners(
-        rollout_fragment_length=32, num_env_runners=2, num_envs_per_env_runner=16
-    )
+    a3c.env_runners(rollout_fragment_length=32, num_env_runners=2)
     return {
         "PPO": Task(ppo, 100_000, 475),
         "DQN": Task(dqn, 100_000, 475),
