@@ -25,7 +25,7 @@ CATALOGUES := _build/gettext locale zh_CN
 LANGUAGES := en zh_CN
 
 .PHONY: help setup run test test-fast test-wheel lint format docs docs-en docs-zh_CN docs-page docs-messages docs-translate docs-browser \
-	docs-serve conformance-ray nightly chaos fault-walk soak bench clean
+	docs-serve changelog conformance-ray nightly chaos fault-walk soak bench clean
 
 help:  ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
@@ -131,6 +131,10 @@ conformance-ray: .venv-ray/.set-up  ## run the conformance tests on the real Ray
 		hyperopt optuna polars datasketches tensorflow-cpu
 	.venv-ray/bin/python -m pip install --disable-pip-version-check --quiet --no-deps tf-keras
 	@touch $@
+
+changelog: setup  ## write the fragments of changes/ into CHANGES.md: make changelog VERSION=0.2.0
+	@test -n "$(VERSION)" || { echo "VERSION is missing, for example: make changelog VERSION=0.2.0"; exit 1; }
+	.venv/bin/towncrier build --yes --version $(VERSION)
 
 nightly: setup  ## run the long tests: 2,000 random programs, new ones each time, chaos, TensorFlow on four workers
 	RAYCOMPAT_PROGRAMS=2000 $(RUN) pytest -s $(LONG)
