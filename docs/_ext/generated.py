@@ -135,7 +135,7 @@ class Microbenchmark(GeneratedTable):
     """``.. microbenchmark:: FILE``: the medians that ``benchmarks/report.py`` makes of its figures.
 
     Of several files, each has a column: the rate, and in brackets how many times Ray's it is.
-    Of one file, implementations beside raycompat and Ray have a column each, at the end.
+    Of one file, each implementation beside the first two has a column, at the end.
     """
 
     def rows(self, what: str) -> Iterator[Row]:
@@ -157,7 +157,7 @@ class Microbenchmark(GeneratedTable):
 
     def _of_others(self, file: str, line: str) -> list[str]:
         rounds = self.read(file)
-        others = [each for each in rounds if each not in ("raycompat", "ray")]
+        others = list(rounds)[2:]
         medians = (statistics.median(r[line] for r in rounds[name]) for name in others)
         return [f"{median:,.2f}" for median in medians]
 
