@@ -1,4 +1,8 @@
-"""Algorithms reach the targets of the documentation within their steps. A long test."""
+"""Algorithms reach the targets of the documentation within their steps. A long test.
+
+A3C is not among them: its gradients come in an order that differs between runs, and not each run reaches
+the target (see the guide).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", ["PPO", "DQN", "A3C", "A2C", "ES", "PPO-Pendulum"])
+@pytest.mark.parametrize("name", ["PPO", "DQN", "A2C", "ES", "PPO-Pendulum"])
 def test_the_target_is_reached(name, seed, monkeypatch, no_cluster):
     monkeypatch.syspath_prepend(BENCHMARKS)
     learning = importlib.import_module("learning")
