@@ -728,6 +728,8 @@ def test_an_answer_that_was_not_read_when_its_lease_ended_still_counts(
     ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
     session = sys.modules["raycompat._caller.session"].current()
     monkeypatch.setattr(sys.modules["raycompat._caller.direct_sender"], "DRAIN_S", 0.2)
+    # The second call goes to the lease of the first, however late this process makes it.
+    monkeypatch.setattr(sys.modules["raycompat._caller.by_lease"], "_IDLE_S", 60.0)
 
     @ray.remote(max_retries=0)
     def note(path):

@@ -27,9 +27,7 @@ def test_names_that_packages_import():
     assert services.get_node_ip_address() == util.get_node_ip_address()
 
 
-@pytest.mark.parametrize(
-    "name", ["cross_language", "client_builder", "widgets", "internal", "dag.compiled_dag_node"]
-)
+@pytest.mark.parametrize("name", ["cross_language", "client_builder", "widgets", "internal"])
 def test_modules_that_ray_imports_itself_are_attributes_and_refuse_when_they_are_used(name):
     there = operator.attrgetter(name)(raycompat)
     with pytest.raises(exceptions.UnsupportedRayFeatureError, match=name):

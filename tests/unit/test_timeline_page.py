@@ -23,7 +23,7 @@ def shown():
 def page(shown):
     actor = SimpleNamespace(pid=3, class_name="Scaler")
     actors = SimpleNamespace(rows={"a": actor})
-    return timeline.Timeline(SimpleNamespace(shown=shown, actors=actors))
+    return timeline.Timeline(SimpleNamespace(run_times=shown, actors=actors))
 
 
 def test_only_what_is_new_is_returned(shown):
