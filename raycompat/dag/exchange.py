@@ -33,8 +33,8 @@ _FREE, _REPLACED = b"f", b"r"
 #: Bytes to read at a time; bytes of a value that is joined with its header; of a connection's buffer.
 _READ_BYTES, _SMALL_BYTES, _BUFFER_BYTES = 64 << 10, 16 << 10, 4 << 20
 
-#: Seconds in which a thread looks for values before it sleeps. Waking a thread takes longer: an execution
-#: of one actor takes 50 microseconds with this, and 150 without.
+#: Seconds in which a thread looks for values before it sleeps. Waking a thread takes longer: an
+#: execution of one actor takes 50 microseconds with this, and 150 without.
 _SPIN_S = 100e-6
 
 
