@@ -169,8 +169,8 @@ class Learning(GeneratedTable):
         """Yield a row for each task."""
         for cells in _benchmark("learning_report").rows(self.read(what)):
             algorithm, environment, *numbers = cells
-            names = (_code([algorithm]), ""), (_code([environment]), "")
-            yield [*names, *(_number(text) for text in numbers)]
+            names = _code([algorithm, environment])
+            yield [(names, ""), *(_number(text) for text in numbers)]
 
 
 def _benchmark(name: str) -> Any:
