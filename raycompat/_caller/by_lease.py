@@ -531,8 +531,8 @@ class LeasePool(DirectSender):
 
     def _succeed(self, call: Call, wires: Sequence[Wire], road: roads.Road | None) -> None:
         session, lease = self._session, call.lease
-        is_far = lease is not None and lease.host != session.setup.host
-        if lease is not None and is_far and any(wire[0] == "segment" for wire in wires):
+        assert lease is not None  # it has sent this answer
+        if lease.host != session.setup.host and any(wire[0] == "segment" for wire in wires):
             session.by_scheduler.announce(call)  # Dask stores large results of other hosts
             session.by_scheduler.report_end(call, wires=wires, worker=lease.node_address)
         super()._succeed(call, wires, road)
