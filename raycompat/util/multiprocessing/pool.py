@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -17,9 +16,9 @@ from raycompat import _api, _driver
 from raycompat.actor import ActorClass, kill
 from raycompat.object_ref import ObjectRef
 from raycompat.util.multiprocessing.pool_process import (
+    Function,
     Outcome,
     PoolProcess,
-    Shipped,
     Style,
     TimedOutcomes,
 )
@@ -52,9 +51,9 @@ class _Chunk:
 
     def __init__(
         self,
-        function: Shipped,
+        function: Function,
         style: Style,
-        items: list[Any],
+        items: Sequence[Any],
         accept: Callable[[Outcome], None],
         *,
         is_part: bool = False,
@@ -72,26 +71,37 @@ class _Chunk:
 class _Process:
     """A process of the pool, and its messages."""
 
-    __slots__ = ("actor", "function_id", "num_ahead", "num_running", "num_started", "num_together")
+    __slots__ = (
+        "actor",
+        "code_id",
+        "function_id",
+        "num_ahead",
+        "num_running",
+        "num_started",
+        "num_together",
+    )
 
     def __init__(self, actor: Any) -> None:
         self.actor = actor
         self.num_running = 0
         self.num_started = 0
-        #: The function whose durations are known.
-        self.function_id = ""
+        #: The function whose durations are known, and its code.
+        self.function_id, self.code_id = "", 0
         #: The number of messages that it may have, and of chunks in one.
         self.num_ahead, self.num_together = _LEAST_AHEAD, 1
 
-    def note_function(self, function_id: str) -> None:
+    def note_function(self, function: Function) -> None:
         """Forget the durations of another function."""
-        if function_id != self.function_id:
-            self.function_id = function_id
-            self.num_ahead, self.num_together = _LEAST_AHEAD, 1
+        if function.id == self.function_id:
+            return
+        self.num_ahead = _LEAST_AHEAD
+        if function.code_id != self.code_id:
+            self.num_together = 1
+        self.function_id, self.code_id = function.id, function.code_id
 
-    def note_duration(self, function_id: str, num_chunks: int, seconds: float) -> None:
+    def note_duration(self, function: Function, num_chunks: int, seconds: float) -> None:
         """Adapt the numbers of messages and of chunks in one to the duration of a message."""
-        if function_id != self.function_id:
+        if function.id != self.function_id:
             return
         wanted = int(_AHEAD_S / max(seconds, _AHEAD_S / _MOST_AHEAD))
         self.num_ahead = max(_LEAST_AHEAD, min(wanted, 2 * self.num_ahead))
@@ -203,7 +213,7 @@ class Pool:
         self._check_running()
         result = AsyncResult(1, callback, error_callback, single=True)
         item = (tuple(args or ()), dict(kwargs or {}))
-        self._submit([_Chunk(_ship(func), "call", [item], partial(result.accept, 0))])
+        self._submit([_Chunk(Function.of(func), "call", [item], partial(result.accept, 0))])
         return result
 
     def map(
@@ -290,11 +300,12 @@ class Pool:
         error_callback: Callable[[BaseException], Any] | None,
     ) -> AsyncResult:
         self._check_running()
-        items = list(iterable)
+        # a slice of a range is pickled as three numbers
+        items = iterable if isinstance(iterable, range) else list(iterable)
         size = self._chunk_size(items) if chunksize is None else _checked(chunksize)
         chunks = [items[start : start + size] for start in range(0, len(items), size)]
         result = AsyncResult(len(chunks), callback, error_callback)
-        function = _ship(func)
+        function = Function.of(func)
         self._submit(
             _Chunk(function, style, chunk, partial(result.accept, index), is_part=True)
             for index, chunk in enumerate(chunks)
@@ -312,7 +323,7 @@ class Pool:
         self._check_running()
         if chunksize is None:
             chunksize = self._chunk_size(iterable) if isinstance(iterable, Sequence) else 1
-        return IMapIterator(self, _ship(func), iterable, _checked(chunksize), ordered=ordered)
+        return IMapIterator(self, Function.of(func), iterable, _checked(chunksize), ordered=ordered)
 
     def _chunk_size(self, items: Sequence[Any]) -> int:
         return max(1, -(-len(items) // (self._processes * _CHUNKS_PER_PROCESS)))
@@ -328,7 +339,7 @@ class Pool:
             self._dispatch()
 
     def _submit_alone(
-        self, function: Shipped, items: list[Any], accept: Callable[[Outcome], None]
+        self, function: Function, items: list[Any], accept: Callable[[Outcome], None]
     ) -> None:
         self._submit([_Chunk(function, "item", items, accept)])
 
@@ -352,11 +363,16 @@ class Pool:
     def _take(self, process: _Process) -> list[_Chunk]:
         """Take the chunks of the next message to a process off the waiting ones."""
         chunks = [self._waiting.popleft()]
-        process.note_function(chunks[0].function[0])
-        most = 1 if self._maxtasksperchild else process.num_together
+        process.note_function(chunks[0].function)
+        most = 1 if self._maxtasksperchild else min(process.num_together, self._share(process))
         while len(chunks) < most and self._waiting and self._waiting[0].goes_with(chunks[0]):
             chunks.append(self._waiting.popleft())
         return chunks
+
+    def _share(self, process: _Process) -> int:
+        """Return how many waiting chunks each of the least busy processes gets."""
+        num_least_busy = sum(each.num_running == process.num_running for each in self._crew)
+        return -(-(len(self._waiting) + 1) // num_least_busy)
 
     def _replace(self, process: _Process) -> _Process:
         fresh = self._start_process()
@@ -370,11 +386,11 @@ class Pool:
         if error is None:
             outcomes, duration_s = future.result()
         else:  # the process has died, or its results cannot be pickled
-            outcomes, duration_s = [_failed(chunk, error) for chunk in chunks], 0.0
+            outcomes, duration_s = [_failed(chunk, error) for chunk in chunks], _TOGETHER_S
         num_run = len(outcomes)
         with self._changed:
             process.num_running -= 1
-            process.note_duration(chunks[0].function[0], num_run, duration_s)
+            process.note_duration(chunks[0].function, num_run, duration_s)
             if self._crew:
                 self._waiting.extendleft(reversed(chunks[num_run:]))
                 self._dispatch()
@@ -460,12 +476,6 @@ def _failed(chunk: _Chunk, error: BaseException) -> Outcome:
 
 def _terminated() -> RuntimeError:
     return RuntimeError("The pool was terminated before this call was made.")
-
-
-def _ship(function: Callable[..., Any]) -> Shipped:
-    if isinstance(function, ObjectRef):
-        raise TypeError(f"A pool calls functions, not {function!r}: pass ray.get of it.")
-    return uuid.uuid4().hex, [_api.put(function)]
 
 
 def _checked(chunksize: int) -> int:

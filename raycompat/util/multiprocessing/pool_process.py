@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import traceback
+import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from raycompat import _api
 from raycompat.object_ref import ObjectRef
@@ -23,9 +24,23 @@ TimedOutcomes: TypeAlias = "tuple[list[Outcome], float]"
 #: processes may be free.
 _LONG_S = 0.01
 
-#: A function in messages: an id, so that a process loads it once for many chunks, and a list with one
-#: reference, which is not replaced by its value on the way.
-Shipped: TypeAlias = "tuple[str, list[ObjectRef[Any]]]"
+
+class Function(NamedTuple):
+    """A function in messages, which a process loads once for all chunks of one call of the pool."""
+
+    id: str
+    #: Equal for two calls of the pool with the same function, or functions of the same code.
+    code_id: int
+    #: One reference to the function: a reference in a list is not replaced by its value on the way.
+    refs: list[ObjectRef[Any]]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Function:
+        """Put a function into the object store."""
+        if isinstance(function, ObjectRef):
+            raise TypeError(f"A pool calls functions, not {function!r}: pass ray.get of it.")
+        code = getattr(function, "__code__", function)
+        return cls(uuid.uuid4().hex, id(code), [_api.put(function)])
 
 
 class PoolProcess:
@@ -40,16 +55,15 @@ class PoolProcess:
     def ping(self) -> None:
         """Return when the initializer has run."""
 
-    def run(self, function: Shipped, style: Style, chunks: list[list[Any]]) -> TimedOutcomes:
+    def run(self, function: Function, style: Style, chunks: list[Sequence[Any]]) -> TimedOutcomes:
         """Call the function for each item; errors do not stop the rest of a chunk.
 
         If the first chunks take long, the outcomes of the last ones are missing: they were not run.
         """
         start = time.perf_counter()
-        function_id, (ref,) = function
-        if function_id != self._function_id:
-            self._function = _api.get(ref)
-            self._function_id = function_id
+        if function.id != self._function_id:
+            self._function = _api.get(function.refs[0])
+            self._function_id = function.id
         call = _caller(self._function, style)
         outcomes: list[Outcome] = []
         for chunk in chunks:
@@ -59,7 +73,7 @@ class PoolProcess:
         return outcomes, time.perf_counter() - start
 
 
-def _outcome(call: Callable[[Any], Any], items: list[Any]) -> Outcome:
+def _outcome(call: Callable[[Any], Any], items: Sequence[Any]) -> Outcome:
     results: list[Any] = []
     errors: dict[int, BaseException] = {}
     for index, item in enumerate(items):

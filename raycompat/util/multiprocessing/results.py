@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from raycompat.util.multiprocessing.pool import Pool
-    from raycompat.util.multiprocessing.pool_process import Outcome, Shipped
+    from raycompat.util.multiprocessing.pool_process import Function, Outcome
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class IMapIterator(Iterator[Any]):
     def __init__(
         self,
         pool: Pool,
-        function: Shipped,
+        function: Function,
         iterable: Iterable[Any],
         chunk_size: int,
         *,
