@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from raycompat._caller import session as sessions
-from raycompat._caller.object_table import Entry, State
+from raycompat._caller.object_table import FAILED, PENDING, READY, Entry
 from raycompat._protocol.operations import Request
 from raycompat._protocol.values import SegmentLink
 
@@ -25,7 +25,7 @@ _NAMES = {
 }
 
 #: What a cell says of a reference.
-_STATES = {State.PENDING: "not ready", State.READY: "ready", State.FAILED: "failed"}
+_STATES = {PENDING: "not ready", READY: "ready", FAILED: "failed"}
 
 
 def of_cluster(rows: Iterable[tuple[str, str]], dashboard_url: str) -> str:

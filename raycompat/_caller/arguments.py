@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller.dask_values import as_ref, is_dask_value
-from raycompat._caller.object_table import Entry, State
+from raycompat._caller.object_table import FAILED, READY, Entry
 from raycompat._caller.put import put_block
 from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
 from raycompat._protocol.serialization import (
@@ -81,7 +81,7 @@ class Arguments:
                 f"{value!r} is not from the current Ray session: its cluster is gone. Call ray.put "
                 "again."
             )
-        if entry.state is State.READY and isinstance(entry.value, InlineValue):
+        if entry.state is READY and isinstance(entry.value, InlineValue):
             if entry.holds:
                 self.holds.append(value)
                 self.carries_references = True
@@ -93,7 +93,7 @@ class Arguments:
 
     def failed(self) -> Entry | None:
         """Return the first dependency that has failed already."""
-        return next((e for e in self.dependencies if e.state is State.FAILED), None)
+        return next((e for e in self.dependencies if e.state is FAILED), None)
 
 
 def _serialize_arguments(

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
 from raycompat._caller import roads
-from raycompat._caller.calls import Call, CallState
+from raycompat._caller.calls import SENT, WAITING, Call
 from raycompat._caller.direct_sender import (
     DRAIN_S,
     LARGE_BYTES,
     DirectSender,
     when_drained,
 )
-from raycompat._caller.object_table import Entry, State
+from raycompat._caller.object_table import FAILED, Entry
 from raycompat._protocol import direct_messages, failures
 from raycompat._protocol.connection import Notes
 from raycompat._protocol.ids import return_key
@@ -128,7 +128,7 @@ class Channel(DirectSender):
 
     def _fail_if_an_argument_failed(self, call: Call) -> None:
         for entry in call.dependencies:
-            if entry.state is State.FAILED and self._queue.pop(call.key, None) is not None:
+            if entry.state is FAILED and self._queue.pop(call.key, None) is not None:
                 self._fail(call, entry.error or b"", victim=call.name)
 
     def _resolve(self, call: Call) -> bool:
@@ -161,7 +161,7 @@ class Channel(DirectSender):
         """Send a call; the functions in `taken` remove it from the queue where it waited."""
         is_first = not self._unanswered
         call.attempt += 1
-        call.state = CallState.SENT
+        call.state = SENT
         for entry in call.returns:
             entry.is_on_wire = True
         # The first call leaves at once. While its answer is awaited, small calls gather behind it.
@@ -307,7 +307,7 @@ class Channel(DirectSender):
 
     @staticmethod
     def _wait_again(call: Call) -> None:
-        call.state = CallState.WAITING
+        call.state = WAITING
         for entry in call.returns:
             entry.is_on_wire = False
 

@@ -25,7 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import roads
-from raycompat._caller.calls import Call, CallState
+from raycompat._caller.calls import SENT, WAITING, Call
 from raycompat._caller.direct_sender import (
     DRAIN_S,
     LARGE_BYTES,
@@ -33,7 +33,7 @@ from raycompat._caller.direct_sender import (
     when_drained,
 )
 from raycompat._caller.lease import Lease
-from raycompat._caller.object_table import Entry, State
+from raycompat._caller.object_table import FAILED, Entry
 from raycompat._caller.waiting import WaitingCalls
 from raycompat._protocol import direct_messages, failures, ids
 from raycompat._protocol.call_spec import new_spec
@@ -123,7 +123,7 @@ class LeasePool(DirectSender):
         """Insert the values of arguments that were references; False if a lease cannot run the call."""
         here = self._session.setup.host
         for entry in call.dependencies:
-            if entry.state is State.FAILED:
+            if entry.state is FAILED:
                 self._fail(call, entry.error or b"", victim=call.name)
                 return False
         if not all(is_near(entry, here) for entry in call.dependencies):
@@ -207,7 +207,7 @@ class LeasePool(DirectSender):
         assert lease.road is not None
         is_first = not lease.unanswered
         call.attempt += 1
-        call.state, call.lease, call.cost_s = CallState.SENT, lease, cost_s
+        call.state, call.lease, call.cost_s = SENT, lease, cost_s
         lease.sent_s += cost_s
         for entry in call.returns:
             entry.channel, entry.is_on_wire = lease, True
@@ -256,7 +256,7 @@ class LeasePool(DirectSender):
             )
             deque(map(operator.call, moves), 0)  # in one C call: an interrupt comes before or after
             lease.done_s += call.cost_s
-            call.state, call.lease = CallState.WAITING, None
+            call.state, call.lease = WAITING, None
 
     def _leave_to_scheduler(self, call: Call) -> None:
         self._session.by_scheduler.take(call)

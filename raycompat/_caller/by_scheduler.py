@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from raycompat._caller.calls import Call, CallState
-from raycompat._caller.object_table import Entry, State
+from raycompat._caller.calls import ENDED, SENT, Call
+from raycompat._caller.object_table import FAILED, Entry
 from raycompat._caller.sender import Sender
 from raycompat._protocol import failures
 from raycompat._protocol.operations import ToScheduler
@@ -25,7 +25,7 @@ class SchedulerSender(Sender):
 
     def submit(self, call: Call) -> None:
         """Submit a call, which the scheduler runs when its arguments are ready and a node has room."""
-        failed = next((e for e in call.dependencies if e.state is State.FAILED), None)
+        failed = next((e for e in call.dependencies if e.state is FAILED), None)
         if failed is not None:
             self._refuse(call, failed.error or b"")
             return
@@ -36,7 +36,7 @@ class SchedulerSender(Sender):
             ].is_known_elsewhere = True  # keeps the row of a dead actor, which says why it died
         session.calls[call.key] = call
         ref = self._make_known(call, runs_by_lease=False)
-        call.state = CallState.SENT
+        call.state = SENT
         # A call whose references are dropped still runs; an actor ends.
         call.ref = ref if call.actor is None else None
 
@@ -106,7 +106,7 @@ class SchedulerSender(Sender):
     def take(self, call: Call) -> None:
         """Submit a call that a lease could not run."""
         with self._session.lock:
-            if call.sender is not self and call.state is not CallState.ENDED:  # else: interrupted
+            if call.sender is not self and call.state is not ENDED:  # else: interrupted
                 self.run_again(call)
 
     def run_again(self, call: Call) -> None:
@@ -122,7 +122,7 @@ class SchedulerSender(Sender):
                 entry.origin = entry.channel = None
                 entry.is_on_wire = False
             session.calls[call.key] = call
-            call.state, call.sender = CallState.SENT, self
+            call.state, call.sender = SENT, self
 
     def _make_known(self, call: Call, *, runs_by_lease: bool) -> ObjectRef[None]:
         """Submit or announce a call, and return the reference that keeps it in the scheduler."""
@@ -188,7 +188,7 @@ class SchedulerSender(Sender):
             return
         table = self._session.table
         with self._session.lock:
-            call.state = CallState.ENDED
+            call.state = ENDED
             large = [
                 each
                 for each in call.returns

@@ -18,8 +18,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from raycompat._caller.log_folding import Folding
-from raycompat._protocol.frames import BAR_MARK
 from raycompat._protocol.operations import ToScheduler
+from raycompat._protocol.output_marks import BAR_MARK
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session

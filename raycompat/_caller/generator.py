@@ -8,7 +8,7 @@ from collections import deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from raycompat._caller.object_table import Entry, State
+from raycompat._caller.object_table import READY, Entry
 from raycompat._protocol import item_credit
 from raycompat._protocol.ids import return_key
 from raycompat._protocol.values import Wire
@@ -99,7 +99,7 @@ class Stream:
         """Return an entry for `wait`: it is ready as soon as `has_next` is true."""
         with self._news:
             if self.has_next():
-                return Entry(self.key, State.READY)
+                return Entry(self.key, READY)
             if self._awaited is None:
                 self._awaited = Entry(self.key)
             return self._awaited

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import roads
-from raycompat._caller.object_table import Entry, State
+from raycompat._caller.object_table import PENDING, Entry
 
 if TYPE_CHECKING:
     from raycompat._caller.by_lease import LeasePool
@@ -81,7 +81,7 @@ class Lease:
             nonlocal returned
             if returned is None:  # this thread reads now, so only it can see returned calls
                 returned = self.num_returned
-                if not all(e.channel is self for e in entries if e.state is State.PENDING):
+                if not all(e.channel is self for e in entries if e.state is PENDING):
                     return True
             return is_over() or self.num_returned != returned
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat._caller.by_channel import Channel
 from raycompat._caller.by_scheduler import SchedulerSender
-from raycompat._caller.calls import Call, CallState
+from raycompat._caller.calls import SENT, Call
 from raycompat._caller.object_table import Entry
 from raycompat._protocol import ids
 from raycompat._protocol.values import InlineValue, SegmentLink
@@ -76,7 +76,7 @@ def _call(call: Call) -> dict[str, Any]:
         found["party"] = sender.key
     elif lease is not None:
         found["party"] = lease.key
-    if call.state is CallState.SENT:
+    if call.state is SENT:
         state = "SUBMITTED_TO_WORKER"
     elif call.num_waits:
         state = "PENDING_ARGS_AVAIL"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from raycompat._caller.object_table import State
+from raycompat._caller.object_table import FAILED, READY
 from raycompat._protocol.serialization import report_ref
 from raycompat._protocol.values import InlineValue
 from raycompat.object_ref import ObjectRef
@@ -17,12 +17,12 @@ def export(ref: ObjectRef[Any]) -> tuple[Any, ...]:
     """Return the tuple to pickle in place of `ref`."""
     session, entry = ref._session, ref._entry
     with session.lock:
-        if entry.state is State.READY and isinstance(entry.value, InlineValue):
+        if entry.state is READY and isinstance(entry.value, InlineValue):
             for held in entry.holds:
                 if not report_ref(held._key, held):
                     session.leaked[held._key] = held  # its receiver is unknown
             return ("value", ref._key, entry.value.block, entry.value.refs)
-        if entry.state is State.FAILED:
+        if entry.state is FAILED:
             entry.is_asked_for = True
             return ("error", ref._key, entry.error, entry.victim)
         return ("key", session.sharing.publish(entry))

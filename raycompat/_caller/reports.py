@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import placement
 from raycompat._caller.home import home_at
-from raycompat._caller.object_table import State
+from raycompat._caller.object_table import PENDING, READY
 from raycompat._protocol import failures
 from raycompat._protocol.ids import call_of, return_key
 from raycompat._protocol.operations import ToCaller
@@ -142,7 +142,7 @@ class Reports:
         self._dask_has_seen_the_end(key)
         entry = session.table.get(key)
         # The answer to a call of this process has the value, so it settles the entry.
-        if entry is not None and key not in session.calls and entry.state is State.PENDING:
+        if entry is not None and key not in session.calls and entry.state is PENDING:
             session.table.settle(entry)
 
     def _on_task_erred(self, key: str, exception: Any = None, **_: Any) -> None:
@@ -171,8 +171,8 @@ class Reports:
         session = self._session
         with session.lock:
             entry = session.table.get(key)
-            if entry is not None and entry.state is State.READY and entry.value is None:
-                entry.state = State.PENDING
+            if entry is not None and entry.state is READY and entry.value is None:
+                entry.state = PENDING
 
     def _on_restart(self) -> None:
         """Fail unfinished calls: a client has restarted the cluster, and Dask has lost all tasks."""

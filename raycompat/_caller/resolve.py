@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
 from raycompat._caller.fetch import fetch
-from raycompat._caller.object_table import Entry, State
+from raycompat._caller.object_table import FAILED, PENDING, READY, Entry
 from raycompat._protocol import segment
 from raycompat._protocol.serialization import deserialize
 from raycompat._protocol.values import InlineValue, SegmentLink
@@ -92,7 +92,7 @@ class _Countdown:
         with self._lock:
             self._missing -= 1
             done = self._missing <= 0
-        if done or (self._stop_at_failure and entry.state is State.FAILED):
+        if done or (self._stop_at_failure and entry.state is FAILED):
             self._event.set()
 
     @property
@@ -143,7 +143,7 @@ def _common_channel(entries: Sequence[Entry]) -> Channel | Lease | None:
     """Return the channel that brings all pending entries, if there is only one."""
     channel: Channel | Lease | None = None
     for entry in entries:
-        if entry.state is State.PENDING:
+        if entry.state is PENDING:
             if not entry.is_on_wire or channel not in (None, entry.channel):
                 return None
             channel = entry.channel
@@ -161,14 +161,14 @@ class _AllSettled:
 
     def __call__(self) -> bool:
         entries, position, end = self._entries, self._position, len(self._entries)
-        while position < end and entries[position].state is not State.PENDING:
+        while position < end and entries[position].state is not PENDING:
             position += 1
         self._position = position
         if position == end:
             return True
         if self._num_failed != self._table.num_failed:
             self._num_failed = self._table.num_failed
-            return any(entry.state is State.FAILED for entry in entries)
+            return any(entry.state is FAILED for entry in entries)
         return False
 
 
@@ -191,20 +191,20 @@ def get(session: Session, refs: Sequence[ObjectRef[Any]], timeout_s: float | Non
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     entries = [ref._entry for ref in refs]
     while True:
-        pending = [e for e in entries if e.state is State.PENDING]
+        pending = [e for e in entries if e.state is PENDING]
         in_time = True
         if pending and not _read_quickly(session, pending, deadline):
             different = list({e.key: e for e in pending}.values())
             in_time = _wait_for(session, different, deadline)
         for entry in entries:
-            if entry.state is State.FAILED:
+            if entry.state is FAILED:
                 for other in entries:
                     other.is_asked_for = True
                 raise error_of(entry)
         if not in_time:
             raise exceptions.GetTimeoutError(
                 f"Get timed out: some object(s) not ready: "
-                f"{sum(e.state is State.PENDING for e in entries)} of {len(entries)} after "
+                f"{sum(e.state is PENDING for e in entries)} of {len(entries)} after "
                 f"{timeout_s} s."
             )
         if not _fetch(session, entries, deadline):
@@ -217,7 +217,7 @@ def get(session: Session, refs: Sequence[ObjectRef[Any]], timeout_s: float | Non
 
 
 def _fetch(session: Session, entries: Iterable[Entry], deadline: float | None) -> bool:
-    absent = {e.key: e for e in entries if e.state is State.READY and e.value is None}
+    absent = {e.key: e for e in entries if e.state is READY and e.value is None}
     if not absent:
         return True
     left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -232,7 +232,7 @@ def _read_all(session: Session, entries: Iterable[Entry]) -> list[Any] | None:
     """Return the values; None when one has moved and must be fetched again."""
     values = []
     for entry in entries:
-        if entry.state is State.FAILED:
+        if entry.state is FAILED:
             raise error_of(entry)
         if not entry.is_here:
             return None
@@ -286,10 +286,10 @@ def _split(
     ready: list[Any] = []
     rest: list[Any] = []
     for position, ref in enumerate(refs):
-        if ref._entry.state is State.PENDING:
+        if ref._entry.state is PENDING:
             rest.append(ref)
             continue
-        if ref._entry.state is State.FAILED:
+        if ref._entry.state is FAILED:
             ref._entry.is_asked_for = True
         ready.append(ref)
         if len(ready) == num_returns:
@@ -352,7 +352,7 @@ class _Awaited:
         if self.future.done():
             return
         try:
-            if entry.state is State.FAILED:
+            if entry.state is FAILED:
                 raise error_of(entry)
             if not entry.is_here:
                 session.run(fetch(session, [entry])).add_done_callback(
@@ -391,7 +391,7 @@ def _when_settled(ref: ObjectRef[Any], callback: Callable[[Entry], None]) -> Non
 def _value_here(session: Session, entry: Entry) -> Any:
     """Return a settled object's value, or raise its error; fetch the value if necessary."""
     while True:
-        if entry.state is State.FAILED:
+        if entry.state is FAILED:
             raise error_of(entry)
         if _fetch(session, [entry], None):
             values = _read_all(session, [entry])

@@ -14,16 +14,11 @@ import os
 import socket
 import uuid
 from collections.abc import Callable
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
-from raycompat._protocol import peer
-from raycompat._protocol.connection import (
-    Connection,
-    Notes,
-    encode,
-    post_and_note,
-    split_frames,
-)
+from raycompat._protocol import frames, peer
+from raycompat._protocol.connection import Connection, Notes, post_and_note
 from raycompat._protocol.operations import Request, ToScheduler
 
 if TYPE_CHECKING:
@@ -171,7 +166,7 @@ class RelayedRoad:
         self._flush_due = False
         posted, self._posted = self._posted, []
         if posted and not self.closed:
-            self._send(encode(posted))
+            self._send(frames.encode(posted))
 
     def receive_until(self, is_over: Callable[[], bool], timeout_s: float | None) -> bool:
         """Return False: the event loop handles all answers."""
@@ -188,9 +183,9 @@ class RelayedRoad:
             self.close()
             self._party.disconnected(self)
             return
-        messages, position = split_frames(self._rest + data)
+        batches, position = frames.split(self._rest + data)
         self._rest = (self._rest + data)[position:]
-        for message in messages:
+        for message in chain.from_iterable(batches):
             try:
                 self._party.on_message(message)
             except Exception:  # a channel must not die of one message

@@ -9,7 +9,7 @@ from raycompat._caller.by_channel import Channel
 from raycompat._caller.by_lease import is_near
 from raycompat._caller.calls import Call
 from raycompat._caller.generator import Stream
-from raycompat._caller.object_table import State
+from raycompat._caller.object_table import FAILED, PENDING
 from raycompat._protocol import ids
 from raycompat._protocol.strategy import InGroup
 from raycompat.object_ref import ObjectRef, ObjectRefGenerator
@@ -32,9 +32,7 @@ def call(session: Session, call: Call, sender: Sender) -> Any:
 
 def _call(session: Session, call: Call, sender: Sender) -> Any:
     call.sender = sender
-    parent = session.current_task()
-    if parent is not None:
-        call.parent = session.children[call.key] = parent
+    call.parent = session.current_task()
     table = session.table
     if table.dropped and not session.is_connected:
         table.collect_dropped()
@@ -76,11 +74,11 @@ def sender_of(session: Session, call: Call, *, only_takes_cpus: bool) -> Sender:
 def _arguments_come_here(session: Session, call: Call) -> bool:
     """Return whether a call's arguments are in this process, or will arrive here."""
     for entry in call.dependencies:
-        if entry.state is State.PENDING:
+        if entry.state is PENDING:
             is_ours = entry.origin is not None or entry.channel is not None
             if not is_ours and (entry.parent or entry).key not in session.calls:
                 return False
-        elif entry.state is State.FAILED or not is_near(entry, session.setup.host):
+        elif entry.state is FAILED or not is_near(entry, session.setup.host):
             return False
     return True
 

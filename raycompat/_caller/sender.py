@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raycompat._caller.calls import Call, CallState
+from raycompat._caller.calls import ENDED, Call
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
@@ -43,5 +43,5 @@ class Sender:
 
     def _end_call(self, call: Call, error: bytes | None = None) -> None:
         """Remove a call whose results are ready, or that has failed with `error`."""
-        call.state = CallState.ENDED
+        call.state = ENDED
         self._session.call_ended(call)

@@ -26,13 +26,12 @@ from raycompat._caller.by_channel import Channel
 from raycompat._caller.by_scheduler import SchedulerSender
 from raycompat._caller.calls import Call
 from raycompat._caller.home import Home
-from raycompat._caller.object_table import Entry, ObjectTable, State
+from raycompat._caller.object_table import PENDING, Entry, ObjectTable
 from raycompat._caller.reports import Reports
 from raycompat._caller.sharing import Sharing
 from raycompat._protocol import direct_messages, failures, ids, segment
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
-from raycompat._protocol.grouped_dict import GroupedDict
 from raycompat._protocol.measurements import Measurements
 from raycompat._protocol.operations import Request, ToCaller, ToScheduler, ask
 from raycompat._protocol.runtime_env import EMPTY
@@ -107,8 +106,6 @@ class Session:
             self.lock, self._release, self._remove_segment, partial(unhandled.tell_soon, self)
         )
         self.calls: dict[str, Call] = {}
-        #: Keys of calls that tasks made here, grouped by the key of the calling task.
-        self.children: GroupedDict[str, str] = GroupedDict(lambda parent: parent)
         #: The channels to the actors that were called, by the actors' keys.
         self.channels: dict[str, Channel] = {}
         #: The granted and requested leases by key, and their pools.
@@ -507,9 +504,9 @@ class Session:
 
     def cancel_children(self, key: str) -> None:
         """Request the end of all calls that a task has made here."""
-        for child in self.children.members(key):
-            if child in self.calls:
-                self.cancel(child, force=False, recursive=True)
+        for call in list(self.calls.values()):
+            if call.parent == key:
+                call.sender.cancel(call, force=False, recursive=True)
 
     def give_credit(self, key: str, num_received: int, is_wanted: bool) -> None:
         """Report to the generator of a call how many of its items were received here."""
@@ -532,8 +529,6 @@ class Session:
         """Release the objects that a call has kept alive."""
         call.holds = ()
         self.calls.pop(call.key, None)
-        if call.parent is not None:
-            self.children.pop(call.key, None)
         if not self.calls and self._is_awaited:
             with self._idle:
                 self._idle.notify_all()
@@ -555,7 +550,7 @@ class Session:
                 return
             origin = entry.origin
             if origin is not None and origin.use_retry():
-                entry.state = State.PENDING
+                entry.state = PENDING
                 self.by_scheduler.run_again(origin)
             else:
                 self.table.lose(entry)

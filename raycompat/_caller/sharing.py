@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import interrupts
-from raycompat._caller.calls import Call, CallState
-from raycompat._caller.object_table import Entry, State
+from raycompat._caller.calls import ENDED, Call
+from raycompat._caller.object_table import FAILED, PENDING, Entry
 from raycompat._protocol import failures, segment
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import SegmentLink, Wire, to_wire
@@ -159,10 +159,10 @@ class Sharing:
                     call=entry.parent.key,
                     index=entry.pick_index,
                 )
-            elif entry.state is State.PENDING:
+            elif entry.state is PENDING:
                 entry.is_promised = True
                 self._session.send(ToScheduler.PROMISE, key=entry.key)
-            elif entry.state is State.FAILED:
+            elif entry.state is FAILED:
                 self._session.send(ToScheduler.PROMISE, key=entry.key)
                 self.fulfil(entry)
             else:
@@ -174,7 +174,7 @@ class Sharing:
         """Announce to Dask the call of a lease that makes an object."""
         by_scheduler = self._session.by_scheduler
         by_scheduler.announce(origin)
-        if origin.state is CallState.ENDED:
+        if origin.state is ENDED:
             by_scheduler.report_end(origin)
             entry.origin = None
         elif entry.parent is not None:  # others get it from the report of the call's end

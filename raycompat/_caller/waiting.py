@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections import Counter, deque
 from functools import partial
 
-from raycompat._caller.calls import Call, CallState
+from raycompat._caller.calls import ENDED, Call
 
 #: The number of withdrawn calls that may always stay in a queue.
 _FEW = 64
@@ -109,12 +109,12 @@ class WaitingCalls:
 
     def withdraw(self, call: Call) -> None:
         """Withdraw a waiting call."""
-        call.state = CallState.ENDED
+        call.state = ENDED
         queue, size = self.queue_of(call), call.units
         self._withdrawn[size] += 1
         if self._withdrawn[size] > max(_FEW, len(queue) // 2):
             present = list(queue)
-            kept = [each for each in present if each.state is not CallState.ENDED]
+            kept = [each for each in present if each.state is not ENDED]
             replace = [queue.popleft] * len(present) + [partial(queue.extendleft, kept[::-1])]
             deque(map(operator.call, replace), 0)  # in one C call: safe from interrupts and threads
             self._withdrawn[size] = 0
@@ -131,7 +131,7 @@ class WaitingCalls:
     def _drop_first_withdrawn(self, size: int) -> None:
         """Remove withdrawn calls from the head of a queue, so that it is empty when no call waits."""
         queue = self._queues[size]
-        while queue and queue[0].state is CallState.ENDED:
+        while queue and queue[0].state is ENDED:
             queue.popleft()
             self._withdrawn[size] -= 1
 
@@ -142,4 +142,4 @@ class WaitingCalls:
             while queue:
                 calls.append(queue.popleft())
         self._withdrawn.clear()
-        return [call for call in calls if call.state is not CallState.ENDED]
+        return [call for call in calls if call.state is not ENDED]

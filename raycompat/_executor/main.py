@@ -31,7 +31,7 @@ from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.run_actor import Actor
 from raycompat._executor.run_call import Call, Outcome, Sink, run
 from raycompat._executor.run_leased import Lease
-from raycompat._protocol import executor_messages, frames, ids
+from raycompat._protocol import executor_messages, frames, ids, output_marks
 from raycompat._protocol.measurements import Measurements
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.tracked import Tracker
@@ -379,9 +379,9 @@ class Executor:
     def announce_name(self, name: str) -> None:
         """Mark the output from now on with a name, in the stream itself, so that the order is right."""
         self.flush_output()
-        encoded = name.encode(errors="replace").replace(b"\n", b" ")[: frames.MAX_NAME_BYTES]
+        encoded = name.encode(errors="replace").replace(b"\n", b" ")[: output_marks.MAX_NAME_BYTES]
         for descriptor in self._outputs:
-            os.write(descriptor, frames.NAME_MARK + encoded + b"\n")
+            os.write(descriptor, output_marks.NAME_MARK + encoded + b"\n")
 
     def flush_output(self) -> None:
         """Write what user code has printed."""

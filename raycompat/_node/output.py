@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from raycompat._node.spool import Spool
-from raycompat._protocol.frames import MAX_NAME_BYTES, NAME_MARK
+from raycompat._protocol.output_marks import MAX_NAME_BYTES, NAME_MARK
 
 #: Bytes of one read from a pipe: all that it can hold.
 _PIPE_BYTES = 1 << 16

@@ -1,9 +1,9 @@
 """One end of a channel between two processes: messages in order, written and read in batches.
 
-A frame is a length and a pickled list of messages (tuples of plain types). A message that is posted
-with `now` is written at once. Others are written when the poster flushes, when many have gathered, or
-in the next round of the `Pump`. One thread at a time reads: a thread that waits for an answer, else the
-pump.
+A frame (`_protocol.frames`) has a list of messages, which are tuples of plain types. A message that is
+posted with `now` is written at once. Others are written when the poster flushes, when many have
+gathered, or in the next round of the `Pump`. One thread at a time reads: a thread that waits for an
+answer, else the pump.
 
 Both directions are safe against a ``KeyboardInterrupt`` at any moment: the C call that reads or writes
 also records it, and a change of state is a single assignment.
@@ -15,20 +15,19 @@ import contextlib
 import logging
 import operator
 import os
-import pickle
 import select
 import socket
-import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import Any, TypeAlias
 
-logger = logging.getLogger(__name__)
+from raycompat._protocol import frames
 
-_LENGTH = struct.Struct("<I")
+logger = logging.getLogger(__name__)
 
 #: Bytes. One read of a socket: about what a Unix socket holds.
 _READ_BYTES = 1 << 17
@@ -55,34 +54,6 @@ def post_and_note(posted: list[Any], message: tuple[Any, ...], notes: Notes) -> 
         deque(map(operator.call, steps), 0)
     else:
         posted.append(message)
-
-
-def encode(messages: list[tuple[Any, ...]]) -> bytes:
-    """Return `messages` as one frame."""
-    data = pickle.dumps(messages, protocol=5)
-    return _LENGTH.pack(len(data)) + data
-
-
-def split_frames(data: bytes) -> tuple[list[tuple[Any, ...]], int]:
-    """Return the messages of all whole frames at the start of `data`, and where the rest begins."""
-    messages: list[tuple[Any, ...]] = []
-    position, end = 0, len(data)
-    view = memoryview(data)
-    while end - position >= _LENGTH.size:
-        stop = position + _LENGTH.size + _LENGTH.unpack_from(data, position)[0]
-        if stop > end:
-            break
-        messages += pickle.loads(view[position + _LENGTH.size : stop])
-        position = stop
-    return messages, position
-
-
-def _bytes_needed(rest: bytes) -> int:
-    """Return how many bytes the frame that begins with `rest` has, as far as is known."""
-    if len(rest) < _LENGTH.size:
-        return _LENGTH.size
-    length: int = _LENGTH.unpack_from(rest)[0]
-    return _LENGTH.size + length
 
 
 class Connection:
@@ -142,9 +113,9 @@ class Connection:
         """Write all posted messages, as far as the other end accepts them now."""
         with self._write_lock:
             self._flush_due = False
-            posted, frames, written = self._outgoing
+            posted, unwritten, written = self._outgoing
             if posted:
-                self._outgoing = ([], (*frames, encode(posted)), written)
+                self._outgoing = ([], (*unwritten, frames.encode(posted)), written)
             if self.closed:
                 return
             try:
@@ -165,12 +136,12 @@ class Connection:
 
     def _write_frames(self) -> None:
         while self._outgoing[1]:
-            posted, frames, written = self._outgoing
+            posted, unwritten, written = self._outgoing
             done = sum(written)
-            if done == len(frames[0]):
-                self._outgoing = (posted, frames[1:], [])
+            if done == len(unwritten[0]):
+                self._outgoing = (posted, unwritten[1:], [])
                 continue
-            rest = memoryview(frames[0])[done:] if done else frames[0]
+            rest = memoryview(unwritten[0])[done:] if done else unwritten[0]
             written.extend(map(self.socket.send, (rest,)))
 
     @property
@@ -225,19 +196,19 @@ class Connection:
 
     def _handle_frames(self, data: bytes) -> None:
         try:
-            messages, position = split_frames(data)
+            batches, position = frames.split(data)
         except Exception:  # the rest of the stream is not readable either
             logger.exception("raycompat could not read a message, and closes the connection")
             self._chunks.clear()
             self._has_ended = True
             return
-        for message in messages:
+        for message in chain.from_iterable(batches):
             try:
                 self.on_message(message)
             except Exception:  # a channel must not die of one message
                 logger.exception("raycompat could not handle a message")
         rest = data[position:]
-        self._needed = _bytes_needed(rest)
+        self._needed = frames.num_bytes_needed(rest)
         self._chunks = deque((rest,) if rest else ())
 
     @property

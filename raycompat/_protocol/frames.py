@@ -1,6 +1,7 @@
-"""Frames on the Unix socket between a node and an executor: a length, then a pickled tuple.
+"""Frames on sockets between raycompat's processes: a length, then one pickled object.
 
-Both ends are processes of one user on one host, and the tuples hold plain types only.
+The objects hold plain types only. `_protocol.connection` sends lists of messages, the socket between a
+node and an executor one message (`_protocol.executor_messages`).
 """
 
 from __future__ import annotations
@@ -13,49 +14,59 @@ from typing import Any
 
 _LENGTH = struct.Struct("<Q")
 
-#: Marks a line of an executor's output that is not the user's; the name of the running call follows.
-NAME_MARK = b"\x1eraycompat runs "
 
-#: Beginning of an output line that holds the state of a progress bar, as JSON.
-BAR_MARK = '{"__magic_token__": "__ray_tqdm_magic_token__"'
-
-#: Longer names are cut, so that one write to a pipe takes a whole name.
-MAX_NAME_BYTES = 1000
-
-
-def encode(message: tuple[Any, ...]) -> bytes:
-    """Return `message` as one frame."""
-    data = pickle.dumps(message, protocol=5)
+def encode(content: Any) -> bytes:
+    """Return an object as one frame."""
+    data = pickle.dumps(content, protocol=5)
     return _LENGTH.pack(len(data)) + data
 
 
-async def read_async(reader: asyncio.StreamReader) -> tuple[Any, ...] | None:
-    """Read one message; None at the end of the stream."""
+def split(data: bytes) -> tuple[list[Any], int]:
+    """Return the objects of all whole frames at the start of `data`, and where the rest begins."""
+    contents: list[Any] = []
+    position, end = 0, len(data)
+    view = memoryview(data)
+    while end - position >= _LENGTH.size:
+        stop = position + _LENGTH.size + _LENGTH.unpack_from(data, position)[0]
+        if stop > end:
+            break
+        contents.append(pickle.loads(view[position + _LENGTH.size : stop]))
+        position = stop
+    return contents, position
+
+
+def num_bytes_needed(rest: bytes) -> int:
+    """Return how many bytes the frame that begins with `rest` has, as far as is known."""
+    if len(rest) < _LENGTH.size:
+        return _LENGTH.size
+    length: int = _LENGTH.unpack_from(rest)[0]
+    return _LENGTH.size + length
+
+
+async def read_async(reader: asyncio.StreamReader) -> Any:
+    """Read one frame; return its object, or None at the end of the stream."""
     try:
         head = await reader.readexactly(_LENGTH.size)
         data = await reader.readexactly(_LENGTH.unpack(head)[0])
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
-    message: tuple[Any, ...] = pickle.loads(data)
-    return message
+    return pickle.loads(data)
 
 
 class BlockingChannel:
-    """The executor's end: one thread reads and blocks; any thread writes whole frames."""
+    """One end of a socket: one thread reads and blocks; any thread writes whole frames."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._file = connection.makefile("rb", buffering=1 << 16)
 
-    def send(self, message: tuple[Any, ...]) -> None:
-        """Write one message. Only one thread may send at a time: the caller holds a lock."""
-        self._socket.sendall(encode(message))
+    def send(self, content: Any) -> None:
+        """Write one frame. Only one thread may send at a time: the caller holds a lock."""
+        self._socket.sendall(encode(content))
 
-    def receive(self) -> tuple[Any, ...] | None:
-        """Read one message; None at the end of the stream."""
+    def receive(self) -> Any:
+        """Read one frame; return its object, or None at the end of the stream."""
         head = self._file.read(_LENGTH.size)
         if len(head) < _LENGTH.size:
             return None
-        data = self._file.read(_LENGTH.unpack(head)[0])
-        message: tuple[Any, ...] = pickle.loads(data)
-        return message
+        return pickle.loads(self._file.read(_LENGTH.unpack(head)[0]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from raycompat import _api, _driver
-from raycompat._caller.object_table import Entry, State
+from raycompat._caller.object_table import READY, Entry
 from raycompat._protocol.operations import Request
 from raycompat._protocol.values import InlineValue
 from raycompat.exceptions import GetTimeoutError
@@ -76,7 +76,7 @@ def _location(ref: ObjectRef[Any]) -> dict[str, Any]:
 
 
 def _nodes_and_size(ref: ObjectRef[Any], entry: Entry) -> tuple[list[str], int | None]:
-    if entry.state is not State.READY:
+    if entry.state is not READY:
         return [], None
     if entry.value is None:  # fetched from the cluster, to read its size
         _api.get(ref)

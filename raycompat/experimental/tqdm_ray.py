@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from raycompat._caller import session as sessions
-from raycompat._protocol.frames import BAR_MARK
+from raycompat._protocol.output_marks import BAR_MARK
 
 logger = logging.getLogger(__name__)
 
-#: Marks the output lines of bars, as in `_protocol.frames.BAR_MARK`.
+#: Marks the output lines of bars, as in `_protocol.output_marks.BAR_MARK`.
 RAY_TQDM_MAGIC = "__ray_tqdm_magic_token__"
 
 _print = builtins.print

@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from raycompat._executor import mailbox
-from raycompat._protocol import direct_messages
-from raycompat._protocol.connection import Pump, encode
+from raycompat._protocol import direct_messages, frames
+from raycompat._protocol.connection import Pump
 from raycompat._protocol.direct_messages import CallMessage
 
 
@@ -63,7 +63,7 @@ def test_two_threads_that_look_take_each_call_once(box, stream):
     num_calls = 10_000
     fields = [None] * (len(CallMessage._fields) - 2)
     frames = b"".join(
-        encode([(direct_messages.CALL, number, *fields)]) for number in range(num_calls)
+        frames.encode([(direct_messages.CALL, number, *fields)]) for number in range(num_calls)
     )
     sender = threading.Thread(target=stream.sendall, args=(frames,))
     sender.start()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from raycompat._node.output import Output, Piece
 from raycompat._node.spool import Spool
-from raycompat._protocol.frames import NAME_MARK
+from raycompat._protocol.output_marks import NAME_MARK
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from bokeh.layouts import column, row
 from bokeh.models.widgets.inputs import Select, TextInput
 from bokeh.models.widgets.markups import PreText
 
-from raycompat._protocol.frames import NAME_MARK
 from raycompat._protocol.operations import Request
+from raycompat._protocol.output_marks import NAME_MARK
 from raycompat._scheduler.pages.tables import classes_of_processes
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from raycompat._protocol.frames import MAX_NAME_BYTES, NAME_MARK
 from raycompat._protocol.operations import Request
+from raycompat._protocol.output_marks import MAX_NAME_BYTES, NAME_MARK
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.util.state.client import StateApiClient
 from raycompat.util.state.common import DEFAULT_RPC_TIMEOUT, GetApiOptions, StateResource
