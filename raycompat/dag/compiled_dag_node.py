@@ -208,7 +208,6 @@ class CompiledDAG:
         self._release_dropped()
         self._check_capacity(self._submitted - self._finished)
         self._send(sent)
-        self._submitted += 1
         if not self._plan.returns_list:
             return CompiledDAGRef(self, self._submitted, None)
         return [CompiledDAGRef(self, self._submitted, i) for i in range(len(self._plan.results))]
@@ -216,8 +215,11 @@ class CompiledDAG:
     def _send(self, sent: Sequence[tuple[int, Packed, Sequence[int]]]) -> None:
         try:
             timeout = None if self._submit_timeout == -1 else self._submit_timeout
-            if self._exchange.send(sent, timeout):
-                return
+            self._exchange.check_whole()
+            with self._exchange.step:
+                if self._exchange.send(sent, timeout):
+                    self._submitted += 1
+                    return
         except EndedError:
             raise self._broken() from None
         raise RayChannelTimeoutError(
@@ -279,10 +281,11 @@ class CompiledDAG:
         """Return the value of an output whose execution has ended, or raise its error."""
         self._not_awaited.discard(execution)
         results = self._results[execution]
-        result = results.pop(output or 0)
+        result = results[output or 0]
+        value = result if isinstance(result, Failure) else value_of(result)
+        del results[output or 0]
         if not results:
             del self._results[execution]
-        value = result if isinstance(result, Failure) else value_of(result)
         if isinstance(value, Failure):
             raise value.error()
         return value
@@ -300,7 +303,8 @@ class CompiledDAG:
                 f"The graph has no result after {timeout} s. Give ray.get a longer timeout (-1: no "
                 "limit), or set DAGContext.get_current().get_timeout before the graph is compiled."
             )
-        self._keep_next()
+        with self._exchange.step:
+            self._keep_next()
 
     def _has_next(self, timeout_s: float | None) -> bool:
         """Wait for the results of an execution, or for an error among them."""
@@ -419,8 +423,9 @@ class CompiledDAG:
             if wait:
                 self._exchange.turn(0)
             while self._futures and self._has_next(0):
-                self._keep_next()
-                self._resolve(None)
+                with self._exchange.step:
+                    self._keep_next()
+                    self._resolve(None)
             self._exchange.flush_freed()
         except EndedError:
             self._stop_listening()
@@ -443,7 +448,13 @@ class CompiledDAG:
     def _broken(self) -> BaseException:
         """Return the error that says why the graph has ended, and end the rest of it."""
         error = self._error
-        if error is None:
+        if error is None and not self._exchange.step.is_whole:
+            error = self._error = RayChannelError(
+                "Ctrl-C has interrupted this process while it sent or read a value, so the graph was torn "
+                "down: compile it again."
+            )
+            self.teardown()
+        elif error is None:
             error = RayChannelError("A process of the graph has closed its connection.")
             try:
                 ray.get(self._runs, timeout=_DEATH_S)
@@ -467,10 +478,15 @@ class CompiledDAG:
             return
         self.is_teardown = True
         self._stop_listening()
-        self._exchange.end_others()
         timeout = DAGContext.get_current().teardown_timeout
-        num_running = self._exchange.wait_for_others(timeout)
-        self._exchange.close()
+        if self._exchange.step.is_whole:
+            self._exchange.end_others()
+            num_running = self._exchange.wait_for_others(timeout)
+            self._exchange.close()
+        else:
+            self._exchange.close()
+            _, running = ray.wait(self._runs, num_returns=len(self._runs), timeout=timeout)
+            num_running = len(running)
         if kill_actors:
             for actor in self._plan.actors:
                 ray.kill(actor)

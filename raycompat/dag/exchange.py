@@ -211,8 +211,26 @@ class Link:
         self._large, self._num_received = (slot, kind, memory), len(begin)
 
 
+class _Step:
+    """A context in which an interrupt (Ctrl-C) leaves half of a change: the graph ends then."""
+
+    __slots__ = ("is_whole",)
+
+    def __init__(self) -> None:
+        self.is_whole = True
+
+    def __enter__(self) -> None:
+        self.is_whole = False
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.is_whole = kind is None or issubclass(kind, Exception)
+
+
 class Exchange:
     """All connections of this process in one graph.
+
+    The main thread can be interrupted while it waits for values. An interrupt in the middle of a
+    `step`, in which it sends or reads, ends the graph.
 
     Parameters
     ----------
@@ -225,6 +243,7 @@ class Exchange:
         #: The values that arrived and were not taken, by slot.
         self.arrived: defaultdict[int, deque[Frame]] = defaultdict(deque)
         self.has_ended = False
+        self.step = _Step()
         self._arena = Arena()
         self._by_number = {link.socket.fileno(): link for link in links.values()}
         self._poll = select.poll()
@@ -256,6 +275,7 @@ class Exchange:
             When the graph has ended, and a value is missing.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self.check_whole()
         while not all(self.arrived[slot] for slot in slots) and not enough():
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if self.has_ended:
@@ -308,6 +328,12 @@ class Exchange:
                     return False
             self._wait_for_room(full, left)
 
+    def check_whole(self) -> None:
+        """Raise `EndedError` after an interrupt in the middle of a step."""
+        if not self.step.is_whole:
+            self.has_ended = True
+            raise EndedError
+
     def post(self, sent: Iterable[tuple[int, Packed, Sequence[int]]]) -> list[Link]:
         """Put values into the outboxes of the connections to their readers, and return those."""
         used: list[Link] = []
@@ -329,7 +355,7 @@ class Exchange:
         """Return a buffer with the value if it is large and has readers on this host."""
         if packed.size <= SHARED_BYTES or not near:
             return None
-        self.turn(0)  # buffers may have been freed
+        self._read_all(self._ready(0))  # buffers may have been freed
         buffer, replaced = self._arena.put(packed, len(near))
         for number in replaced:
             for link in self.links.values():
@@ -339,29 +365,38 @@ class Exchange:
     def _wait_for_room(self, full: Sequence[Link], timeout_s: float | None) -> None:
         for link in full:
             self._poll.modify(link.socket.fileno(), select.POLLIN | select.POLLOUT)
-        self.turn(timeout_s)
+        self._read_all(self._ready(timeout_s))
         for link in full:
             if not link.has_ended:
                 self._poll.modify(link.socket.fileno(), select.POLLIN)
 
     def turn(self, timeout_s: float | None) -> bool:
         """Wait until a connection is ready, and read; return False when none was."""
+        self.check_whole()
         if timeout_s != 0:
-            self.flush_freed()
-        ready = self._poll.poll(0)
-        if not ready and timeout_s != 0:
-            ready = self._spin() or self._poll.poll(None if timeout_s is None else timeout_s * 1000)
-        for number, _ in ready:
-            self._read(self._by_number[number])
-        return bool(ready)
+            with self.step:
+                self.flush_freed()
+        ready = self._ready(timeout_s)
+        if not ready:
+            return False
+        with self.step:
+            self._read_all(ready)
+        return True
 
-    def _spin(self) -> list[tuple[int, int]]:
-        """Look for a while before this thread sleeps: to be woken takes longer than a short method."""
+    def _ready(self, timeout_s: float | None) -> list[tuple[int, int]]:
+        """Return the ready connections; look for a while before this thread sleeps."""
+        ready = self._poll.poll(0)
+        if ready or timeout_s == 0:
+            return ready
         until = time.perf_counter() + _SPIN_S
         while time.perf_counter() < until:
             if ready := self._poll.poll(0):
                 return ready
-        return []
+        return self._poll.poll(None if timeout_s is None else timeout_s * 1000)
+
+    def _read_all(self, ready: Iterable[tuple[int, int]]) -> None:
+        for number, _ in ready:
+            self._read(self._by_number[number])
 
     def _read(self, link: Link) -> None:
         for slot, frame in link.receive():

@@ -10,6 +10,7 @@ import pytest
 from _interruption import interruptions
 
 import raycompat as ray
+from raycompat.dag import InputNode
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -123,3 +124,33 @@ def test_an_interrupted_init_leaves_nothing(no_cluster, first):
     started = set(psutil.Process().children(recursive=True)) - before
     _, alive = psutil.wait_procs(started, 5)
     assert not alive, interruption.where
+
+
+@ray.remote(num_cpus=0)
+class Echo:
+    def echo(self, value):
+        return value
+
+
+def compiled(actor):
+    with InputNode() as value:
+        return actor.echo.bind(value).experimental_compile()
+
+
+# Python prints an interrupt that comes in ``__del__`` of a result, and goes on.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("num_bytes", [8, 1 << 20])
+def test_a_compiled_graph_gives_the_results_of_its_inputs_or_ends(cluster, num_bytes):
+    actor = Echo.remote()
+    graph = compiled(actor)
+    for number, interruption in enumerate(interruptions()):
+        value = np.full(num_bytes // 8, number)
+        interruption.run(lambda value=value: ray.get(graph.execute(value)))
+        try:
+            got = ray.get(graph.execute(number), timeout=30)
+        except ray.exceptions.RayChannelError as error:
+            assert "Ctrl-C" in str(error)
+            graph = compiled(actor)
+            got = ray.get(graph.execute(number), timeout=30)
+        assert got == number
+    graph.teardown()
