@@ -450,8 +450,8 @@ class CompiledDAG:
         error = self._error
         if error is None and not self._exchange.step.is_whole:
             error = self._error = RayChannelError(
-                "Ctrl-C has interrupted this process while it sent or read a value, so the graph was torn "
-                "down: compile it again."
+                "Ctrl-C has interrupted this process while it sent or read a value, so the graph was "
+                "torn down: compile it again."
             )
             self.teardown()
         elif error is None:

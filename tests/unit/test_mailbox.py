@@ -62,10 +62,10 @@ def test_nobody_waits_for_a_caller_that_is_gone(box, stream, result, monkeypatch
 def test_two_threads_that_look_take_each_call_once(box, stream):
     num_calls = 10_000
     fields = [None] * (len(CallMessage._fields) - 2)
-    frames = b"".join(
+    data = b"".join(
         frames.encode([(direct_messages.CALL, number, *fields)]) for number in range(num_calls)
     )
-    sender = threading.Thread(target=stream.sendall, args=(frames,))
+    sender = threading.Thread(target=stream.sendall, args=(data,))
     sender.start()
 
     def look():
