@@ -150,7 +150,7 @@ class DAGNode:
         _overlap_gpu_communication: bool | None = None,
         _default_communicator: Any = "create",
     ) -> CompiledDAG:
-        """Send the graph to its actors, so that they execute it without the driver's help.
+        """Send the graph to its actors, so that they execute it without the driver.
 
         All calls of the graph must be methods of actors that exist, and the graph needs one
         `InputNode`. See `CompiledDAG`, which shows an example.

@@ -30,8 +30,7 @@ class Experiment:
     """An experiment on the tab *Experiments* of the page *Ray*: its trials and their figures.
 
     As a context manager it ends at the end of the block. Tasks and actors that get it report to the
-    same experiment. What is reported while there is no session is not shown. Reports are sent once a
-    second.
+    same experiment. Reports without a session are not shown. Reports are sent once a second.
 
     Parameters
     ----------

@@ -165,7 +165,7 @@ class _Curves:
         lines = self._figure.multi_line(
             xs="steps", ys="values", color="colour", line_width=2, source=self.source
         )
-        # A curve of one point is no line.
+        # A curve with one point has no line, so the point is drawn.
         self._points = ColumnDataSource({"step": [], "value": [], "colour": []})
         self._figure.scatter(x="step", y="value", color="colour", size=5, source=self._points)
         self._figure.add_tools(

@@ -24,7 +24,7 @@ _MARK = re.compile(re.escape(NAME_MARK.decode()) + "[^\n]*\n")
 
 _STREAMS: list[Any] = ["out", "err"]
 
-#: What is shown before a process is chosen.
+#: The text that is shown before the user chooses a process.
 _HINT = "Choose a process."
 
 

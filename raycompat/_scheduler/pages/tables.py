@@ -23,16 +23,16 @@ MOST_ROWS = 200
 #: Lines of waiting calls for which the reason is looked for, in one look at the page.
 _MOST_LINES = 50
 
-#: Resources whose amounts are bytes, and what the pages call them.
+#: Resources whose amounts are bytes, and their names on the pages.
 _RESOURCES = {"memory": "memory (asked for)", "object_store_memory": "object store"}
 
-#: What is known of the calls of an actor that has had none.
+#: The statistics of an actor that has had no calls.
 _NO_CALLS = Function()
 
 #: A row: a value for each column.
 Row = dict[str, Any]
 
-#: What a lease is called on the pages: its caller sends calls to the process without the scheduler.
+#: The names of kinds of calls on the pages. A lease is used by one caller, without the scheduler.
 _KINDS = {"task": "task", "actor": "actor", "lease": "calls of one driver or actor"}
 
 

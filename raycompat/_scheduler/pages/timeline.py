@@ -41,7 +41,7 @@ class Timeline:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._num_seen = 0
-        #: What each process is called that has bars, by its node and number.
+        #: The label of each process with bars, by its node and number.
         self._labels: dict[tuple[str, int], str] = {}
         fields = ("process", "left", "right", "length", "name", "about", "colour")
         self.source = ColumnDataSource({field: [] for field in fields}, name="timeline")
