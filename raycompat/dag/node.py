@@ -185,8 +185,8 @@ class DAGNode:
 
         Notes
         -----
-        Ray source: ``ray.dag.DAGNode.experimental_compile``, 2.60.0. What differs is listed in
-        `CompiledDAG`. The other defaults are those of `DAGContext`.
+        Ray source: ``ray.dag.DAGNode.experimental_compile``, 2.60.0. `CompiledDAG` lists the
+        differences. The other defaults are those of `DAGContext`.
         """
         from raycompat.dag.compiled_dag_node import CompiledDAG
         from raycompat.dag.gpu_options import check_options

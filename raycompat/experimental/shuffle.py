@@ -36,7 +36,7 @@ _TURN_S = 1.0
 class ObjectStoreWriter:
     """Puts the items for one output partition into the object store, each as one object.
 
-    A class of its own may put many small items into one object.
+    Your own class can put many small items into one object.
 
     Notes
     -----

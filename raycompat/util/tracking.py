@@ -97,7 +97,7 @@ class Experiment:
         Raises
         ------
         ValueError
-            When there is no such state.
+            When the state is not valid.
         """
         if state not in STATES:
             raise ValueError(f"state={state!r}: expected one of {', '.join(STATES)}.")
@@ -117,7 +117,7 @@ class Experiment:
         step : float
             Where the point is on the horizontal axis: the iteration, or the number of steps.
         figures : mapping of str to number
-            Values that are no numbers, or not finite, are left out.
+            Values that are not finite numbers are left out.
         """
         drawn = {
             str(name): float(value)
