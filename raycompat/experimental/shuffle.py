@@ -51,7 +51,7 @@ class ObjectStoreWriter:
         self.results.append(ray.put(item))
 
     def finish(self) -> list[Any]:
-        """Return what the output partition gets: references to the items."""
+        """Return references to the items of the output partition."""
         return self.results
 
 
@@ -166,7 +166,7 @@ def simple_shuffle(
     tracker: Any = None,
     streaming: bool = True,
 ) -> list[OutType]:
-    """Divide the items of input partitions over output partitions; return what is made of those.
+    """Divide the items of input partitions over output partitions; return the processed outputs.
 
     Parameters
     ----------

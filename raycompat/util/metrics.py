@@ -17,7 +17,7 @@ from raycompat._protocol.text import checked_text
 
 Self = TypeVar("Self", bound="Metric")
 
-#: What Prometheus takes as a name.
+#: Valid names for Prometheus.
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 

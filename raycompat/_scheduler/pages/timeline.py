@@ -1,4 +1,4 @@
-"""When the last calls ran, by process: a bar for each call, on the tab *Tasks* of the page *Ray*."""
+"""The timeline of the last calls, on the tab *Tasks* of the page *Ray*: a bar for each call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MANY_BARS, _IN_VIEW_MS = 3_000, 30_000
 #: Processes that are shown: those whose calls have ended last.
 _MANY_PROCESSES = 40
 
-#: Pixels of the row of a process, and of what is around all rows.
+#: Pixels of the row of a process, and of the frame around all rows.
 _ROW, _FRAME = 22, 110
 
 #: The buttons beside the drawing need as much room as so many rows.
@@ -36,7 +36,7 @@ _HINT = """
 
 
 class Timeline:
-    """See the module. Only calls that have ended since the last update are sent to the browser."""
+    """The timeline. An update sends only the calls that have ended since the last update."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
