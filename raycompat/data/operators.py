@@ -190,7 +190,7 @@ class InputOperator(Operator):
 
 
 class MapOperator(Operator):
-    """Makes a task of each bundle, or of as many as have enough rows for a batch."""
+    """Makes a task of each bundle, or of several bundles that together fill a batch."""
 
     def __init__(
         self,

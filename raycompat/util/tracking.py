@@ -1,6 +1,6 @@
 """Experiments on the dashboard: a program reports its figures, and the page *Ray* draws them.
 
-Tune, Train and RLlib report with it; a training loop of one's own can, too.
+Tune, Train and RLlib report with it; your own training loop can report too.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: Trials whose curves are drawn: the best, and those that run. Trials in the drawing of parameters.
 _MANY_CURVES, _MANY_LINES = 40, 200
 
-#: An axis is logarithmic if its largest number is so many times its smallest.
+#: An axis is logarithmic if its largest number is at least this multiple of its smallest.
 _LOGARITHMIC = 50
 
 #: Trials whose lines are thick in the drawing of parameters.

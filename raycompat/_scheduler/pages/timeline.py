@@ -24,7 +24,7 @@ _MANY_PROCESSES = 40
 #: Pixels of the row of a process, and of the frame around all rows.
 _ROW, _FRAME = 22, 110
 
-#: The buttons beside the drawing need as much room as so many rows.
+#: The least rows of the drawing, so that the buttons beside it have room.
 _LEAST_ROWS = 6
 
 #: Colour of calls that have failed: Dask's own.
