@@ -4,7 +4,7 @@
 
 The graphs are one actor that returns its argument, a chain of three such actors, and three of them
 beside each other. Each is executed one by one (the driver fetches the result before it starts the next
-execution), and ten at a time. Each graph has a process of its own.
+execution), and ten at a time. Each graph has a separate process.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python benchmarks/data.py
     python benchmarks/data.py --vs ray --ray-python .venv-ray/bin/python
 
-Each case has a cluster of its own, and is run twice in it: the first time no process has started yet.
+Each case has a separate cluster, and is run twice in it: the first time no process has started yet.
 Memory is that of the driver, of all processes that it has started, and of /dev/shm, shared pages
 counted once.
 """

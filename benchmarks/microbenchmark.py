@@ -85,7 +85,7 @@ def nodes_on_this_machine(name: str, num_nodes: int) -> Iterator[str]:
 def measure(name: str, only: str, num_nodes: int) -> dict[str, float]:
     """Return the figures of one implementation: rates a second, and seconds where it says so.
 
-    `num_nodes`: 0 has it start a cluster of its own.
+    `num_nodes`: 0 lets `init` start the cluster.
     """
     if not num_nodes:
         return measure_at(name, only, num_cpus=2, include_dashboard=False)

@@ -1,4 +1,4 @@
-"""What the pages of the dashboard cost a scheduler that has much to show.
+"""The cost of the dashboard's pages for a scheduler with many calls and objects.
 
     python benchmarks/watching.py
 
@@ -59,7 +59,7 @@ def fill(num_actors: int) -> list[Any]:
 async def updates(dask_scheduler: Any) -> dict[str, list[float]]:
     """Return how long the updates of each page took, in milliseconds; runs in the scheduler.
 
-    What is new is put into the message for the browser, too.
+    An update includes the message with the new rows for the browser.
     """
     from bokeh.document import Document
     from bokeh.protocol import Protocol

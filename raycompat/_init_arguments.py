@@ -130,11 +130,11 @@ def _refuse_in_local_mode(given: dict[str, Any]) -> None:
 
 
 def refuse_report_in_local_mode(file: Path | None) -> None:
-    """Raise if a report of the cluster's work is wanted where there is no cluster."""
+    """Raise if a report of the cluster's work was requested: local mode has no cluster."""
     if file is not None:
         raise exceptions.UnsupportedRayFeatureError(
             f"A report ({file}) of local mode",
-            "there is no cluster whose work it could show",
+            "local mode has no cluster",
             f"unset {_REPORT_VARIABLE} and leave out _report, or leave out local_mode=True",
         )
 

@@ -14,7 +14,7 @@ from raycompat._protocol.values import SegmentLink
 #: Resources that are counted in bytes; a notebook shows them in GiB.
 _IN_BYTES = ("memory", "object_store_memory")
 
-#: What the rows of an actor are called.
+#: The titles of the rows of an actor.
 _NAMES = {
     "name": "Name",
     "state": "State",

@@ -411,8 +411,8 @@ def is_full(error: OSError) -> bool:
 def when_there_is_room(write: Callable[[], T]) -> T:
     """Call a function that writes; call it again while the disk is full, for at most `ROOM_S` seconds.
 
-    Another process may be copying a checkpoint for which there is no room: it fails, and deletes its
-    copy. The function writes all or nothing.
+    Another process may be copying a checkpoint that does not fit. It then fails and deletes its copy.
+    The function writes all or nothing.
     """
     deadline = time.monotonic() + ROOM_S
     while True:

@@ -225,14 +225,14 @@ def _warn_of_others(host: str, dashboard_host: str | None) -> None:
         _fail(error)
     if is_wanted and os.environ.get(local_address.AUTH_VARIABLE):
         _warn(
-            f"{local_address.AUTH_VARIABLE}=token is for clusters that programs start; all who can "
-            f"reach {host} can run programs as you. Use a password (--redis-password-file)."
+            f"{local_address.AUTH_VARIABLE}=token is for clusters that programs start. Every user who "
+            f"reaches {host} can run programs as you. Use a password (--redis-password-file)."
         )
     advice = "Use a password (--redis-password-file), or a network that you trust."
     if not _is_loopback(host):
-        _warn(f"all who can reach {host} can run programs as you. {advice}")
+        _warn(f"every user who reaches {host} can run programs as you. {advice}")
     if dashboard_host is not None and not _is_loopback(dashboard_host):
-        _warn(f"all who can reach {dashboard_host} can see what runs here. {advice}")
+        _warn(f"every user who reaches {dashboard_host} can see your calls and actors. {advice}")
 
 
 def _start_node(given: dict[str, Any], authority: Authority | None) -> Any:

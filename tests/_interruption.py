@@ -54,8 +54,8 @@ class Interruption:
 def _can_be_interrupted(frame: FrameType) -> bool:
     """Return whether a signal can come where this line begins, or soon after it.
 
-    None comes at an instruction that does nothing (``try:``, or a ``return`` that leaves a block), nor
-    where a ``with`` block ends, which has an event of its own. Python does not unwind blocks there.
+    No signal comes at an instruction that does nothing (``try:``, or a ``return`` that leaves a block),
+    or where a ``with`` block ends, which has a separate event. Python does not unwind blocks there.
     """
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
     return frame.f_code.co_code[frame.f_lasti] != _NOP and not line.startswith("with ")

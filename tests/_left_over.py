@@ -14,7 +14,7 @@ import psutil
 
 @dataclass
 class LeftOver:
-    """What has come since this was made and is still there."""
+    """Resources that were added after this object was made and still exist."""
 
     threads_before: int = field(default_factory=threading.active_count)
     children_before: set[psutil.Process] = field(

@@ -34,8 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-#: How pytest-xdist starts a process that has a /dev/shm of its own: segments that are left over there
-#: are those of its own tests.
+#: The option with which pytest-xdist starts a process with a separate /dev/shm: segments that are left
+#: over there are from the tests of this process.
 _WITH_OWN_SHARED_MEMORY = (
     "popen//python=unshare --mount --propagation slave"
     f" sh -c 'mount -t tmpfs tmpfs /dev/shm && exec {sys.executable} \"$@\"' sh"

@@ -2,7 +2,7 @@
 
 Each worker plays CartPole in several environments with the weights that it was sent, and returns the
 gradient of a policy and of a critic. The first gradient that is ready makes a step, and its worker gets
-the new weights at once. So a slow worker delays nobody, but a gradient may be of weights that are some
+the new weights at once. So a slow worker does not delay others, but a gradient may be of weights some
 steps old (Mnih et al. 2016, arXiv:1602.01783).
 """
 

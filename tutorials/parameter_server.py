@@ -1,7 +1,7 @@
 """Parameter servers: an actor has the weights, workers send it gradients, in step or as they come.
 
 In step, the server waits for all workers, and one slow worker makes all of them slow. As they come,
-nobody waits; a gradient may then be of weights that are some steps old.
+no worker waits; a gradient may then be of weights that are some steps old.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Count words of streams that do not end: mappers read, reducers count, nobody keeps a whole stream.
+"""Count words of streams that do not end: mappers read, reducers count, and no process keeps a stream.
 
 Each mapper is a generator: it yields parts of its stream as it reads them. Each reducer is an actor
 that counts the words which begin with its letters.

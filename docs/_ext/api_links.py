@@ -14,7 +14,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.nodes import make_refnode
 
-#: What is linked in a page of guides; the reference has links of its own.
+#: Pages of guides, in which names become links; the reference has its own links.
 GUIDES = re.compile(r"docs/\w+|tutorials/\w+")
 #: Chinese terms have the English one in brackets.
 BRACKET = "\uff08"

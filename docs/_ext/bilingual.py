@@ -11,7 +11,7 @@ from sphinx.application import Sphinx
 from sphinx.locale import _
 from sphinx.search.en import SearchEnglish
 
-#: What each language is called in itself, and in HTML, by the name of its folder.
+#: For each folder of a language: the name of the language in that language, and in HTML.
 LANGUAGES = {"en": ("English", "en"), "zh_CN": ("中文", "zh-CN")}
 
 #: A run of Chinese characters, or a word of anything else.

@@ -16,7 +16,7 @@ NAMES = Path(__file__).parents[2] / "tests" / "compat" / "ray_api.toml"
 
 
 def find(name: str) -> Any:
-    """Return the value of a dotted name; None if there is no such name."""
+    """Return the value of a dotted name; None if it does not exist."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         try:
@@ -37,7 +37,7 @@ def _function(value: Any) -> Any:
 def missing(app: Sphinx, environment: BuildEnvironment) -> None:
     """Warn of functions, classes and methods that work and have no entry."""
     objects = environment.domains["py"].get_objects()
-    # The same function may be had by several names, as in Ray.
+    # A function can have several names, as in Ray.
     entries = [_function(find(name)) for name, _, kind, *_ in objects if kind != "module"]
     table = tomllib.loads(NAMES.read_text(encoding="utf-8"))
     for name, entry in table.items():

@@ -1,4 +1,4 @@
-"""Tables made from files: of Ray's names, and of what was measured."""
+"""Tables made from files: Ray's names, and measured figures."""
 
 from __future__ import annotations
 

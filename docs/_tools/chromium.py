@@ -21,7 +21,7 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 #: Seconds for anything to happen.
 DEADLINE_S = 30.0
 
-#: No connection of its own, to anywhere.
+#: Without connections that the browser itself would open.
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -52,7 +52,7 @@ class Chromium:
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._loaded = asyncio.Event()
         self._connection: WebSocketClientConnection
-        #: All events, until somebody clears them: the method, and what came with it.
+        #: All events since the caller last cleared them: the method and its parameters.
         self.events: list[tuple[str, dict[str, Any]]] = []
 
     async def __aenter__(self) -> Chromium:
@@ -112,7 +112,7 @@ class Chromium:
                 self._loaded.set()
 
     async def send(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Have it do something, and return what it answers."""
+        """Send a command to the browser, and return the answer."""
         number = next(self._numbers)
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         await self._connection.write_message(
@@ -141,7 +141,7 @@ class Chromium:
         await asyncio.wait_for(self._loaded.wait(), DEADLINE_S)
 
     async def go(self, address: str) -> None:
-        """Load a page anew, even if it is the one that is shown."""
+        """Load a page, even if it is shown already."""
         async with self.loading():
             answer = await self.send("Page.navigate", url=address)
             if "errorText" in answer:
@@ -166,7 +166,7 @@ class Chromium:
             )
 
     async def resize(self, width: int, height: int) -> None:
-        """Have a window of so many pixels."""
+        """Set the size of the window in pixels."""
         await self.send(
             "Emulation.setDeviceMetricsOverride",
             width=width,

@@ -15,7 +15,7 @@ from sphinx.util.nodes import is_translatable
 _PAGE = re.compile(r"^Document: (.+)$")
 _COUNT = re.compile(r"^ +(\d+) tests? in (?!.*\((?:setup|cleanup) code\)$).+$")
 _FAILED = re.compile(r"^ *([1-9]\d*) failures? in ", re.MULTILINE)
-#: Colours, which doctest writes where it is told to.
+#: Colours, which doctest writes if its options ask for them.
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _SKIPPED = re.compile(r"doctest:.*\+SKIP")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 #: Elements without an end tag.
 VOID = {"area", "base", "br", "col", "hr", "img", "input", "link", "meta", "source", "wbr"}
-#: Elements inside of a line of text; all others begin a text of their own.
+#: Elements inside of a line of text; all others begin a separate text.
 INLINE = {
     "a", "abbr", "b", "br", "cite", "code", "em", "i", "kbd", "mark", "samp", "small", "span", "strong",
     "sub", "sup", "wbr",

@@ -3,8 +3,8 @@
     python docs/_tools/po.py update _build/gettext locale zh_CN
     python docs/_tools/po.py check _build/gettext locale zh_CN
 
-``update`` adds what is new and drops what is gone; it never guesses, so an edited sentence is to be
-translated anew. ``check`` fails unless every message is translated, and marked up as in English.
+``update`` adds new messages and removes old ones. It never guesses, so an edited sentence must be
+translated again. ``check`` fails unless every message is translated, and marked up as in English.
 The messages are those of Sphinx's ``gettext`` builder.
 """
 
@@ -31,7 +31,8 @@ msgstr ""
 
 """
 
-#: What a translation has to keep: ``code``, :role:`target`, `name` or `text <target>`_, |name|, [1]_.
+#: The markup that a translation must keep: ``code``, :role:`target`, `name` or `text <target>`_,
+#: |name|, [1]_.
 #: Glued to a letter, or to a Chinese character, it is not markup.
 MARKUP = re.compile(
     r"(?<![\w`:])(?::(?P<role>[\w:-]+):)?"

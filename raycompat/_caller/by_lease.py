@@ -195,7 +195,7 @@ class LeasePool(DirectSender):
         return best
 
     def _fitting(self, units: int) -> Lease | None:
-        """Return the smallest idle lease that has so many units of CPU."""
+        """Return the smallest idle lease that has at least `units` of CPU."""
         first = next(iter(self._idle.values()))
         if first.units == units:
             return first

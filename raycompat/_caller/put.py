@@ -55,7 +55,7 @@ def _put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> Object
         value = session.home.place.save(block)
     except OSError as error:
         raise exceptions.ObjectStoreFullError(
-            f"There is no room for an object of {block.size} bytes in "
+            f"An object of {block.size} bytes does not fit into "
             f"{' or '.join(session.home.place.directories)}."
         ) from error
     entry = session.table.add(ids.call_key("put", ids.new_task_id()))
@@ -70,7 +70,7 @@ def _put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> Object
 
 
 def put_error(session: Session, error: bytes) -> ObjectRef[Any]:
-    """Return a reference whose value cannot be had: `get` raises the error."""
+    """Return a reference to an error: `get` raises it."""
     entry = session.table.add(ids.call_key("put", ids.new_task_id()))
     ref = ObjectRef._from_key(entry.key, session)
     session.table.settle(entry, error=error)

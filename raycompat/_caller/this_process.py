@@ -1,4 +1,4 @@
-"""What runs in this process: the executor, the actor, and each thread's call. Empty in a driver."""
+"""The executor, the actor and each thread's call that run in this process. Empty in a driver."""
 
 from __future__ import annotations
 

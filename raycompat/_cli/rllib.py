@@ -111,7 +111,7 @@ def _experiments(given: dict[str, Any]) -> dict[str, Any]:
 @click.option("--run", metavar="NAME", help="The algorithm.  [default: the checkpoint's]")
 @click.option("--env", metavar="NAME", help="The environment.  [default: the checkpoint's]")
 @click.option("--steps", type=click.IntRange(min=1), default=10_000, show_default=True)
-@click.option("--episodes", type=click.IntRange(min=1), help="Stop after so many episodes, too.")
+@click.option("--episodes", type=click.IntRange(min=1), help="Stop after this number of episodes.")
 @click.option("--out", type=click.Path(), help="A file for the steps, as a pickled list.")
 @click.option("--render/--no-render", default=False, help="Show the environment.")
 def evaluate(checkpoint: str, **given: Any) -> None:

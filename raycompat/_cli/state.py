@@ -309,9 +309,9 @@ def top(connect: Connect) -> click.Command:
         type=click.FloatRange(min=0.1),
         default=1.0,
         show_default=True,
-        help="Seconds between two looks.",
+        help="Seconds between two updates.",
     )
-    @click.option("-n", "--frames", type=click.IntRange(min=1), help="End after so many looks.")
+    @click.option("-n", "--frames", type=click.IntRange(min=1), help="End after so many updates.")
     def command(delay: float, frames: int | None, **given: Any) -> None:
         """Show what nodes have in use, functions and actors, until interrupted."""
         from raycompat._cli.top import show

@@ -25,7 +25,7 @@ _BYTES = ("memory", "object_store_memory")
 
 
 def show(client: StateApiClient, *, interval_s: float, num_frames: int | None) -> None:
-    """Show the cluster until interrupted, or so many times."""
+    """Show the cluster until an interrupt, or for a number of updates."""
     try:
         from rich.live import Live
     except ModuleNotFoundError:

@@ -15,8 +15,8 @@ class CoreContextFilter(logging.Filter):
     """Adds ids and names to each record that passes: those of the code that logs.
 
     A record gets ``job_id``, ``worker_id`` and ``node_id``; in tasks and actors also ``task_id``,
-    ``task_name``, ``task_func_name``, ``actor_id`` and ``actor_name``. What is unknown or empty is left
-    out. Without a session, a record stays as it is.
+    ``task_name``, ``task_func_name``, ``actor_id`` and ``actor_name``. Fields that are unknown or empty
+    are left out. Without a session, a record stays as it is.
 
     Notes
     -----

@@ -39,14 +39,14 @@ class Answers(Sink):
         return window
 
     def wait(self, window: ItemWindow) -> None:
-        """Wait for the caller. In the main thread, read callers' messages meanwhile: no other does."""
+        """Wait for the caller. The main thread reads callers' messages meanwhile."""
         if threading.current_thread() is threading.main_thread():
             self._caller.mailbox.wait_until(lambda: window.may_go_on)
         else:
             window.wait()
 
     def read_arrived(self) -> None:
-        """Read callers' messages. In other threads than the main thread, that thread reads them."""
+        """Read callers' messages in the main thread; other threads leave them to the main thread."""
         if threading.current_thread() is threading.main_thread():
             self._caller.mailbox.read_arrived_sometimes()
 

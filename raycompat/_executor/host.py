@@ -1,4 +1,4 @@
-"""What a call needs of the process that runs it: an executor, or the driver in local mode."""
+"""The interface of the process that runs a call: an executor, or the driver in local mode."""
 
 from __future__ import annotations
 

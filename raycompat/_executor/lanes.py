@@ -33,7 +33,7 @@ RunAsync = Callable[[Caller, CallMessage], Coroutine[Any, Any, None]]
 
 
 def _start_beside(run: Run, caller: Caller, message: CallMessage) -> None:
-    """Run a call of `SYSTEM_GROUP` in a thread of its own, which does not keep the process alive."""
+    """Run a call of `SYSTEM_GROUP` in a separate thread, which does not keep the process alive."""
     threading.Thread(
         target=run, args=(caller, message), name=f"raycompat-{message.name}", daemon=True
     ).start()

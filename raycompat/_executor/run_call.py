@@ -332,7 +332,7 @@ def _store(executor: Host, value: Any, outcome: Outcome) -> Wire:
         return to_wire(executor.session.home.place.save(block))
     except OSError as error:
         raise exceptions.ObjectStoreFullError(
-            f"There is no room for a result of {block.size} bytes."
+            f"A result of {block.size} bytes does not fit into the object store or on the disk."
         ) from error
 
 

@@ -92,7 +92,7 @@ class LocalSender(Sender):
         return failures.group_removed(is_actor=call.actor is not None)
 
     def _check(self, call: Call) -> None:
-        """Raise for options that need a process of their own."""
+        """Raise for options that need a separate process."""
         if call.runtime_env not in (None, self._session.setup.runtime_env):
             raise UnsupportedRayFeatureError(
                 f"The runtime_env of {call.name} in local mode",

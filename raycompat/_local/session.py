@@ -1,8 +1,8 @@
 """The session of local mode: it answers the messages that other sessions send to the scheduler.
 
-References, arguments and handles are those of every session. What leaves the process in the real mode
-ends here: calls at `LocalTasks` and `LocalActor`, messages and requests in the tables of
-`LocalSession`. There is no Dask client, no other process, and no thread.
+References, arguments and handles are those of every session. Calls end at `LocalTasks` and
+`LocalActor`; messages and requests end in the tables of `LocalSession`. There is no Dask client, no
+other process, and no thread.
 """
 
 from __future__ import annotations

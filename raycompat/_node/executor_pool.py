@@ -153,10 +153,10 @@ _LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 
 
 def _may_be_preloaded(prepared: Prepared) -> bool:
-    """Return whether an executor may be forked with TensorFlow imported, before its environment is set.
+    """Return whether an executor can be forked with TensorFlow imported, before its environment is set.
 
-    It may not if the environment has variables, because TensorFlow may read them during the import. Nor
-    may it if there are GPUs, because a used GPU driver does not survive a fork.
+    It cannot if the environment has variables, because TensorFlow may read them during the import. It
+    cannot if there are GPUs either, because a used GPU driver does not survive a fork.
     """
     has_others = any(
         name != _LEGACY_KERAS and not name.startswith("RAYCOMPAT_") for name in prepared.variables
@@ -175,7 +175,7 @@ class ExecutorPool:
         goes_on: Callable[[str], bool],
         logs: Logs,
     ) -> None:
-        """`goes_on` returns whether a job has not ended."""
+        """`goes_on` returns whether a job still runs."""
         self.on_message = on_message
         self._on_end = on_end
         self._goes_on = goes_on

@@ -49,7 +49,7 @@ class Leases:
         return None
 
     async def _serve(self, running: Running) -> tuple[str, bool]:
-        """Run a lease; return how the executor's process has ended ("" if it has not).
+        """Run a lease; return how the executor's process has ended ("" if it still runs).
 
         The second value is whether all answers of a living process were read.
         """

@@ -1,4 +1,4 @@
-"""What runs on a node, and what its executors call and refer to, for the state API and the pages.
+"""The running calls of a node, and the calls and objects of its executors, for the state API and pages.
 
 The scheduler asks on request only. An executor answers in its reading thread. If user code holds the
 interpreter lock, it cannot answer, and its name is part of the report.
@@ -29,7 +29,7 @@ class _Look:
     expected: dict[Executor, str]
     #: Running calls: key of the actor or lease, key of the call, name, start, and process.
     running: list[tuple[str, str, str, float, int]] = field(default_factory=list)
-    #: What executors have called, and the objects that they refer to: see `_caller.look.describe`.
+    #: The calls of executors, and the objects that they refer to: see `_caller.look.describe`.
     callers: list[dict[str, Any]] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
 

@@ -39,8 +39,7 @@ class ObjectStore:
         )
         segment.keep_free_segments(shared, self.place.store)
         self._kept: weakref.WeakValueDictionary[str, SegmentValue] = weakref.WeakValueDictionary()
-        #: Values from executors whose tasks, which adopt them, have not run yet; each with the client
-        #: that submits that task.
+        #: Values from executors that no task has adopted yet, each with the client that submits it.
         self._handed_over: dict[str, tuple[SegmentValue, str]] = {}
 
     def adopt(self, wire: Wire) -> InlineValue | SegmentValue | ErrorValue:

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 _plugins: weakref.WeakKeyDictionary[Worker, NodePlugin] = weakref.WeakKeyDictionary()
 
 #: Advice for the error when a node's folders cannot be made.
-_ADVICE = (
-    ". A node needs folders of its own in /dev/shm and in its worker's directory: make room there."
-)
+_ADVICE = ". A node needs folders in /dev/shm and in its worker's directory: make room there."
 
 
 class NodePlugin(distributed.WorkerPlugin):

@@ -11,7 +11,7 @@ from typing import Any
 from raycompat._protocol.options import MethodOptions
 from raycompat._protocol.text import checked_text
 
-#: The concurrency group of calls that every actor runs in threads of their own; the name is Ray's.
+#: The concurrency group of calls that every actor runs in separate threads; the name is Ray's.
 SYSTEM_GROUP = "_ray_system"
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -12,7 +12,7 @@ from __future__ import annotations
 RUN = "run"
 #: The code of a function or class, as `NEED_FUNCTION` requested it: its id, the code.
 FUNCTION = "function"
-#: That code cannot be had: the id, the reason.
+#: The code is not available: the id, the reason.
 NO_FUNCTION = "no-function"
 #: Key of a generator's call, number of items received, whether more are wanted.
 CREDIT = "credit"

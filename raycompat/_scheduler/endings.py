@@ -1,4 +1,4 @@
-"""Which calls, actors and jobs have ended, entered in the history and in what Dask's pages show."""
+"""Records of ended calls, actors and jobs, in the history and on Dask's pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Endings:
         self.calls_of_actors: dict[str, Function] = {}
 
     def on_spans(self, worker: str, key: str, pid: int, job: str, spans: list[Any]) -> None:
-        """Enter the calls of an actor or a lease, `key`, that have ended in a process."""
+        """Record ended calls of an actor or a lease, `key`, as its process reports them."""
         ended = [Span.from_wire(each) for each in spans]
         self._parts.run_times.show(worker, key, pid, ended)
         party = self._parts.calls.by_key.get(key)
@@ -69,10 +69,10 @@ class Endings:
         thread: int = 0,
         **_: Any,
     ) -> None:
-        """Hear from Dask when and where a call ran that the scheduler had sent to its node."""
+        """Record a call that the scheduler sent to a node: Dask reports when and where it ran."""
         call = self._parts.calls.by_key.get(key)
         if call is None or call.spec["kind"] != "task" or call.results is not None:
-            return  # what its owner has run is in a span
+            return  # a call that its owner has run is in a span
         name = call.spec["name"]
         self._parts.run_times.ran(name, worker, call.pid or thread, startstops or [], failed=failed)
         times = [each for each in startstops or [] if each["action"] == "compute"]
@@ -81,18 +81,18 @@ class Endings:
         self._add(key, call, start, stop, worker, call.pid, failure)
 
     def failed(self, key: str) -> None:
-        """Enter that a call has failed that ran nowhere: it was cancelled, or an argument failed."""
+        """Record a call that failed before it ran: it was cancelled, or an argument failed."""
         call = self._parts.calls.by_key.get(key)
         if call is not None and call.spec["kind"] == "task":
             now = time.time()
             self._add(key, call, now, now, "", None, self._why(key))
 
     def tried(self, key: str, worker: str) -> None:
-        """Enter that a call has failed on its node, which tries it again."""
+        """Record a failed try of a call, which its node tries again."""
         call = self._parts.calls.by_key.get(key)
         if call is not None:
             now = time.time()
-            failure = Failure("", "It has failed, and was tried again on the same node.")
+            failure = Failure("", "It failed, and was tried again on the same node.")
             self._add(key, call, call.started or now, now, worker, None, failure)
 
     def _why(self, key: str) -> Failure:
@@ -126,17 +126,17 @@ class Endings:
         )
 
     def actor_came(self, row: ActorRow, call: Call) -> None:
-        """Enter that the constructor of an actor has ended: it takes calls now."""
+        """Record that the constructor of an actor has ended: the actor accepts calls now."""
         now = time.time()
         self._add_constructor(row, call.started or now, now, call, None)
 
     def actor_left(self, row: ActorRow) -> None:
-        """Enter that an actor is forgotten, and keep what the state of the cluster tells of it."""
+        """Record an actor that is about to be forgotten, as the state API describes it."""
         self.history.actors.append(self._parts.state.actors.describe(row))
         self.calls_of_actors.pop(row.key, None)
 
     def actor_failed(self, row: ActorRow, call: Call, error: bytes) -> None:
-        """Enter that an actor has died before it took calls."""
+        """Record that an actor died before it accepted calls."""
         now = time.time()
         failure = Failure("ACTOR_CREATION_FAILED", failures.failure_of(error).text)
         self._add_constructor(row, call.started or now, now, call, failure)
@@ -144,7 +144,7 @@ class Endings:
     def _add_constructor(
         self, row: ActorRow, start: float, stop: float, call: Call, failure: Failure | None
     ) -> None:
-        # The task of a constructor has the id of its actor, filled up.
+        # The task of a constructor has the id of its actor, filled with zeros.
         task = ids.task_hex(row.key).ljust(2 * ids.TASK_ID_BYTES, "0")
         name = constructor_of(row)
         self.history.add_one(
@@ -163,7 +163,7 @@ class Endings:
         )
 
     def job_left(self, job: Job) -> None:
-        """Keep what the state of the cluster tells of a job that has ended."""
+        """Record a job that has ended, as the state API describes it."""
         self.history.jobs.append(self._parts.state.cluster.describe_job(job))
 
 
@@ -174,5 +174,5 @@ def group_of(call: Call | None) -> str | None:
 
 
 def constructor_of(row: ActorRow) -> str:
-    """Return what the call is named that makes an actor, as in Ray."""
+    """Return the name of the call that makes an actor, as in Ray."""
     return f"{row.class_name}.__init__"

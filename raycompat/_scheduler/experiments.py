@@ -1,6 +1,6 @@
 """Experiments of programs, for the dashboard: their trials, with parameters, states and curves.
 
-All tables are bounded: long curves are thinned, old experiments and the curves of old trials go.
+All tables are bounded: long curves are thinned; old experiments and curves of old trials are removed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from raycompat._protocol import tracked
 
-#: Experiments that are kept, and trials of all of them. Beyond, the oldest experiments go.
+#: The most experiments, and trials of all of them. Beyond this, the oldest experiments are removed.
 _MANY_EXPERIMENTS, _MANY_TRIALS = 50, 20_000
 
 #: Trials that keep their curves: those that have reported last.
@@ -28,11 +28,11 @@ ENDED_STATES = frozenset({"TERMINATED", "ERROR"})
 
 
 class Curve:
-    """A figure over the steps. When it has too many points, every second one goes."""
+    """A figure over the steps. When it has too many points, every second one is removed."""
 
     def __init__(self) -> None:
         self.steps, self.values = array("d"), array("d")
-        #: One of so many points is kept; how many were seen.
+        #: Every how many points one is kept; the number of points so far.
         self._every, self._num_seen = 1, 0
 
     def add(self, step: float, value: float) -> None:
@@ -48,7 +48,7 @@ class Curve:
 
 @dataclass(slots=True)
 class Trial:
-    """What is known of a trial."""
+    """One trial, as the program has reported it."""
 
     name: str
     state: str = "RUNNING"
@@ -91,7 +91,7 @@ class Experiments:
     def __init__(self) -> None:
         self.all: OrderedDict[str, Experiment] = OrderedDict()
         self._num_trials = 0
-        #: The trials with curves, that which has reported last at the end.
+        #: The trials with curves; the one that reported last is at the end.
         self._with_curves: OrderedDict[tuple[str, str], Trial] = OrderedDict()
 
     def on_node_report(self, worker: str, process: str, records: list[Any]) -> None:

@@ -35,11 +35,11 @@ _NOBODY: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The nodes that are kept for a group, from whom, until when; and when the next turn may start."""
+    """The nodes that are kept for a group, the end of the turn, and the start of the next one."""
 
     group: str
     nodes: frozenset[str]
-    #: Whether from calls too; otherwise from later groups only.
+    #: Whether calls may not use the nodes either; otherwise only later groups may not.
     from_calls: bool
     until: float
     next: float

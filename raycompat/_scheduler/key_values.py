@@ -14,11 +14,11 @@ class KeyValues:
         self._num_bytes = 0
 
     def get(self, namespace: bytes, key: bytes) -> bytes | None:
-        """Return a value; None if there is none."""
+        """Return a value; None if the key has no value."""
         return self._values.get((namespace, key))
 
     def put(self, namespace: bytes, key: bytes, value: bytes, overwrite: bool) -> bool:
-        """Store a value; return whether the key had one before, which stays without `overwrite`.
+        """Store a value; return whether the key had one before. Without `overwrite`, that one stays.
 
         Raises
         ------
@@ -31,15 +31,15 @@ class KeyValues:
         more = len(value) - len(before) if before is not None else len(key) + len(value)
         if self._num_bytes + more > LIMIT_BYTES:
             raise ValueError(
-                f"The value of {key!r} has {len(value)} bytes, and there is no room for it: all "
-                f"values may have {LIMIT_BYTES} bytes. Delete some, or put large values with ray.put."
+                f"The value of {key!r} has {len(value)} bytes and does not fit: all values together "
+                f"can have {LIMIT_BYTES} bytes. Delete some, or put large values with ray.put."
             )
         self._values[namespace, key] = value
         self._num_bytes += more
         return before is not None
 
     def delete(self, namespace: bytes, key: bytes, is_prefix: bool) -> int:
-        """Delete a value, or those of all keys that begin with `key`; return how many there were."""
+        """Delete a value, or those of all keys that begin with `key`; return their number."""
         keys = self.keys(namespace, key) if is_prefix else [key]
         deleted = [each for each in keys if (namespace, each) in self._values]
         for each in deleted:

@@ -45,7 +45,7 @@ class Held:
     request: ResourceSet
     address: str
     since: float
-    #: Whose calls its end helps: those on this node, or in this bundle of a placement group.
+    #: The node, or the bundle of a placement group, where its end makes room.
     place: Place
 
 

@@ -1,6 +1,7 @@
-"""Notices to drivers of what waits in vain: no node can provide it, or actors and groups hold it.
+"""Notices to drivers about requests that wait in vain: no node can provide the resources, or actors
+and placement groups hold them.
 
-Each line of calls and each placement group is told of once, when it has waited for ten seconds.
+There is one notice for each line of calls and for each placement group, after ten seconds of waiting.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from raycompat._scheduler.lines import Line
     from raycompat._scheduler.parts import Parts
 
-#: Seconds that something waits before its driver is told that it waits in vain.
+#: Seconds that a request waits before its driver gets a notice.
 PATIENCE_S = 10.0
 
 #: How many holders of one kind a notice names.
@@ -36,7 +37,7 @@ class Notices:
         self._is_due = False
 
     def look_later(self) -> None:
-        """Look, when it has waited long enough, at what waits now."""
+        """Check the requests that wait now, once they have waited long enough."""
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_later(PATIENCE_S + 0.1, self._look)
@@ -63,7 +64,7 @@ class Notices:
         return f"raycompat: {what} for {request}{where(strategy)}: {reason}"
 
     def why(self, line: Line) -> str | None:
-        """Return why a line waits in vain; None if calls that end by themselves hold what it needs."""
+        """Return why a line waits in vain; None if it waits only for calls that end by themselves."""
         _, request, strategy = line.shape
         if not self._parts.placer.is_feasible(request, strategy):
             return (
@@ -85,7 +86,7 @@ class Notices:
     def _short(
         self, request: ResourceSet, wanted: Collection[Collection[str] | None]
     ) -> Collection[str]:
-        """Return the resources that are short on the allowed nodes; all, if each alone would fit."""
+        """Return the resources that the allowed nodes lack; all, if each alone would fit."""
         each = {
             name: ResourceSet.from_units({name: units}) for name, units in request.units().items()
         }
@@ -116,10 +117,10 @@ class Notices:
             f"{begin}, {self._held_by({name for each in bundles for name in each.units()}, None)}"
         )
 
-    # --- what will be free, and who holds the rest ----------------------------------------------
+    # --- resources that will be free, and the holders of the others -----------------------------
 
     def _ending(self) -> list[Holding]:
-        """Return what is held by calls that end by themselves, and by leases."""
+        """Return the holdings of leases and of calls that end by themselves."""
         calls = self._parts.calls.holding.values()
         return [
             call.holding
@@ -135,14 +136,14 @@ class Notices:
         only: Collection[str] | None = None,
         beside: Collection[str] = (),
     ) -> bool:
-        """Whether nodes could provide bundles if all calls that run now had ended."""
+        """Return whether nodes could provide bundles after all running calls have ended."""
         found = self._parts.ledger.where_it_could_be(
             list(bundles), strategy, ended=self._ending(), only=only, beside=beside
         )
         return found is not None
 
     def _is_full(self, bundles: Collection[Holding], request: ResourceSet) -> bool:
-        """Whether actors hold so much of each of some bundles that a request cannot fit in any."""
+        """Return whether actors hold so much of all these bundles that a request fits into none."""
         ledger, ending = self._parts.ledger, self._ending()
         return bool(bundles) and not any(
             ledger.fits_without(
@@ -154,7 +155,7 @@ class Notices:
         )
 
     def _held_by(self, wanted: Collection[str], bundles: Collection[Holding] | None) -> str:
-        """Say which actors and groups hold some of the wanted resources of the nodes, or of bundles."""
+        """Return a text that names the actors and groups that hold the wanted resources."""
         holders = self._actors_with(wanted, bundles)
         if bundles is None:
             holders += [
@@ -166,7 +167,7 @@ class Notices:
         others = len(holders) - _MANY_HOLDERS
         more = f" and {others} more" if others > 0 else ""
         return (
-            f"what does not end by itself holds it: {shown}{more}. End what you do not need "
+            f"actors or placement groups hold it: {shown}{more}. End those that you do not need "
             "(ray.kill, remove_placement_group), ask for less (an actor that is made without num_cpus "
             "holds no CPU), or add a node."
         )
@@ -187,7 +188,7 @@ class Notices:
 
 
 def where(strategy: Strategy) -> str:
-    """Say where a call has to go, to be put behind what it asks for; empty for any node."""
+    """Return a text about the place that a call asks for, to follow its request; empty for any node."""
     if isinstance(strategy, InGroup):
         bundle = "" if strategy.index == -1 else f", bundle {strategy.index}"
         return f" in the placement group {strategy.group}{bundle}"

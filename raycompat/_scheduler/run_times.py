@@ -1,8 +1,8 @@
-"""When calls ran: in Dask's task stream, in its progress bars, and in the timeline of the program.
+"""The times of calls, for Dask's task stream, its progress bars, and the timeline of the program.
 
-Actors and leases report their calls in batches; Dask tells of those that the scheduler has sent. What
-an actor or a lease has reported counts in the progress until it ends, as tasks do until Dask forgets
-them.
+Actors and leases report their calls in batches; Dask reports the calls that the scheduler has sent.
+The calls of an actor or a lease count in the progress until the actor or lease ends. Tasks count until
+Dask forgets them.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class RunTimes:
     """Records the times of calls for Dask's pages and for `timeline`."""
 
     def __init__(self, scheduler: Scheduler, note_end: Callable[[str], None]) -> None:
-        """`note_end` is called with each name whose calls are counted no more."""
+        """`note_end` is called with each name whose calls do not count any more."""
         self._scheduler = scheduler
         self._note_end = note_end
-        #: How many calls were counted, by actor or lease, then by name and Dask's state.
+        #: The number of calls by actor or lease, then by name and Dask's state.
         self._counted: dict[str, Counter[tuple[str, str]]] = {}
         self._spans: deque[Ran] = deque(maxlen=MANY_SPANS)
-        #: How many there were in all, with those that were dropped.
+        #: The number of all spans so far, with those that were dropped.
         self._num_spans = 0
 
     def show(self, worker: str, key: str, pid: int, spans: list[Span]) -> None:
-        """Enter spans of calls of an actor or a lease."""
+        """Add spans of calls of an actor or a lease."""
         adapter.show_in_task_stream(self._scheduler, worker, pid, spans)
         for name, _, count, start, stop, failure, _ in spans:
             self._enter((worker, pid, name, count, start, stop, failure is not None))
@@ -54,7 +54,7 @@ class RunTimes:
     def ran(
         self, name: str, worker: str, thread: int, startstops: list[dict[str, Any]], *, failed: bool
     ) -> None:
-        """Enter a call that ran as a Dask task; `startstops` is what Dask says of when it did so."""
+        """Add a call that ran as a Dask task; `startstops` are the times that Dask reports."""
         for each in startstops:
             if each["action"] == "compute":
                 self._enter((worker, thread, name, 1, each["start"], each["stop"], failed))
@@ -64,17 +64,17 @@ class RunTimes:
         self._num_spans += 1
 
     def since(self, num_seen: int, most: int) -> tuple[list[Ran], int]:
-        """Return the spans after the first `num_seen`, at most `most`; and how many there were."""
+        """Return the spans after the first `num_seen`, at most `most`; and the number of all spans."""
         num_new = min(most, self._num_spans - num_seen, len(self._spans))
         last = list(itertools.islice(reversed(self._spans), num_new))
         return last[::-1], self._num_spans
 
     async def timeline(self) -> list[Ran]:
-        """Return when the last calls ran, in the order in which that was reported."""
+        """Return the times of the last calls, in the order of the reports."""
         return list(self._spans)
 
     def forget(self, key: str) -> None:
-        """Count the calls of an actor or a lease no more: it has ended."""
+        """Remove the calls of an actor or a lease from the progress: it has ended."""
         for (name, state), count in self._counted.pop(key, {}).items():
             adapter.count_in_progress(self._scheduler, name, state, -count)
             self._note_end(name)

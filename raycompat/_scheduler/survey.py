@@ -1,9 +1,9 @@
-"""Surveys: what the scheduler asks drivers and nodes when a page or a program wants the state.
+"""Surveys: the scheduler asks drivers and nodes for the state when a page or a program requests it.
 
-The scheduler does not see the calls of leases and actors. So it asks the drivers for their calls that
-are not finished. It asks the nodes for the calls that run there; each node asks its executors, which
-make calls too. Questions that come during a survey share its findings. The findings name the processes
-that did not answer in time, for example because they are stopped.
+The scheduler does not see the calls of leases and actors. So it asks the drivers for their unfinished
+calls. It asks the nodes for the calls that run there; each node asks its executors, which make calls
+too. Requests that arrive during a survey share its findings. The findings name the processes that did
+not answer in time, for example because they are stopped.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from raycompat._protocol.operations import ToCaller, ToNode
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
 
-#: Seconds that nodes and drivers have to answer; a node waits one for its executors.
+#: Seconds for nodes and drivers to answer; a node waits one second for its executors.
 _ANSWER_S = 3.0
 
-#: Calls, and objects, that a caller names: as many as Ray's API returns, and as a page shows.
+#: The most calls, and objects, that a caller lists: for Ray's API, and for a page.
 _MOST, MOST_ON_PAGES = 10_000, 200
 
-#: Seconds for which pages show what was found.
+#: Seconds for which pages show the same findings.
 _FRESH_S = 1.0
 
 
 @dataclass(slots=True)
 class Findings:
-    """What nodes and drivers have answered: see `_node.looks` and `_caller.look`."""
+    """The answers of nodes and drivers: see `_node.looks` and `_caller.look`."""
 
     #: By the addresses of nodes.
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Findings:
 
     @property
     def warning(self) -> str:
-        """Say who has not answered; empty if all have."""
+        """Return a text that names the processes that did not answer; empty if all did."""
         pids = sorted(pid for found in self.nodes.values() for pid in found["silent"])
         missing = [*self.silent, *(f"process {pid}" for pid in pids)]
         if not missing:
@@ -57,7 +57,7 @@ class Findings:
 
 @dataclass(slots=True)
 class _Survey:
-    """A survey that is under way."""
+    """A survey in progress."""
 
     expected: set[str]
     findings: Findings
@@ -70,27 +70,27 @@ class _Survey:
 
 
 class Surveys:
-    """Asks nodes and callers what they run and refer to, and keeps their answers."""
+    """Asks nodes and drivers for their calls and objects, and keeps the answers."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._scheduler = parts.scheduler
         self._tokens = itertools.count()
         self._under_way: dict[int, _Survey] = {}
-        #: Surveys that go on, by how many calls and objects each caller is asked to name.
+        #: Surveys in progress, by the number of calls and objects that each caller lists at most.
         self._asking: dict[int, asyncio.Task[Findings]] = {}
-        #: What was found last, and when that was asked for, by the monotonic clock.
+        #: The last findings, and the time of their request, by the monotonic clock.
         self.last, self._asked = Findings(), 0.0
 
     def refresh(self) -> Findings:
-        """Return what was found last, for pages; if that is old, ask again, for the next look."""
+        """Return the last findings, for pages; if they are old, ask again for the next update."""
         if not self._asking and time.monotonic() - self._asked > _FRESH_S:
             self._begin(MOST_ON_PAGES)
         return self.last
 
     async def take(self) -> Findings:
-        """Ask all nodes and drivers; return what they have answered, in three seconds at most."""
-        # Whoever asks may leave; the others still want the answer.
+        """Ask all nodes and drivers; return their answers after at most three seconds."""
+        # One requester may be cancelled; the others still need the answer.
         return await asyncio.shield(self._begin(_MOST))
 
     def _begin(self, most: int) -> asyncio.Task[Findings]:
@@ -127,7 +127,7 @@ class Surveys:
         return {client for client in drivers if client in self._scheduler.clients}
 
     def on_node_report(self, worker: str, token: int, found: dict[str, Any]) -> None:
-        """Hear what runs on a node, and what its executors have called."""
+        """Handle a node's answer: the calls that run there, and the calls of its executors."""
         survey = self._under_way.get(token)
         if survey is not None:
             for caller in found.pop("callers"):
@@ -136,13 +136,13 @@ class Surveys:
             survey.note(worker)
 
     def on_caller_report(self, client: str, token: int, found: dict[str, Any]) -> None:
-        """Hear what a driver has called, and what it refers to."""
+        """Handle a driver's answer: its calls and the objects that it refers to."""
         survey = self._under_way.get(token)
         if survey is not None:
             survey.findings.callers[client] = found
             survey.note(client)
 
     def lose(self, who: str) -> None:
-        """Expect no answer of a node or driver that is gone."""
+        """Stop waiting for a node or driver that is gone."""
         for survey in self._under_way.values():
             survey.note(who)

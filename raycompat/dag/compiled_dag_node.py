@@ -1,4 +1,4 @@
-"""`CompiledDAG`: a graph of calls that its actors make without the driver's help.
+"""`CompiledDAG`: a graph of calls that its actors make without the driver.
 
 ``experimental_compile`` sends each actor its schedule: which methods it calls, and where the arguments
 come from. Then the actors connect to each other. An execution is one message from the driver to the
@@ -36,10 +36,10 @@ from raycompat.experimental.compiled_dag_ref import CompiledDAGFuture, CompiledD
 
 logger = logging.getLogger(__name__)
 
-#: Seconds in which the end of an actor's process is known after its connection has ended.
+#: Seconds to wait for the report that an actor's process has ended, after its connection has ended.
 _DEATH_S = 10.0
 
-#: Options of the calls that run a graph in an actor: beside its other calls, and never again.
+#: Options of the calls that run a graph in an actor: beside its other calls, without retries.
 _CALL = {"concurrency_group": "_ray_system", "max_task_retries": 0}
 
 #: A result as it arrived, or the error of the whole execution.
@@ -105,12 +105,12 @@ class CompiledDAG:
         self._submitted = self._finished = -1
         #: Results by execution and output, until they are fetched.
         self._results: dict[int, dict[int, _Arrived]] = {}
-        #: The outputs of an execution whose references do not exist any more.
+        #: For each execution, the outputs without references.
         self._dropped: dict[int, set[int]] = {}
-        #: How many of the next values of a slot belong to executions that have failed.
+        #: The number of the next values of each slot that belong to failed executions.
         self._late: Counter[int] = Counter()
         self._futures: deque[asyncio.Future[None]] = deque()
-        #: With asyncio, the executions of which no result was awaited.
+        #: With asyncio, the executions whose results were not awaited yet.
         self._not_awaited: set[int] = set()
         self._plan = plans.make(output)
         _check_not_in(self._plan.actors)
@@ -341,7 +341,7 @@ class CompiledDAG:
             self._results[self._finished] = results
 
     def _note_dropped(self, execution: int, output: int | None) -> None:
-        """Forget a result that is not wanted. Python's garbage collection calls this at any time."""
+        """Forget a result that is not needed. Python's garbage collector calls this at any time."""
         if execution <= self._finished:
             results = self._results.get(execution, {})
             results.pop(output or 0, None)
@@ -355,7 +355,7 @@ class CompiledDAG:
                 self._not_awaited.discard(execution)
 
     def _release_dropped(self) -> None:
-        """Take the results of executions that are not wanted, if others would not fit."""
+        """Remove the results that are not needed, if others would not fit."""
         num_outputs = len(self._plan.results)
         while self._submitted - self._finished >= self._max_inflight:
             if len(self._dropped.get(self._finished + 1, ())) < num_outputs:
@@ -394,7 +394,7 @@ class CompiledDAG:
         ]
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Read what the actors send in this event loop."""
+        """Read the actors' messages in this event loop."""
         if loop is self._loop:
             return
         self._stop_listening()
@@ -441,12 +441,12 @@ class CompiledDAG:
             future.set_result(None)
         else:
             future.set_exception(error)
-            future.exception()  # it may be that nobody awaits it
+            future.exception()  # the program may never await it
 
     # --- the end --------------------------------------------------------------------------------
 
     def _broken(self) -> BaseException:
-        """Return the error that says why the graph has ended, and end the rest of it."""
+        """Return the error that says why the graph has ended, and end its other actors."""
         error = self._error
         if error is None and not self._exchange.step.is_whole:
             error = self._error = RayChannelError(
@@ -504,7 +504,7 @@ class CompiledDAG:
         if "_exchange" in self.__dict__:
             self.teardown()
 
-    # --- what it is -----------------------------------------------------------------------------
+    # --- description ----------------------------------------------------------------------------
 
     def get_id(self) -> str:
         """Return the id of the graph: 32 hexadecimal digits."""

@@ -31,8 +31,8 @@ class DAGContext:
     teardown_timeout : int
         Seconds to wait in `CompiledDAG.teardown`. By default 30.
     read_iteration_timeout : float
-        At most `get_timeout`; by default 0.1. It has no other effect: a process watches all its
-        connections together.
+        At most `get_timeout`; by default 0.1. It has no effect: a process watches all its connections
+        together.
     buffer_size_bytes : int
         By default 1,000,000. It has no effect: each value gets as much memory as it needs.
     max_inflight_executions : int

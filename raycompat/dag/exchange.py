@@ -71,17 +71,17 @@ class Link:
         self.socket = connection
         self.is_near = is_near
         self.has_ended = False
-        #: What was not accepted yet, and the descriptor that goes with its first byte.
+        #: Data that was not accepted yet, and the descriptor that is sent with its first byte.
         self.outbox: deque[tuple[memoryview, int | None]] = deque()
         #: The buffers of the other process that this one has copied from.
         self.freed: deque[int] = deque()
-        #: The buffers that the other process knows, and its own ones.
+        #: The buffers that the other process knows, and those of the other process.
         self._known: set[int] = set()
         self._maps: dict[int, mmap.mmap] = {}
         self._descriptors: deque[int] = deque()
         #: The beginning of a frame; its rest has not arrived.
         self._inbox = b""
-        #: The large frame that is arriving: slot, kind, memory, and how many bytes it has.
+        #: The large frame that is arriving: slot, kind, memory, and the number of its bytes.
         self._large: tuple[int, bytes, memoryview] | None = None
         self._num_received = 0
         connection.setblocking(False)
@@ -384,7 +384,7 @@ class Exchange:
         return True
 
     def _ready(self, timeout_s: float | None) -> list[tuple[int, int]]:
-        """Return the ready connections; look for a while before this thread sleeps."""
+        """Return the ready connections; check for a while before this thread sleeps."""
         ready = self._poll.poll(0)
         if ready or timeout_s == 0:
             return ready
@@ -418,7 +418,7 @@ class Exchange:
                 link.flush()
 
     def wait_for_others(self, timeout_s: float) -> int:
-        """Wait until the other processes have closed their connections; return how many have not."""
+        """Wait until the other processes have closed their connections; return how many are open."""
         deadline = time.monotonic() + timeout_s
         while rest := sum(not link.has_ended for link in self.links.values()):
             left = deadline - time.monotonic()

@@ -150,7 +150,7 @@ class DAGNode:
         _overlap_gpu_communication: bool | None = None,
         _default_communicator: Any = "create",
     ) -> CompiledDAG:
-        """Send the graph to its actors, so that they execute it without the driver's help.
+        """Send the graph to its actors, so that they execute it without the driver.
 
         All calls of the graph must be methods of actors that exist, and the graph needs one
         `InputNode`. See `CompiledDAG`, which shows an example.
@@ -185,8 +185,8 @@ class DAGNode:
 
         Notes
         -----
-        Ray source: ``ray.dag.DAGNode.experimental_compile``, 2.60.0. What differs is listed in
-        `CompiledDAG`. The other defaults are those of `DAGContext`.
+        Ray source: ``ray.dag.DAGNode.experimental_compile``, 2.60.0. `CompiledDAG` lists the
+        differences. The other defaults are those of `DAGContext`.
         """
         from raycompat.dag.compiled_dag_node import CompiledDAG
         from raycompat.dag.gpu_options import check_options

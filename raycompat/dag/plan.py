@@ -61,7 +61,7 @@ class Input:
 
 @dataclass
 class Plan:
-    """What all processes do in one execution.
+    """The work of all processes in one execution.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ def _upstream_of(output: DAGNode) -> list[DAGNode]:
 
 
 def _dependencies(node: DAGNode) -> Iterable[DAGNode]:
-    # Not the previous call of the same actor: it must have a result that somebody reads.
+    # Without the previous call of the same actor: another call or the driver must read its result.
     if isinstance(node, InputAttributeNode):
         return node._upstream()
     return [
@@ -213,7 +213,7 @@ def _check_nothing_is_left_over(output: DAGNode, nodes: Sequence[DAGNode]) -> No
     if left:
         raise ValueError(
             f"The results of {', '.join(map(repr, left))} are leaf nodes: no other call uses them, "
-            f"and they are no output. Compile a MultiOutputNode with them and {output!r}."
+            f"and they are not outputs. Compile a MultiOutputNode with them and {output!r}."
         )
 
 

@@ -1,7 +1,7 @@
-"""What runs in each actor of a compiled graph: the calls of the graph, until it ends.
+"""The part of a compiled graph that runs in each actor: the calls of the graph, until it ends.
 
-Both functions run by ``__ray_call__`` in the concurrency group ``_ray_system``, which has threads of
-its own in every actor. So other calls of the actor run beside the graph, as in Ray.
+Both functions run by ``__ray_call__`` in the concurrency group ``_ray_system``, which has separate
+threads in every actor. So other calls of the actor run beside the graph, as in Ray.
 """
 
 from __future__ import annotations

@@ -371,7 +371,7 @@ class AggregateFn(PythonAggregation):
 
 
 class AggregateFnV2(PythonAggregation):
-    """An aggregation of one's own: subclass it.
+    """The base class of your own aggregations.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ class Combination:
         Parameters
         ----------
         *other : Dataset
-            Of as many rows. A column whose name is taken gets a number: ``a_1``.
+            With the same number of rows. A column whose name is taken gets a number: ``a_1``.
 
         Raises
         ------
@@ -79,7 +79,7 @@ class Combination:
         Raises
         ------
         ValueError
-            When there are not as many weights as data sets, or one is not greater than 0.
+            When the number of weights is not that of data sets, or a weight is not greater than 0.
 
         Notes
         -----

@@ -276,7 +276,7 @@ class Consumption:
     def streaming_split(
         self, n: int, *, equal: bool = False, locality_hints: list[Any] | None = None
     ) -> list[DataIterator]:
-        """Return iterators for as many processes, which together read each row once.
+        """Return one iterator for each of `n` processes; together they read each row once.
 
         Parameters
         ----------

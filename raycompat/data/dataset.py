@@ -158,7 +158,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
         seed : int, optional
             Seed of the random numbers. With the same seed and blocks the order is the same.
         num_blocks : int, optional
-            Blocks to make. Default: as many as there are.
+            Blocks to make. Default: the present number.
 
         Notes
         -----
@@ -250,7 +250,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
         Raises
         ------
         ValueError
-            When a column is not there, or the directions are not as many as the columns.
+            When a column is not there, or the numbers of directions and columns differ.
 
         Notes
         -----

@@ -56,7 +56,7 @@ def grouped(bundles: Sequence[Bundle], target_bytes: int) -> list[list[Bundle]]:
 
 
 def fitting_parts(bundles: Sequence[Bundle]) -> int:
-    """Return how many parts to cut all rows into: not more than there are blocks, nor tiny ones."""
+    """Return the number of parts of all rows: at most the number of blocks, and no tiny parts."""
     size_bytes = sum(bundle.size_bytes for bundle in bundles)
     return max(1, min(len(bundles), max(_LEAST_PARTS, size_bytes // _PART_BYTES)))
 
@@ -367,7 +367,7 @@ def _only_whole(of_range: Sequence[Piece]) -> Bundle | None:
 
 
 def zipped(left: list[Bundle], right: list[Bundle], *others: list[Bundle]) -> Stages:
-    """Put the columns of data sets of as many rows side by side, block by block of the first."""
+    """Put the columns of data sets with equally many rows side by side, by the blocks of the first."""
     sides = [right, *others]
     total = sum(bundle.num_rows for bundle in left)
     for side in sides:

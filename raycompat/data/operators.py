@@ -92,7 +92,7 @@ class Operator:
         self.num_ended = 0
         self.stats = OperatorStats(name)
         self._num_slots = 0
-        #: Set by the execution: who takes the output, and at which port; the operators before this.
+        #: Set by the execution: the operator that takes the output, its port; the operators before it.
         self.downstream: tuple[Operator, int] | None = None
         self.upstream: list[Operator] = []
 
@@ -190,7 +190,7 @@ class InputOperator(Operator):
 
 
 class MapOperator(Operator):
-    """Makes a task of each bundle, or of as many as have enough rows for a batch."""
+    """Makes a task of each bundle, or of several bundles that together fill a batch."""
 
     def __init__(
         self,
@@ -444,7 +444,7 @@ class UnionOperator(Operator):
 
 
 class LimitOperator(Operator):
-    """Hands on the first rows, and then wants no more."""
+    """Passes on the first rows, and then needs no more."""
 
     def __init__(self, limit: int, cut: Callable[[Bundle, int], Sequence[Any]]) -> None:
         super().__init__(f"limit={limit}", cpus=1.0)

@@ -24,7 +24,7 @@ Piece = tuple[Bundle, int, int]
 
 
 class Distribution:
-    """Decides who gets which rows. It knows numbers of rows, no cluster.
+    """Decides which rows each iterator gets. It uses numbers of rows only, and no cluster.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 
 class TensorType(pa.ExtensionType):
-    """Arrays of one dtype and of any shapes: each one's elements in a row, and its shape."""
+    """Arrays of one dtype and of any shapes: for each array, its elements in a row and its shape."""
 
     def __init__(self, value_type: pa.DataType) -> None:
         self.value_type = value_type

@@ -48,7 +48,7 @@ def to_tensors(arrays: Mapping[str, np.ndarray[Any, Any]], dtypes: Any) -> dict[
 def batches(
     tables: Iterable[pa.Table], batch_size: int, drop_last: bool, dtypes: Any
 ) -> Iterator[dict[str, Any]]:
-    """Yield batches of tensors, cut from larger ones: each conversion takes as long as many cuts."""
+    """Yield batches of tensors, cut from larger ones: one conversion takes longer than many cuts."""
     tf = imported()
     for table in batch.of_whole_batches(tables, batch_size, _CONVERTED_BYTES):
         number = table.num_rows // batch_size

@@ -233,7 +233,7 @@ def sample(table: Block, fraction: float, seed: int | None) -> Block:
 
 @dataclass(frozen=True)
 class Transform:
-    """The steps of one operator, and how large its blocks are to be."""
+    """The steps of one operator, and the size of its blocks."""
 
     steps: tuple[Step, ...]
     target_bytes: int

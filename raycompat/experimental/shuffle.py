@@ -36,7 +36,7 @@ _TURN_S = 1.0
 class ObjectStoreWriter:
     """Puts the items for one output partition into the object store, each as one object.
 
-    A class of its own may put many small items into one object.
+    Your own class can put many small items into one object.
 
     Notes
     -----
@@ -51,7 +51,7 @@ class ObjectStoreWriter:
         self.results.append(ray.put(item))
 
     def finish(self) -> list[Any]:
-        """Return what the output partition gets: references to the items."""
+        """Return references to the items of the output partition."""
         return self.results
 
 
@@ -166,7 +166,7 @@ def simple_shuffle(
     tracker: Any = None,
     streaming: bool = True,
 ) -> list[OutType]:
-    """Divide the items of input partitions over output partitions; return what is made of those.
+    """Divide the items of input partitions over output partitions; return the processed outputs.
 
     Parameters
     ----------

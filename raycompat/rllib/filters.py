@@ -74,7 +74,7 @@ class MeanStdFilter:
         self._news = RunningStatistics(shape)
 
     def __call__(self, batch: NDArray[Any], update: bool = True) -> NDArray[Any]:
-        """Return observations relative to what was counted, those of this call included.
+        """Return observations relative to all that were counted, including those of this call.
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class MeanStdFilter:
         return scaled.astype(np.float32)
 
     def take_news(self) -> RunningStatistics:
-        """Return what was counted since the last time, and begin again."""
+        """Return the counts since the last call of this method, and start again."""
         news, self._news = self._news, RunningStatistics(self.statistics.mean.shape)
         return news
 

@@ -36,7 +36,7 @@ class Head:
     name : str
     num_outputs : int
     hiddens : tuple of int
-        The widths of its own layers.
+        The widths of the layers of this output alone.
     scale : float
         The gain of the last layer's initial weights. Small: all outputs begin nearly equal.
     """

@@ -105,7 +105,7 @@ class CheckpointRegistry:
 
     @property
     def best(self) -> list[Registered]:
-        """The best checkpoints, best last, as many as are to be kept."""
+        """The best checkpoints, best last, up to the number that the run keeps."""
         return self.ranked[-(self._config.num_to_keep or 0) :]
 
     def _score(self, metrics: Mapping[str, Any]) -> tuple[bool, float]:

@@ -15,7 +15,7 @@ class DataConfig:
     Parameters
     ----------
     datasets_to_split : "all" or list of str, default "all"
-        Names of data sets of which each worker gets a part. Each worker gets all of the others.
+        Names of the data sets that are divided among the workers. Each worker gets all of the others.
     execution_options : ExecutionOptions or dict, optional
         Not supported.
     enable_shard_locality : bool, default True

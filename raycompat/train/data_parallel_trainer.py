@@ -165,7 +165,7 @@ class DataParallelTrainer:
         return self._fit(None)
 
     def _fit(self, in_trial: InTrial | None) -> Result:
-        """Train as the run that `in_trial` describes; None: a run of its own."""
+        """Train as the run that `in_trial` describes; None: a separate run."""
         function = _bound(self.train_loop_per_worker, self.train_loop_config, self.backend_config)
         if self.running_in_local_mode:
             return self._fit_here(function)

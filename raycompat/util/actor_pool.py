@@ -185,7 +185,7 @@ class ActorPool:
         if refs is None:
             raise ValueError(
                 "It is not possible to call get_next() after get_next_unordered() has returned the "
-                "last result: what is left has no order. Call get_next_unordered() for it."
+                "last result: the remaining results have no order. Call get_next_unordered() for them."
             )
         if timeout is not None:
             ready, _ = _api.wait([refs], timeout=timeout)

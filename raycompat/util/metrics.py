@@ -1,8 +1,8 @@
 """Metrics of the program: counters, gauges and histograms, for Prometheus.
 
 They are at the address ``/metrics`` of Dask's dashboard, where the package prometheus_client is
-installed (``pip install 'raycompat[watch]'``), with ``ray_`` before their names, as in Ray. What is
-recorded while there is no session is not counted.
+installed (``pip install 'raycompat[watch]'``), with ``ray_`` before their names, as in Ray. Values that
+are recorded without a session do not count.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from raycompat._protocol.text import checked_text
 
 Self = TypeVar("Self", bound="Metric")
 
-#: What Prometheus takes as a name.
+#: Valid names for Prometheus.
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 

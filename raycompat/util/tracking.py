@@ -1,6 +1,6 @@
 """Experiments on the dashboard: a program reports its figures, and the page *Ray* draws them.
 
-Tune, Train and RLlib report with it; a training loop of one's own can, too.
+Tune, Train and RLlib report with it; your own training loop can report too.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ class Experiment:
     """An experiment on the tab *Experiments* of the page *Ray*: its trials and their figures.
 
     As a context manager it ends at the end of the block. Tasks and actors that get it report to the
-    same experiment. What is reported while there is no session is not shown. Reports are sent once a
-    second.
+    same experiment. Reports without a session are not shown. Reports are sent once a second.
 
     Parameters
     ----------
@@ -98,7 +97,7 @@ class Experiment:
         Raises
         ------
         ValueError
-            When there is no such state.
+            When the state is not valid.
         """
         if state not in STATES:
             raise ValueError(f"state={state!r}: expected one of {', '.join(STATES)}.")
@@ -118,7 +117,7 @@ class Experiment:
         step : float
             Where the point is on the horizontal axis: the iteration, or the number of steps.
         figures : mapping of str to number
-            Values that are no numbers, or not finite, are left out.
+            Values that are not finite numbers are left out.
         """
         drawn = {
             str(name): float(value)

@@ -18,7 +18,7 @@ PROCESS_S = 60.0
 
 
 class DaskCluster:
-    """A scheduler and workers as processes of their own: any Dask cluster, as a user has it."""
+    """A scheduler and workers in separate processes: any Dask cluster, as a user has it."""
 
     def __init__(self, directory: Path, host: str = "127.0.0.1") -> None:
         self._directory = directory
@@ -98,5 +98,5 @@ class DaskCluster:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
             process.wait(PROCESS_S)
-        # As the node does that starts next, for some were killed, and whose end did not see that of ours.
+        # The next node does the same: some nodes were killed before they could remove their segments.
         segment.sweep(segment.own_folders(), and_mine=True)

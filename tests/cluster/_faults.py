@@ -147,7 +147,7 @@ ray.shutdown()
 
 @contextmanager
 def new_driver(address: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a driver that connects when it is told to."""
+    """Start a driver that connects when the test asks for it."""
     with subprocess.Popen(
         [sys.executable, "-c", CONNECTS, address],
         stdin=subprocess.PIPE,

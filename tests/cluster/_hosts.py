@@ -1,7 +1,7 @@
-"""Hosts of their own on one machine: network namespaces, joined by a bridge, with their own /dev/shm.
+"""Separate hosts on one machine: network namespaces, joined by a bridge, with their own /dev/shm.
 
-What happens between them is what happens between machines: other addresses, another loopback, no
-shared memory; and a cable that can be cut, after which packets get lost without anybody hearing of it.
+They behave like several machines: other addresses, another loopback, no shared memory. Their cables
+can be cut; then packets get lost, and no process is notified.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-#: What making a host needs.
+#: The programs that are needed to make a host.
 PROGRAMS = ("ip", "unshare", "nsenter", "mount")
 
 _START = "mount -t tmpfs tmpfs /dev/shm && hostname {name} && ip link set lo up && echo && exec cat"

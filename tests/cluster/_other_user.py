@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-#: The user that is nobody.
+#: The id of the user "nobody".
 UID = 65534
 
 #: Seconds that a program of the other user may take.

@@ -18,7 +18,7 @@ import numpy as np
 
 import raycompat as ray
 
-#: Seconds after which a value that has not come counts as never coming.
+#: Seconds after which a missing value counts as lost.
 GET_S = 30.0
 #: Characters of a digest that are still read by people; longer ones are hashed.
 READABLE = 300
@@ -74,7 +74,7 @@ class Boxed:
 
 @dataclass(frozen=True)
 class Ref:
-    """One of the references at hand: as an argument of its own it is resolved."""
+    """One of the references at hand; as a top-level argument it is resolved."""
 
     index: int
 
@@ -170,7 +170,7 @@ class DropActor:
 
 @dataclass(frozen=True)
 class Keep:
-    """Have an actor keep a value."""
+    """Give a value to an actor, which keeps it."""
 
     index: int
     slot: int
@@ -179,7 +179,7 @@ class Keep:
 
 @dataclass(frozen=True)
 class Give:
-    """Have an actor return what it keeps."""
+    """Get the values that an actor keeps."""
 
     index: int
     slot: int
@@ -187,14 +187,14 @@ class Give:
 
 @dataclass(frozen=True)
 class Empty:
-    """Have an actor let go of all that it keeps."""
+    """Make an actor drop all values that it keeps."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Method:
-    """Have an actor run a body, with what it keeps at hand."""
+    """Run a body in an actor, with the values that it keeps at hand."""
 
     index: int
     body: Body
@@ -203,7 +203,7 @@ class Method:
 
 @dataclass(frozen=True)
 class HandOver:
-    """Have an actor give what it keeps to another one; when it has, the program goes on."""
+    """Let an actor give the values that it keeps to another one; then the program continues."""
 
     index: int
     slot: int
@@ -212,7 +212,7 @@ class HandOver:
 
 @dataclass(frozen=True)
 class Through:
-    """Have a task, to which the handle goes, call the actor's method; wait for it."""
+    """Pass the handle to a task, which calls the actor's method; wait for the result."""
 
     index: int
     slot: int

@@ -70,8 +70,8 @@ def wait_until() -> Callable[..., None]:
 def dask_cluster(tmp_path, no_cluster, monkeypatch, request):
     """A Dask scheduler without workers; what a test adds ends with it.
 
-    Unless the test has other settings for it, Dask's memory manager is off: it drops copies that
-    nobody needs just then.
+    Dask's memory manager is off, unless the test has other settings for it: it would drop copies that
+    no process needs at the moment.
     """
     for name, value in getattr(request, "param", {"START": "false"}).items():
         variable = f"DASK_DISTRIBUTED__SCHEDULER__ACTIVE_MEMORY_MANAGER__{name}"

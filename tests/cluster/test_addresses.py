@@ -61,7 +61,7 @@ class Counter:
 
 
 def use_everything():
-    """Use all that connects somebody to somebody."""
+    """Use every kind of connection between processes."""
     assert ray.get([square.remote(x) for x in range(5)], timeout=60) == [0, 1, 4, 9, 16]
     assert ray.get(nested.remote(3), timeout=60) == 10
     made = ones.remote(LARGE)
@@ -357,7 +357,7 @@ def nothing_stays():
 
 @pytest.fixture
 def soon(monkeypatch):
-    """Who does not answer is waited for no longer than is needed to see that."""
+    """Shorten the wait for processes that do not answer."""
     monkeypatch.setattr(connect, "_ANSWER_S", 2)
 
 
@@ -629,7 +629,7 @@ def pretend(tmp_path, monkeypatch):
 
 
 def registered(client):
-    """Whether anything of ours is on the scheduler."""
+    """Return whether the scheduler has anything of raycompat."""
     return client.run_on_scheduler(
         lambda dask_scheduler: (
             "raycompat" in dask_scheduler.plugins or "raycompat" in dask_scheduler.worker_plugins

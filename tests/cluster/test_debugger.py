@@ -29,7 +29,7 @@ def waiting(number=1):
     deadline = time.monotonic() + STEP_S
     while len(found := breakpoints.all_waiting()) != number:
         assert time.monotonic() < deadline, found
-        time.sleep(0.01)  # polling with a deadline: nobody reports breakpoints here
+        time.sleep(0.01)  # polling with a deadline: no event reports breakpoints here
     return found
 
 

@@ -59,9 +59,9 @@ class Counter:
 
 @pytest.fixture(autouse=True)
 def pids():
-    """Of nodes that the test has had: queues and SSH end them without notice, as a crash would.
+    """Pids of the test's nodes: queues and SSH end nodes without notice, as a crash would.
 
-    What they left is removed, as the node does that starts next.
+    The segments that they left are removed, as the next node does at its start.
     """
     found: set[int] = set()
     yield found
@@ -85,7 +85,7 @@ def use_everything():
 
 # --- a queue ------------------------------------------------------------------------------------
 
-#: What SLURM's commands do, on this machine: a job is a script that runs in a session of its own.
+#: Slurm's commands on this machine: a job is a script that runs in a separate session.
 COMMANDS = {
     "sbatch": """#!/bin/sh
 cp "$1" {folder}/$$.sh
@@ -193,7 +193,7 @@ def test_calls_of_a_job_that_ends_are_run_by_another(slurm, wait_until, tmp_path
 
 # --- SSH ----------------------------------------------------------------------------------------
 
-#: A server that lets in who has the key, and runs what it is told to.
+#: A server that admits clients with the key, and runs their commands.
 SERVER = """
 import asyncio, contextlib, os, signal, sys
 import asyncssh

@@ -258,7 +258,7 @@ def test_an_error_in_the_reinitializer_is_that_of_the_task(cluster):
     def read(what):
         return ray.env.odd.use()[1], what
 
-    for _ in range(2):  # the value is made anew
+    for _ in range(2):  # the value is made again
         with pytest.raises(LookupError, match="cannot put it right"):
             ray.get(read.remote(np.zeros(1_000_000)))
 

@@ -46,7 +46,7 @@ print(1 + sum(len(ray.get(item)) == int(sys.argv[3]) for item in items), flush=T
 
 @ray.remote
 class Source:
-    """Yields items until one of them was not pickled: nobody wants it."""
+    """Yields items until one of them is not pickled, because no process needs it."""
 
     def until_unwanted(self, ended: str):
         yield from _until_unwanted(ended)
@@ -136,7 +136,7 @@ def test_a_generator_that_is_dropped_runs_on_and_sends_nothing(kind, tmp_path, w
     wait_until(lambda: ended.exists() and ended.read_text(), DEADLINE_S)
     assert ended.read_text() == "unwanted"
     wait_until(lambda: not session.calls.keys() - {getattr(actor, "_actor_ref", first)._key})
-    wait_until(lambda: len(session.table.entries) <= 3)  # items that nobody takes are not kept
+    wait_until(lambda: len(session.table.entries) <= 3)  # items that are not taken are not kept
     assert isinstance(ray.get(first), Item)
 
 

@@ -1,4 +1,4 @@
-"""Nodes on hosts of their own, and what becomes of everything when a cable is cut."""
+"""Nodes on separate hosts, and the state of the cluster after a cable was cut."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_a_cable_is_cut(hosts, cluster, tmp_path, wait_until):
         ray.get(doomed, timeout=CONCLUSIONS_S)
     assert ray.get(total.remote(made), timeout=CONCLUSIONS_S) == 7 * LARGE
     assert float(ray.get(made, timeout=CONCLUSIONS_S).sum()) == 7 * LARGE
-    # Whoever is cut off ends by itself: nothing runs twice for longer than the silence lasts.
+    # A node that is cut off ends by itself: no call runs twice for longer than the silence lasts.
     cut.wait(CONCLUSIONS_S)
     wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids), CONCLUSIONS_S)
     second.mend()

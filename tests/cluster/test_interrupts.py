@@ -48,7 +48,7 @@ def test_a_name_is_free_or_its_actor_there(cluster, wait_until):
             assert ray.get(actor.ping.remote(), timeout=30) == "pong"
             del actor
         else:
-            has_actor("one")  # whatever it is: nobody waits for ever
+            has_actor("one")  # true or false, but it does not wait for ever
         wait_until(lambda: not has_actor("one"))
 
 

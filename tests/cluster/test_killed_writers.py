@@ -29,7 +29,7 @@ STEPS = {
 
 
 def die_after(step: str) -> None:
-    """Have this process killed as soon as it has done a step."""
+    """Kill this process as soon as it has done a step."""
     module, owner, name, first = STEPS[step]
     place = sys.modules[f"raycompat.{module}"]
     if owner is not None:
@@ -39,7 +39,7 @@ def die_after(step: str) -> None:
     def patched(*args, **kwargs):
         done = original(*args, **kwargs)
         if first is None or first in args:
-            asyncio.run(ask_the_node())  # what it was told before, it has heard then
+            asyncio.run(ask_the_node())  # so the node has handled all earlier messages
             os.kill(os.getpid(), signal.SIGKILL)
         return done
 

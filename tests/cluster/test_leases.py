@@ -33,7 +33,7 @@ def pid_of():
 
 @ray.remote
 def wait_for(path, value=None):
-    """Run until somebody makes a file."""
+    """Run until the file exists."""
     while not os.path.exists(path):
         time.sleep(0.001)
     return value
@@ -61,7 +61,7 @@ def lines_of(path) -> list[str]:
 
 
 def warm_up() -> None:
-    """Have calls be known for short ones, so that many are sent at once."""
+    """Make short calls, so that their estimated duration is short and many are sent at once."""
     for _ in range(20):
         assert ray.get([number.remote(each) for each in range(100)]) == list(range(100))
 
@@ -70,7 +70,7 @@ def warm_up() -> None:
 
 
 def test_hundreds_of_sizes_share_a_few_leases(cluster, session, monkeypatch):
-    """Counted in leases that are asked for, of which each size would want three of its own."""
+    """Count the requests for leases: without sharing, each size would request three."""
     submit, asked = session.submit, []
 
     def count(spec):
@@ -85,7 +85,7 @@ def test_hundreds_of_sizes_share_a_few_leases(cluster, session, monkeypatch):
 
 
 def test_a_lease_is_as_large_as_a_call_that_goes_on_in_it(cluster, session, tmp_path, wait_until):
-    """What the call did not ask for is free for others, and comes back with the lease."""
+    """CPUs that the call did not ask for are free for others, and the lease returns the rest."""
     stop = tmp_path / "stop"
     warm_up()
     refs = [wait_for.options(num_cpus=0.25).remote(str(stop)) for _ in range(2)]
@@ -139,7 +139,7 @@ def test_dask_knows_neither_a_small_result_nor_a_large_argument(cluster, invento
     assert ray.get(ref) == LARGE
 
 
-# --- nobody waits in vain -------------------------------------------------------------------------
+# --- no call waits in vain ------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -464,7 +464,7 @@ def test_a_task_that_ends_before_what_it_has_called(cluster, tmp_path, wait_unti
     assert ray.get(refs, timeout=60) == [0, 1, 2]
 
 
-# --- on clusters of their own ----------------------------------------------------------------------
+# --- on separate clusters --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["argument", "variable"])
@@ -724,7 +724,7 @@ def test_long_calls_of_one_driver_leave_half_of_the_time_to_another(dask_cluster
 def test_an_answer_that_was_not_read_when_its_lease_ended_still_counts(
     no_cluster, tmp_path, wait_until, monkeypatch
 ):
-    """As in a driver whose code holds the interpreter lock for long, so that nobody reads."""
+    """As in a driver whose code holds the interpreter lock for long, so that no thread reads."""
     ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
     session = sys.modules["raycompat._caller.session"].current()
     monkeypatch.setattr(sys.modules["raycompat._caller.direct_sender"], "DRAIN_S", 0.2)

@@ -17,7 +17,7 @@ import raycompat as ray
 
 LARGE = 1 << 20
 
-#: Seconds within which whoever waits hears that the scheduler has died.
+#: Seconds within which every waiting thread gets the error that the scheduler has died.
 SCHEDULER_DEATH_S = 30.0
 
 
@@ -138,7 +138,7 @@ def test_all_who_wait_hear_that_the_scheduler_has_died(dask_cluster, wait_until)
 
 
 class Poll:
-    """Tells when somebody waits without end for what a connection brings."""
+    """Reports a thread that waits without end for data of a connection."""
 
     def __init__(self, poll, waits):
         self._poll = poll

@@ -218,7 +218,7 @@ def test_a_broadcast_goes_from_node_to_node(dask_cluster):
 
 @pytest.fixture
 def other_host(monkeypatch, tmp_path):
-    """Have this process write its segments where no other process finds them by their paths."""
+    """Write the segments of this process where no other process finds them by their paths."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(segment, "SHARED_MEMORY", Path("/proc/self/cwd"))
 
@@ -434,7 +434,7 @@ def test_a_crash_leaves_nothing(no_cluster, wait_until, tmp_path, victim):
     driver.wait(60)
     driver.stdout.close()
     wait_until(lambda: not any(is_running(pid) for pid in processes))
-    segment.sweep(segment.own_folders())  # as whoever starts next does
+    segment.sweep(segment.own_folders())  # as the next node does at its start
     assert not list(Path("/dev/shm").glob(f"*/{store}*"))
 
 

@@ -1,6 +1,6 @@
 """Programs of 2017, of 2018 to 2020, and of today: their Ray calls, the import too, are unchanged.
 
-They are in `old_programs`, complete, and run each in a process of its own by ``raycompat run``.
+They are in `old_programs`, complete. Each runs in a separate process by ``raycompat run``.
 """
 
 from __future__ import annotations

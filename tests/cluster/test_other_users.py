@@ -171,7 +171,7 @@ def test_a_running_node_goes_on_tidying_whatever_others_put_there(no_cluster, wa
 
 # --- Unix sockets -------------------------------------------------------------------------------
 
-#: Listens at a name, and says what whoever connects sends.
+#: Listens at a name, and prints the data of each client that connects.
 LISTEN = """
 import socket, sys
 listener = socket.socket(socket.AF_UNIX)
@@ -208,7 +208,7 @@ def test_a_relay_does_not_talk_to_another_user_s_process():
         assert attacker.next_line() == "b''"
 
 
-#: Connects to a name and says what it is told, and whether it is hung up on.
+#: Connects to a name, and prints the data that it gets and whether the connection is closed.
 CONNECT = """
 import socket, sys
 stream = socket.socket(socket.AF_UNIX)
@@ -310,7 +310,7 @@ def test_the_same_attack_works_on_a_cluster_that_is_open(no_cluster, open_tmp, m
 
 
 def test_nothing_is_sent_to_another_user_s_server():
-    port = 1  # that no listener of ours gets
+    port = 1  # raycompat never listens there
     with _other_user.Running(LISTEN, f"raycompat-dask-{port}") as attacker:
         assert not local_address.is_served("127.0.0.1", port)
         assert attacker.next_line() == "b''"

@@ -211,7 +211,7 @@ def test_the_page_of_tasks_has_the_figures_of_the_state_api(page, wait_until):
     def figures():
         return next((row for row in rows(shown, "functions") if row["name"] == "counted"), {})
 
-    # What has ended is told at once; what waits and runs is looked up once a second.
+    # Ended calls are reported at once; waiting and running calls are looked up once a second.
     wait_until(
         lambda: [figures().get(name) for name in ("done", "waiting", "running")] == [48, 0, 0]
     )

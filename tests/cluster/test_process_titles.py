@@ -26,7 +26,7 @@ def wait_until_shown(pid, title):
     deadline = time.monotonic() + 20
     while title_of(pid) != title:
         assert time.monotonic() < deadline, title_of(pid)
-        time.sleep(0.01)  # polling with a deadline: nobody reports titles
+        time.sleep(0.01)  # polling with a deadline: no event reports titles
 
 
 @ray.remote

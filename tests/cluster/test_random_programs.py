@@ -132,7 +132,7 @@ PROGRAM = st.builds(
 
 
 class Home:
-    """The cluster that the programs run on; started anew after one that failed."""
+    """The cluster that the programs run on; started again after a program that failed."""
 
     def __init__(self, start: Callable[[], None]) -> None:
         self.num_done = 0

@@ -52,7 +52,7 @@ def small_configs():
 
 
 class Counting(gymnasium.Env):
-    """Counts to ten. What happens at which step is in the config."""
+    """Counts to ten. The config has the events and their steps."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -321,7 +321,7 @@ def test_runners_are_actors(name, cluster):
     result = algorithm.train()
     assert result["num_healthy_workers"] == 2
     assert result.timesteps_total > 0
-    # What the runners' filters have counted comes together in one.
+    # The counts of the runners' filters are added up in one filter.
     assert algorithm._filter.statistics.count >= result.timesteps_total
     algorithm.stop()
 

@@ -1,7 +1,7 @@
-"""Who gets in: nobody from elsewhere without being asked for, and nobody without the password.
+"""Access: no other host without ``--node-ip-address``, and no process without the password.
 
-What must not happen is tried with all that an attacker has: plain connections, TLS without a
-certificate or with one of his own, and pickles that leave a mark if anybody loads them.
+The tests try all means of an attacker: plain connections, TLS without a certificate or with a
+self-made one, and pickles that leave a mark if a process loads them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PASSWORD = "correct horse battery staple"
 
 QUIET = {"configure_logging": False, "include_dashboard": False}
 
-#: Seconds that whoever is attacked has to hang up.
+#: Seconds for a server to close the connection of an attacker.
 HANG_UP_S = 30
 
 
@@ -100,7 +100,7 @@ def of_this_process() -> list[psutil.Process]:
 
 
 def use_everything() -> None:
-    """Have tasks, actors, their channels and large objects be there."""
+    """Use tasks, actors, their channels and large objects."""
 
     @ray.remote
     def nested(n):
@@ -225,7 +225,7 @@ def test_nothing_that_listens_is_plain(secured):
 
 
 def assert_only_tls(port: int) -> None:
-    """See that whoever does not begin as TLS does is told nothing, and hung up on."""
+    """Check that a client that does not begin with TLS gets no data and is disconnected."""
     for words in (b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", b"\x00" * 64):
         with socket.create_connection(("127.0.0.1", port), HANG_UP_S) as stream:
             stream.sendall(words)

@@ -10,7 +10,7 @@ import pytest
 #: Seconds that a program may take before it counts as hanging.
 _PROGRAM_S = 240
 
-#: A machine of its own for `$0 $@`: a small /dev/shm, a small disk at TMPDIR, few descriptors.
+#: A separate machine for `$0 $@`: a small /dev/shm, a small disk at TMPDIR, few descriptors.
 MACHINE = """
 mount -t tmpfs -o size="$SHARED_MEMORY" tmpfs /dev/shm &&
 mount -t tmpfs -o size="$DISK" tmpfs "$TMPDIR" &&

@@ -1,6 +1,6 @@
 """Programs that use TensorFlow: their executors are in their mode, and have it imported already.
 
-Each is run in a process of its own, for a process has one mode.
+Each runs in a separate process, because a process has one mode.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Trainers of Train as trainables of Tune: what real Ray has not, or has otherwise."""
+"""Trainers of Train as trainables of Tune: features that real Ray lacks or has in another form."""
 
 from __future__ import annotations
 

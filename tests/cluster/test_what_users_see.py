@@ -112,7 +112,7 @@ def test_what_waits_for_actors_and_groups_is_told_who_holds_what_it_needs():
     told = [line for line in done.stderr.splitlines() if "has waited" in line]
     actors, inside, bundles = sorted(told, key=lambda line: ("bundles" in line, "one has" in line))
     outside = "2 of the actor Worker ({CPU: 1}), the placement group "
-    # The first call of a line is named: calls for the same resources are told of once.
+    # The notice names the first call of a line: calls for the same resources share one notice.
     assert "Worker.__init__ has waited" in actors
     assert outside in actors
     assert "one has waited" in inside

@@ -97,7 +97,7 @@ WITH_MEMBERS = (
     "ray.util.placement_group.PlacementGroup",
     "ray.util.queue.Queue",
 )
-#: Classes that programs never call, so that their constructors are no one's business.
+#: Classes that programs never call, so their constructors do not matter.
 NEVER_CALLED = (
     "ray.ObjectRef",
     "ray.actor.",
@@ -123,7 +123,7 @@ def signature_of(thing: object) -> str | None:
     bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
     text = str(signature.replace(parameters=bare, return_annotation=signature.empty))
     text = re.sub(r"<[^<>]*(<lambda>)? at 0x[0-9a-f]+>|<object object[^>]*>", "...", text)
-    return re.sub(r"\b[A-Z]\w*\([^()]*\)", "...", text)  # an instance of a class of Ray's
+    return re.sub(r"\b[A-Z]\w*\([^()]*\)", "...", text)  # an instance of one of Ray's classes
 
 
 def find(name: str) -> object:

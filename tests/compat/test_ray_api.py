@@ -1,4 +1,4 @@
-"""Hold the package against the table of Ray's names: nothing missing, hidden or added.
+"""Compare the package with the table of Ray's names: no name is missing, hidden or added.
 
 The idea is array-api-compat's. The table is ``ray_api.toml``; Ray is not imported.
 """
@@ -37,7 +37,7 @@ MODULES = sorted({name.rpartition(".")[0] for name in TABLE if name.rpartition("
 
 
 def find(name: str, package: str = "raycompat") -> Any:
-    """Return the value of a dotted name of Ray's in our package, or raise."""
+    """Return the value of one of Ray's dotted names in this package, or raise."""
     parts = name.replace("ray", package, 1).split(".")
     # From the longest module down: ray.util.placement_group is a module and a function.
     for length in range(len(parts) - 1, 0, -1):
@@ -118,7 +118,7 @@ def rays_signature(text: str) -> dict[str, tuple[str, str]]:
 
 
 def signature_differences(name: str, function: Any, entry: dict[str, Any]) -> list[str]:
-    """Say how a signature of ours differs from Ray's, beyond what the table admits."""
+    """List the differences between this package's signature and Ray's that the table does not admit."""
     ours, rays = public_signature(function), rays_signature(entry["signature"])
     extra, missing = entry.get("extra_parameters", []), entry.get("missing_parameters", [])
     differences = [

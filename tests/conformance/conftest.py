@@ -37,7 +37,7 @@ RAY_ENVIRONMENT = {
 
 
 class _Sessions:
-    """Who started the session that runs: `cluster`, `fresh`, or nobody."""
+    """The fixture that started the current session: `cluster`, `fresh`, or none."""
 
     def __init__(self) -> None:
         self.module: ModuleType | None = None

@@ -343,7 +343,7 @@ def test_a_late_result_is_ignored_if_asked_for(pool_of, gate):
 def test_get_next_unordered_that_is_to_ignore_late_results_raises(pool_of, gate):
     pool = pool_of(1)
     pool.submit(wait, (gate, "late"))
-    # Ray has an UnboundLocalError of its own here.
+    # Ray raises an UnboundLocalError here, because of a bug.
     with pytest.raises((TimeoutError, UnboundLocalError)):
         pool.get_next_unordered(timeout=0.01, ignore_if_timedout=True)
 

@@ -152,7 +152,7 @@ def test_actor_class_and_handle_are_instances_of_the_public_types(ray):
     assert isinstance(Plain.remote(), ray.actor.ActorHandle)
 
 
-# What calls are refused
+# Calls that are refused
 
 
 def test_calling_an_actor_class_is_a_type_error(ray):

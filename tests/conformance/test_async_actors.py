@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 @pytest.fixture
 def Gate(ray, cluster):
-    """A class of actors whose calls of `wait` last until somebody calls `open`."""
+    """A class of actors whose calls of `wait` last until `open` is called."""
 
     @ray.remote
     class Gate:
@@ -263,7 +263,7 @@ def test_a_task_that_a_call_started_goes_on_after_the_call(ray, tmp_path):
     wait_for_files(tmp_path / "done")
 
 
-# What a class needs
+# Requirements on the class
 
 
 def test_one_inherited_async_method_makes_an_async_actor(ray):
@@ -350,7 +350,7 @@ def test_two_actors_await_each_other(ray):
     one, two = Player.remote(), Player.remote()
     ray.get([one.know.remote(one), two.know.remote(two)])
     assert ray.get(one.play.remote(two, 10)) == 10
-    for player in (one, two):  # each has a handle of its own: nothing else ends it
+    for player in (one, two):  # each has a handle to itself, so only a kill ends it
         ray.kill(player)
 
 

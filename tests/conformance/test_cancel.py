@@ -11,7 +11,7 @@ from _polling import is_running, wait_for_files, wait_until
 
 @pytest.fixture(autouse=True)
 def session(request):
-    """The shared session, but for the tests that start one of their own."""
+    """The shared session, except for the tests that start another one."""
     if "fresh" not in request.fixturenames:
         request.getfixturevalue("cluster")
 
@@ -319,7 +319,7 @@ def test_a_task_that_blocks_in_get_is_cancelled(ray, spin, tmp_path):
 
 @pytest.fixture
 def family(ray, cluster, tmp_path):
-    """Start a task that has started one of its own; give the outer one's reference."""
+    """Start a task that starts another task; return the reference of the outer one."""
     end, inner_started = str(tmp_path / "end"), str(tmp_path / "inner")
     saw = str(tmp_path / "inner-saw")
 
@@ -539,7 +539,7 @@ def test_an_async_actor_works_on_after_a_call_was_cancelled(ray, async_actor, tm
     assert ray.get(async_actor.quick.remote(), timeout=30) == 1
 
 
-# A session of its own
+# In a separate session
 
 
 def test_a_task_that_waits_for_an_argument_is_cancelled_alone(fresh, tmp_path):

@@ -76,7 +76,7 @@ def node_of(ray):
     return node
 
 
-# What there is
+# The parts of a cluster
 
 
 def test_the_address_is_a_host_and_a_port(three):

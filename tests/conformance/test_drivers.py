@@ -1,4 +1,4 @@
-"""Drivers: scripts of their own, what they need and leave; and more of `init` than `test_init` has."""
+"""Drivers as separate scripts: what they need and leave, and more tests of `init`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from _polling import is_running, wait_until
 
 ROOT = Path(__file__).parents[2]
 
-#: Seconds that a driver of its own may take.
+#: Seconds that a separate driver may take.
 DRIVER_S = 50
 
 QUIET = {"configure_logging": False, "include_dashboard": False, "log_to_driver": False}
 
-#: How a driver of its own starts.
+#: The first line of a separate driver.
 INIT = "ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)\n"
 
 
@@ -31,7 +31,7 @@ def ended(ray, fresh):
 
 @pytest.fixture
 def drive(ray, tmp_path):
-    """`drive(text)` runs a script as a driver of its own, with `ray` imported; gives its output."""
+    """`drive(text)` runs a script as a separate driver, with `ray` imported; returns its output."""
     ray.shutdown()
 
     def run(text):

@@ -1,4 +1,4 @@
-"""What a caller gets when a task fails, and how often a task is tried."""
+"""The errors that a caller gets when a task fails, and the number of tries."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ def stopped(ray, fresh, monkeypatch):
 
 
 def drive(ray, script):
-    """Run `script` as a program of its own, which finds the implementation as `ray`.
+    """Run `script` as a separate program, which finds the implementation as `ray`.
 
-    Its output is buffered: otherwise each word of a print is a write of its own, and what the
+    Its output is buffered: otherwise each word of a print is a separate write, and what the
     thread that shows the prints of tasks writes can come between the words.
     """
     path = os.pathsep.join([str(Path(ray.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])

@@ -1,4 +1,4 @@
-"""`LoggingConfig`: how a driver, its tasks and its actors log. Programs of their own, whose output is read."""
+"""`LoggingConfig`: how a driver, its tasks and actors log. The tests read the output of programs."""
 
 from __future__ import annotations
 

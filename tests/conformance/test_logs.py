@@ -1,4 +1,4 @@
-"""What tasks and actors print, as their driver shows it: programs of their own, whose output is read."""
+"""The output of tasks and actors in their driver. The tests read the output of separate programs."""
 
 from __future__ import annotations
 
@@ -307,7 +307,7 @@ def test_nothing_is_shown_without_log_to_driver(ray):
     assert "unheard" not in driver.stdout + driver.stderr
 
 
-#: Each error is "oops" and a word: those of the first list are told, those of the second are not.
+#: Each error is "oops" and a word: those of the first list are logged, those of the second are not.
 UNHANDLED = """
 import asyncio
 import time

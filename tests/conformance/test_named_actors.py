@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 ROOT = Path(__file__).parents[2]
 
-#: Seconds that a driver of its own may take.
+#: Seconds that a separate driver may take.
 DRIVER_S = 50
 
 #: What `get_actor` says of a name that it does not find.
@@ -109,10 +109,10 @@ def space(ray, cluster, tmp_path):
 
 @pytest.fixture
 def driver(ray, cluster, space, tmp_path):
-    """`driver(text)` starts a driver of its own on the shared cluster.
+    """`driver(text)` starts a separate driver on the shared cluster.
 
     It has the classes `Counter` and `Maker`, and `tell(value)` which prints a line for `told`. It is in the
-    test's namespace, or in another one, or, with None, in one of its own.
+    test's namespace, or in another one, or, with None, in an anonymous one.
     """
     address = ray.get_runtime_context().gcs_address
     started = []

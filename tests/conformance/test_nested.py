@@ -19,7 +19,7 @@ LARGE = 200_000
 
 @pytest.fixture(autouse=True)
 def session(request):
-    """The shared session, but for the tests that start one of their own."""
+    """The shared session, except for the tests that start another one."""
     if "fresh" not in request.fixturenames:
         request.getfixturevalue("cluster")
 

@@ -13,7 +13,7 @@ import time
 import pytest
 from _polling import is_running, wait_for_files, wait_until
 
-#: What the shared session has.
+#: The resources of the shared session.
 TOTAL = {"CPU": 4.0, "GPU": 2.0, "custom": 2.0}
 
 

@@ -9,7 +9,7 @@ import time
 import pytest
 from _polling import wait_until
 
-#: What the shared session has.
+#: The resources of the shared session.
 TOTAL = {"CPU": 4.0, "GPU": 2.0, "custom": 2.0}
 
 
@@ -90,7 +90,7 @@ def most(ray):
     return count
 
 
-# What may be asked for
+# Valid requests
 
 
 @pytest.mark.parametrize(
@@ -496,7 +496,7 @@ def test_an_error_in_the_constructor_gives_the_resources_of_an_actor_back(ray):
     wait_until(lambda: free(ray) == TOTAL)
 
 
-# What a task that waits gives back
+# The resources that a waiting task lends
 
 
 def test_a_task_that_waits_in_get_lends_its_cpus(ray):

@@ -45,7 +45,7 @@ def project(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory) -> Path:
-    """A folder with a package and a module of one file, which is on nobody's path."""
+    """A folder with a package and a module of one file, which is on no process's path."""
     folder = tmp_path_factory.mktemp("modules")
     (folder / "some_package").mkdir()
     (folder / "some_package" / "__init__.py").write_text("VALUE = 'package'\n")

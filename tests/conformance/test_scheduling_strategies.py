@@ -18,7 +18,7 @@ NOWHERE = "ab" * 28
 
 @pytest.fixture(scope="module")
 def labelled(ray):
-    """The implementation with a session of its own, whose node has labels."""
+    """The implementation with a separate session, whose node has labels."""
     if ray.is_initialized():
         ray.shutdown()
     quiet = {"configure_logging": False, "include_dashboard": False, "log_to_driver": False}

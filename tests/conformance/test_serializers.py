@@ -1020,7 +1020,7 @@ def test_keys_of_all_kinds_survive(roads):
 
 @pytest.mark.parametrize("text", ["", "é" * 200_000, "\U0001f600\x00\n", "\udc80 alone"], ids=len)
 def test_texts_of_all_sizes_and_kinds_survive(roads, text):
-    # In a tuple: what cannot be encoded is an error of Ray's if it is alone.
+    # In a tuple, because Ray raises an error for a top-level text that cannot be encoded.
     for _, (copy,) in travel(roads, lambda: (text,)):
         assert copy == text
 
@@ -1123,7 +1123,7 @@ def test_deeply_nested_values_survive(roads):
 
 
 class _Unset:
-    """What an exception has not got."""
+    """The value of attributes that an exception lacks."""
 
 
 EXCEPTIONS = {

@@ -25,7 +25,7 @@ def stoppers(ray):
 
 @pytest.fixture
 def counting(search):
-    """A searcher that suggests 0, 1, 2 and notes what it is told."""
+    """A searcher that suggests 0, 1, 2 and records its notifications."""
 
     class Counting(search.Searcher):
         def __init__(self, count=10):

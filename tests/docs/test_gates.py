@@ -284,7 +284,7 @@ def problems():
     async def run(site, methods):
         folder = site.built / "html"
         with browser_check.served(folder) as address:
-            # The last page's icon may be asked for late: leave that page, then forget its events.
+            # The browser may request the last page's icon late: leave that page, then forget its events.
             await browser.go("about:blank")
             browser.events.clear()
             check = browser_check.Check(browser, address, folder)

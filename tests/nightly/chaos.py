@@ -4,7 +4,7 @@ A Dask scheduler and three Dask workers, which are the nodes. Every half second 
 at random, is killed or stopped (SIGSTOP). One that is stopped goes on some seconds later, or is killed
 by its node when it has been stopped for too long. One node is killed and one is stopped for good,
 never the driver's own, and each time another one is added. Every value must be what plain Python says,
-every call must have run, and nothing may be left.
+every call must have run, and nothing must be left over.
 
 ``python tests/nightly/chaos.py --seconds 120 --seed 7`` makes the same calls and the same
 choices again; which process is hit at which moment is up to the machine.
@@ -53,7 +53,7 @@ TIMEOUT_S = 6.0
 #: Rounds that are under way at once.
 NUM_ROUNDS_AHEAD = 4
 NUM_ACTORS = 3
-#: Seconds after which a value that has not come counts as never coming.
+#: Seconds after which a missing value counts as lost.
 GET_S = 120.0
 #: Seconds after which what is still there counts as left over. More than the 30 s for which a node
 #: keeps what it has set aside for a reader, as that may have been killed.

@@ -4,7 +4,7 @@ The unique set size (what would be free if the process ended) of the driver, the
 node, when a tenth of the work is done and when all is, each time once nothing is left of what was
 done. Ends with 1 if one of them has grown by more than `BOUND`, or if a value was wrong.
 
-Then many drivers come and go, each with functions of its own, each of which asks for another amount
+Then many drivers come and go, each with other functions, each of which asks for another amount
 of CPUs. Ends with 1 if the scheduler's unique set size is not what it was after the first tenth of
 them, but for `JOBS_BOUND` of it.
 """

@@ -126,7 +126,7 @@ def test_no_flag_is_of_two_kinds_and_the_new_ones_are_there():
     assert set(old_flags._RENAMED.values()) <= there
 
 
-# What a node is started with
+# The options with which a node starts
 
 
 GIVEN = {

@@ -287,7 +287,7 @@ class _Time:
 
 
 def handshake(token_from, token_to, rank_from=1, rank_to=0):
-    """Have two ranks introduce themselves; return what either end says."""
+    """Run the handshake of two ranks; return the answers of both ends."""
     left, right = socket.socketpair()
     places = ["here"] * 3
     caller = _mesh.Mesh(rank_from, _Time(), places, token_from)

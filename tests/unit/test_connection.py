@@ -1,4 +1,4 @@
-"""Channels: every message arrives, once and in order, however it is cut and whoever reads."""
+"""Channels: every message arrives, once and in order, for every split of the data and every reader."""
 
 from __future__ import annotations
 

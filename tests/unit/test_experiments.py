@@ -92,7 +92,7 @@ def test_all_tables_are_bounded(kept, monkeypatch):
     assert with_curves == ["trial 6", "trial 7", "trial 8", "trial 9"]
     assert list(last.trials["trial 9"].figures) == ["f0", "f1", "f2", "f3", "f4", "score"]
     kept.add("next")
-    assert list(kept.table.all) == ["next"]  # there was no room for another trial
+    assert list(kept.table.all) == ["next"]  # the table was full
     report(kept.table, "exp 5", "late", 1, score=1.0)
     assert list(kept.table.all) == ["next"]
 

@@ -1,4 +1,4 @@
-"""What a generator may send before its consumer has received it."""
+"""The limit of items that a generator sends before its consumer has received them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_threads_and_coroutines_are_woken():
 
 @given(costs=st.lists(st.integers(200, 3 * WINDOW), min_size=1, max_size=50))
 def test_a_consumer_that_reports_in_time_lets_every_generator_end(costs: list[int]):
-    """The consumer says nothing until `REPORT_BYTES` were received: nobody waits for the other."""
+    """The consumer reports only after `REPORT_BYTES`: the two ends never wait for each other."""
     window, unreported = ItemWindow(), 0
     on_the_way: list[int] = []
     for index, cost in enumerate(costs):

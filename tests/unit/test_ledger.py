@@ -569,7 +569,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(bundle=reserved)
     def dissolve(self, bundle):
-        """What is held in it goes on, and is the node's."""
+        """Release a bundle: the holdings inside it stay, and now count for the node."""
         self.ledger.release(bundle)
         self.held.pop(bundle, None)
         self.reservations.discard(bundle)

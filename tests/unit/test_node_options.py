@@ -1,4 +1,4 @@
-"""What a node is started with."""
+"""The options with which a node starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a folder is packed, and under which name."""
+"""The files of a folder that are packed, and the name of the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a server that wants TLS is told from one that does not."""
+"""The difference between a server that requires TLS and one that does not."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from raycompat._executor.run_leased import Lease
 
 
 class OverMeanwhile(threading.Event):
-    """Tell whoever waits that the lease goes on, and have it be over before the answer is read."""
+    """Report to a waiting thread that the lease continues, but end it before the thread reads that."""
 
     def __init__(self, is_busy: threading.Event) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ SALT = bytes(range(16))
 
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch):
-    """What makes guessing dear is not what these tests are about."""
+    """Reduce the cost of the derivation, which these tests do not check."""
     monkeypatch.setattr(shared_secret, "_COST", 16)
 
 

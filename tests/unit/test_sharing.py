@@ -1,4 +1,4 @@
-"""What a process waits for until the scheduler has heard it."""
+"""The wait of a process until the scheduler has handled its messages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """TensorFlow's mode travels with code, and is taken on before the code is unpickled.
 
-Each test is a program in a process of its own, for a process has one mode.
+Each test is a program in a separate process, because a process has one mode.
 """
 
 from __future__ import annotations

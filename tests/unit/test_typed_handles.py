@@ -149,7 +149,7 @@ Greeter.remote().salute.remote("me")  # type: ignore
 
 
 def test_pyright_agrees_with_every_line(tmp_path: Path) -> None:
-    """Pyright comes as basedpyright, which installs without a download of its own."""
+    """Pyright is installed as basedpyright, which needs no further download."""
     of_classes = tmp_path / "classes.py"
     of_classes.write_text(PROGRAM_OF_PYRIGHT)
     options = {

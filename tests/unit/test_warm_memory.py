@@ -76,7 +76,7 @@ def test_what_is_written_again_and_again_is_mapped_once(store, monkeypatch):
 def test_what_has_grown_since_is_mapped_anew(store):
     path = segment.write(*store, numbers(200_000, 0.0))
     path = written_again(store, 200_000, 1.0, path)
-    path = written_again(store, 500_000, 2.0, path)  # by write: it has not the memory
+    path = written_again(store, 500_000, 2.0, path)  # by write: the file lacks the memory
     path = written_again(store, 500_000, 3.0, path)
     written_again(store, 500_000, 4.0, path)
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from raycompat._scheduler.pages.tables import Row
     from raycompat._scheduler.parts import Parts
 
-#: Milliseconds between two looks at what the scheduler knows.
+#: Milliseconds between two updates of a page.
 PERIOD_MS = 500
 
-#: Colour of what is in use: Dask's own.
+#: Dask's colour, for resources in use.
 _COLOUR = "#ecb172"
 
 
@@ -66,7 +66,7 @@ class Usage:
         self.root = self._figure
 
     def update(self) -> None:
-        """Show what is in use now."""
+        """Show the resources in use now."""
         rows = tables.usage(self._parts)
         labels = [f"{row['node']}  {row['resource']}" for row in rows]
         data = {
@@ -88,7 +88,7 @@ def _amount(row: Row, name: str) -> str:
 
 
 class Cluster:
-    """The bars of all nodes, and below them what runs there."""
+    """The bars of all nodes, and below them the running calls."""
 
     def __init__(self, parts: Parts) -> None:
         self._usage, self._running = Usage(parts), Table(parts, "running", tables.running)
@@ -101,7 +101,7 @@ class Cluster:
 
 
 class Tasks:
-    """The calls of each function, and below them when they ran in which process."""
+    """The calls of each function, and below them the timeline of the processes."""
 
     def __init__(self, parts: Parts) -> None:
         self._functions = Table(parts, "functions", tables.functions)
@@ -131,7 +131,7 @@ class Objects:
         self._objects.update()
 
 
-#: The tabs of the page: a name for addresses, the title, and what makes what is shown.
+#: The tabs of the page: a name for addresses, the title, and the function that makes the content.
 TABS: dict[str, tuple[str, Callable[[Parts], Any]]] = {
     "cluster": ("Cluster", Cluster),
     "tasks": ("Tasks", Tasks),
@@ -172,13 +172,13 @@ def page(parts: Parts, _server: Any, extra: Any, doc: Document) -> None:
 
 
 def single(parts: Parts, name: str, _server: Any, extra: Any, doc: Document) -> None:
-    """Make the page with what one tab shows."""
+    """Make the page with the content of one tab."""
     title, make = TABS[name]
     shown = make(parts)
     _show(doc, f"Ray: {title}", shown.root, shown.update, extra)
 
 
 def applications(parts: Parts) -> dict[str, Callable[..., None]]:
-    """Return what makes each page, by its address: the page with all tabs, and one for each."""
+    """Return the function for each page, by address: the page with all tabs, and one for each tab."""
     singles = {f"/individual-ray-{name}": partial(single, parts, name) for name in TABS}
     return {"/ray": partial(page, parts), **singles}

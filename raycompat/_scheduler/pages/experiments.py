@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: Trials whose curves are drawn: the best, and those that run. Trials in the drawing of parameters.
 _MANY_CURVES, _MANY_LINES = 40, 200
 
-#: An axis is logarithmic if its largest number is so many times its smallest.
+#: An axis is logarithmic if its largest number is at least this multiple of its smallest.
 _LOGARITHMIC = 50
 
 #: Trials whose lines are thick in the drawing of parameters.
@@ -41,7 +41,7 @@ _NOTHING = (
     "No program has reported an experiment. Tune, Train and RLlib do, and raycompat.util.tracking."
 )
 
-#: In a narrow window what does not fit is below, not beside.
+#: In a narrow window, elements that do not fit beside each other are below each other.
 _WRAP = {"flex-wrap": "wrap"}
 
 #: Pixels of a drawing.
@@ -49,7 +49,7 @@ _HEIGHT, _LEAST_WIDTH = 320, 300
 
 
 class Experiments:
-    """See the module. Nothing is sent to the browser while the chosen experiment does not change."""
+    """The tab of experiments. The browser gets data only when the chosen experiment changes."""
 
     def __init__(self, parts: Parts) -> None:
         self._all = parts.experiments.all
@@ -79,7 +79,7 @@ class Experiments:
         self.root = column(self._hint, self._body, sizing_mode="stretch_width")
 
     def update(self) -> None:
-        """Show what has been reported by now."""
+        """Show the reports so far."""
         self._is_updating = True
         try:
             self._offer()
@@ -165,7 +165,7 @@ class _Curves:
         lines = self._figure.multi_line(
             xs="steps", ys="values", color="colour", line_width=2, source=self.source
         )
-        # A curve of one point is no line.
+        # A curve with one point has no line, so the point is drawn.
         self._points = ColumnDataSource({"step": [], "value": [], "colour": []})
         self._figure.scatter(x="step", y="value", color="colour", size=5, source=self._points)
         self._figure.add_tools(
@@ -252,7 +252,7 @@ class _Parameters:
         self._figure.visible = bool(axes)
         if not axes:
             return
-        # A parameter may be called as the figure is.
+        # A parameter can have the same name as the figure.
         axes.append(Axis(name + " ", [trial.figures[name] for trial in shown]))
         titles = [axis.title for axis in axes]
         if titles != self._axes.factors:
@@ -283,7 +283,7 @@ class Axis:
     heights : list of float
         For each value a number from 0 to 1; NaN for None.
     marks : list of (float, str)
-        What is written beside the axis, and at which height.
+        The heights and texts of the labels beside the axis.
     differs : bool
         Whether there are two different values.
     """

@@ -1,4 +1,4 @@
-"""What processes have printed, on the page *Ray*: a process is chosen, and its last lines shown."""
+"""The output of processes, on the page *Ray*: the last lines of the process that the user chooses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MARK = re.compile(re.escape(NAME_MARK.decode()) + "[^\n]*\n")
 
 _STREAMS: list[Any] = ["out", "err"]
 
-#: What is shown before a process is chosen.
+#: The text that is shown before the user chooses a process.
 _HINT = "Choose a process."
 
 
@@ -45,7 +45,7 @@ class Logs:
         self.root = column(choices, self._shown, sizing_mode="stretch_width")
 
     def _processes(self) -> list[Any]:
-        """Return the processes that there are, by node; those of the last survey."""
+        """Return the processes by node, from the last survey."""
         actors = classes_of_processes(self._parts)
         findings = self._parts.surveys.refresh()
         return [
@@ -55,7 +55,7 @@ class Logs:
         ]
 
     def update(self) -> None:
-        """Show what the chosen process has printed now."""
+        """Show the output of the chosen process so far."""
         options = ["", *self._processes()]
         if options != self._process.options:
             self._process.options = options

@@ -1,4 +1,4 @@
-"""A table of a page: rows that are read again each time, and the row that is chosen in full below."""
+"""A table of a page: its rows, which are read at each update, and below them the chosen row in full."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: Height of a table's header and of a row, and how many rows are in view without scrolling.
 _HEADER, _ROW, _MOST_IN_VIEW = 40, 25, 20
 
-#: Tables with figures of callers and nodes; below them those are named that have not answered.
+#: Tables with figures of callers and nodes; the text below them names those that did not answer.
 _SURVEYED = ("functions", "actors", "keepers", "objects")
 
 #: A cell with bytes.
@@ -45,10 +45,10 @@ _SECONDS = """<%
 #: Bokeh 3.9 draws a table again only if the number of its rows has changed.
 _DRAW_AGAIN_JS = "table.view.change.emit()"
 
-#: A cell with text, escaped, all of which is shown when the pointer rests on it.
+#: A cell with escaped text; the whole text is shown when the pointer rests on it.
 _TEXT = '<span title="<%- value %>"><%- value %></span>'
 
-#: The columns that tell the rows of a table apart; a row that is chosen is followed by them.
+#: The columns that identify a row of a table; the chosen row is found by them after an update.
 _IDENTITY: dict[str, tuple[str, ...]] = {
     "running": ("node", "kind", "name", "caller"),
     "actors": ("id",),
@@ -154,7 +154,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
 
 
 class Table:
-    """See the module. `count` returns how many rows there are, if `read` does not return all."""
+    """A table. `count` returns the number of all rows, if `read` does not return all."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What the pages show, as rows: read from what the scheduler knows, or has found out by a survey."""
+"""The rows of the pages' tables, from the state of the scheduler and from surveys."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from raycompat._scheduler.calls import Call
     from raycompat._scheduler.parts import Parts
 
-#: Rows of one table at most; a line below the table says how many there are in all.
+#: The most rows of one table; a line below the table has the total number.
 MOST_ROWS = 200
 
-#: Lines of waiting calls for which the reason is looked for, in one look at the page.
+#: The most lines of waiting calls whose reason is looked for in one update of the page.
 _MOST_LINES = 50
 
-#: Resources whose amounts are bytes, and what the pages call them.
+#: Resources whose amounts are bytes, and their names on the pages.
 _RESOURCES = {"memory": "memory (asked for)", "object_store_memory": "object store"}
 
-#: What is known of the calls of an actor that has had none.
+#: The statistics of an actor that has had no calls.
 _NO_CALLS = Function()
 
 #: A row: a value for each column.
 Row = dict[str, Any]
 
-#: What a lease is called on the pages: its caller sends calls to the process without the scheduler.
+#: The names of kinds of calls on the pages. A lease is used by one caller, without the scheduler.
 _KINDS = {"task": "task", "actor": "actor", "lease": "calls of one driver or actor"}
 
 
 def usage(parts: Parts) -> list[Row]:
-    """Return one row for each resource of each node: how much it has, and how much is in use."""
+    """Return one row for each resource of each node: the total amount, and the amount in use."""
     rows: list[Row] = []
     own = _bytes_of_callers(parts)
     for address in parts.ledger.nodes:
@@ -63,7 +63,7 @@ def usage(parts: Parts) -> list[Row]:
 
 
 def running(parts: Parts) -> list[Row]:
-    """Return one row for each process that runs calls, and each bundle: its node, and what it holds."""
+    """Return one row for each process that runs calls, and each bundle: its node and its resources."""
     rows: list[Row] = [
         {
             "node": node_name(call.address),
@@ -93,9 +93,9 @@ def running(parts: Parts) -> list[Row]:
 
 
 def actors(parts: Parts) -> list[Row]:
-    """Return one row for each actor: what it is, and its calls that wait, run, and have ended.
+    """Return one row for each actor: its description, and its calls that wait, run, and have ended.
 
-    Callers and nodes say what has not ended: it is up to a second old.
+    Callers and nodes report the unfinished calls: these figures are up to a second old.
     """
     findings, now = parts.surveys.refresh(), time.time()
     running = Counter(party for found in findings.nodes.values() for party, *_ in found["running"])
@@ -149,7 +149,7 @@ def waiting(parts: Parts) -> list[Row]:
 def functions(parts: Parts) -> list[Row]:
     """Return one row for each function and method: its calls that wait, run, and have ended.
 
-    Callers and nodes say what has not ended: it is up to a second old.
+    Callers and nodes report the unfinished calls: these figures are up to a second old.
     """
     findings, now = parts.surveys.refresh(), time.time()
     running = Counter(
@@ -195,7 +195,7 @@ def stores(parts: Parts) -> list[Row]:
 
 
 def _bytes_of_callers(parts: Parts) -> Counter[str]:
-    """Return the bytes that callers keep in the memory of each node, of which Dask does not know."""
+    """Return the bytes that callers keep in the memory of each node, and that Dask does not know."""
     own: Counter[str] = Counter()
     for found in parts.surveys.refresh().callers.values():
         if found["home"] is not None:
@@ -219,7 +219,7 @@ def keepers(parts: Parts) -> list[Row]:
 
 
 def objects(parts: Parts) -> list[Row]:
-    """Return one row for each object, the largest first: its size, and who refers to it."""
+    """Return one row for each object, the largest first: its size, and its processes."""
     rows: dict[str, Row] = {}
     classes = classes_of_processes(parts)
     for found in parts.surveys.refresh().callers.values():
@@ -253,7 +253,7 @@ def _size(parts: Parts, found: dict[str, Any]) -> int:
 
 
 def groups(parts: Parts) -> list[Row]:
-    """Return one row for each placement group that there is."""
+    """Return one row for each placement group."""
     return [
         {
             "id": row.id,
@@ -298,7 +298,7 @@ def node_name(address: str | None) -> str:
 
 
 def _name(parts: Parts, key: str) -> str:
-    """Return what runs: the class and name of an actor, or the name of a function."""
+    """Return the name of a running call: an actor's class and name, or a function's name."""
     actor = parts.actors.rows.get(key)
     if actor is None:
         return parts.calls.by_key[key].spec["name"]
@@ -306,7 +306,7 @@ def _name(parts: Parts, key: str) -> str:
 
 
 def _caller(parts: Parts, call: Call) -> str:
-    """Return who made a call: a driver, by its job, or a process of that job."""
+    """Return the caller of a call: a driver, by its job, or a process of that job."""
     job = parts.jobs.open.get(call.spec["job"])
     is_driver = job is not None and job.client == call.owner
     return f"{'driver' if is_driver else 'process'} of job {call.spec['job']}"

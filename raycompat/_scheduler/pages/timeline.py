@@ -1,4 +1,4 @@
-"""When the last calls ran, by process: a bar for each call, on the tab *Tasks* of the page *Ray*."""
+"""The timeline of the last calls, on the tab *Tasks* of the page *Ray*: a bar for each call."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _MANY_BARS, _IN_VIEW_MS = 3_000, 30_000
 #: Processes that are shown: those whose calls have ended last.
 _MANY_PROCESSES = 40
 
-#: Pixels of the row of a process, and of what is around all rows.
+#: Pixels of the row of a process, and of the frame around all rows.
 _ROW, _FRAME = 22, 110
 
-#: The buttons beside the drawing need as much room as so many rows.
+#: The least rows of the drawing, so that the buttons beside it have room.
 _LEAST_ROWS = 6
 
 #: Colour of calls that have failed: Dask's own.
@@ -36,12 +36,12 @@ _HINT = """
 
 
 class Timeline:
-    """See the module. Only calls that have ended since the last update are sent to the browser."""
+    """The timeline. An update sends only the calls that have ended since the last update."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._num_seen = 0
-        #: What each process is called that has bars, by its node and number.
+        #: The label of each process with bars, by its node and number.
         self._labels: dict[tuple[str, int], str] = {}
         fields = ("process", "left", "right", "length", "name", "about", "colour")
         self.source = ColumnDataSource({field: [] for field in fields}, name="timeline")

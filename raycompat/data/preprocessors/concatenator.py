@@ -21,7 +21,7 @@ class Concatenator(Preprocessor):
     Parameters
     ----------
     columns : list of str
-        The columns, in the order in which their values are to be.
+        The columns, in the order of their values in the result.
     output_column_name : str, default "concat_out"
         Name of the column.
     dtype : numpy.dtype, optional

@@ -44,7 +44,7 @@ class Agent(Algorithm):
     env : str, class or callable, optional
         In place of the config's.
     logger_creator, registry : optional
-        Have no effect.
+        They have no effect.
 
     Notes
     -----

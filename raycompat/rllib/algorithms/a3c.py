@@ -158,7 +158,7 @@ class GradientOptions:
 
 
 class GradientRunner(EnvRunner):
-    """An env runner that computes the gradient of its own samples."""
+    """An env runner that computes the gradient of its samples."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -40,7 +40,7 @@ STATE_FILE = "algorithm_state.pkl"
 POLICY_ID = "default_policy"
 
 
-#: Of the options and of what the runners report, those that the dashboard shows.
+#: The options, and the figures of the runners, that the dashboard shows.
 _SHOWN_SETTINGS = ("lr", "gamma", "train_batch_size", "num_env_runners", "num_envs_per_env_runner")
 _SHOWN_OF_RUNNERS = (
     "episode_return_mean",

@@ -63,7 +63,7 @@ def with_new_names(given: Mapping[str, Any]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``replay_buffer_config`` is a dict with what the old names say of it.
+        ``replay_buffer_config`` is a dict with the values of the old names.
     """
     found = {name: value for name, value in given.items() if not _is_old(name)}
     for name, value in given.items():

@@ -131,7 +131,7 @@ def _handler(event: str) -> Callable[..., None]:
 
 for _event in _EVENTS:
     setattr(ReportCheckpointCallback, f"on_{_event}", _handler(_event))
-# `__new__` takes anything; what a program may pass is what the constructor takes.
+# `__new__` takes anything, so the signature is that of the constructor.
 _parameters = list(inspect.signature(ReportCheckpointCallback.__init__).parameters.values())[1:]
 ReportCheckpointCallback.__signature__ = inspect.Signature(_parameters)  # type: ignore[attr-defined]
 ReportCheckpointCallback.__module__ = "raycompat.train.tensorflow.keras"

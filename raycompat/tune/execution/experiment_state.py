@@ -69,7 +69,7 @@ class ExperimentState:
         self._append(_line(trial.trial_id, self.describe(trial)))
 
     def change(self, trial: Trial) -> None:
-        """Write down what has changed of a trial: its status, result, checkpoints and config."""
+        """Write the changes of a trial: its status, result, checkpoints and config."""
         names = (
             "status",
             "last_result",
@@ -105,7 +105,7 @@ class ExperimentState:
         except OSError as error:
             if not is_full(error):
                 raise
-            # The old one is kept; the journal has what has changed since.
+            # The old snapshot is kept; the journal has the changes since then.
             logger.warning("The experiment's state is not up to date: %s", error)
         end = time.monotonic()
         self._next_snapshot = end + SNAPSHOT_SHARE * (end - begin)

@@ -92,8 +92,8 @@ class TBXLoggerCallback(LoggerCallback):
 class EventFile:
     """An event file that is written in the calling thread.
 
-    The writer of tensorboardX has a thread, which ends on a disk that is full; then its callers wait
-    without end. Here events are left out for which there is no room, with one warning.
+    The writer of tensorboardX has a thread, which ends when the disk is full; then its callers wait
+    without end. Here, events that do not fit are left out, with one warning.
 
     Parameters
     ----------

@@ -261,7 +261,7 @@ class Bracket:
         return self._time(trial) < self._limit
 
     def halve(self, score: object) -> tuple[list[Trial], list[Trial]]:
-        """Begin the next round; return who stays and who goes."""
+        """Begin the next round; return the trials that stay and those that stop."""
         if self._is_last_round:
             return list(self.results), []
         self._round += 1

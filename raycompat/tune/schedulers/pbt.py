@@ -39,7 +39,7 @@ def explore(
     perturbation_factors: tuple[float, float] = (1.2, 0.8),
     custom_explore_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a changed config, and for each hyperparameter what was done to it.
+    """Return a changed config, and the kind of change of each hyperparameter.
 
     A value of a list moves to a neighbour, a number is multiplied by one of the factors; with the
     probability it is drawn again instead.

@@ -114,7 +114,7 @@ class BasicVariantGenerator(SearchAlgorithm):
             samples = max(experiment.spec.get("num_samples", 1), len(self._points))
             first_sample = start["sample"] if index == start["experiment"] else 0
             for sample in range(first_sample, samples):
-                # Restoring draws the sample again, from the same numbers, and skips what was made.
+                # Restoring draws the sample again, from the same numbers, and skips existing trials.
                 skipped = start["variant"] if resumed and number == start["number"] else 0
                 resumed = None
                 self._position = {

@@ -36,7 +36,7 @@ class SearchAlgorithm:
         return True
 
     def add_configurations(self, experiments: Any) -> None:
-        """Take the experiments whose trials are to be made."""
+        """Set the experiments for which this makes trials."""
         raise NotImplementedError
 
     def next_trial(self) -> Trial | None:

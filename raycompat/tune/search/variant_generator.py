@@ -51,7 +51,7 @@ def generate_variants(
     constant_grid_search: bool = False,
     random_state: Seed | NumpyRandom = None,
 ) -> Iterator[tuple[dict[Path, Any], dict[str, Any]]]:
-    """Yield the variants of a nested dict: what was resolved, by path, and the whole.
+    """Yield the variants of a nested dict: the resolved values, by path, and the whole dict.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def _draw(
 
 
 class _Resolved(dict[Any, Any]):
-    """The config as functions of `sample_from` see it: what has no value yet cannot be read.
+    """The config as functions of `sample_from` see it: keys without a value yet cannot be read.
 
     Both forms work: ``config["a"]`` of today and ``spec.config.a`` of earlier Rays.
     """

@@ -161,7 +161,8 @@ class TimeoutStopper(NoopStopper):
 
     Notes
     -----
-    Ray source: ``ray.tune.stopper.TimeoutStopper``, 2.60.0. A restored experiment has what was left.
+    Ray source: ``ray.tune.stopper.TimeoutStopper``, 2.60.0. A restored experiment continues with
+    the remaining time.
     """
 
     def __init__(self, timeout: float | timedelta) -> None:

@@ -27,7 +27,7 @@ _MOST_PER_TURN = 100
 
 
 class _NextValueNotReady(Exception):
-    """An item that says: there is no item yet. Operators pass it on; `union` takes its turn by it."""
+    """An item that means "no item yet". Operators pass it on; `union` continues with the next one."""
 
 
 class LocalIterator(Generic[T]):

@@ -20,7 +20,7 @@ Outcome: TypeAlias = "tuple[list[Any], dict[int, BaseException]]"
 #: The outcomes of the chunks of one message, and the seconds that they have taken.
 TimedOutcomes: TypeAlias = "tuple[list[Outcome], float]"
 
-#: Seconds after which a process answers a message and returns the chunks that it has not run: other
+#: Seconds after which a process answers a message and returns the chunks that did not run: other
 #: processes may be free.
 _LONG_S = 0.01
 

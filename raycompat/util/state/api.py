@@ -53,7 +53,7 @@ def list_tasks(
     detail : bool, default False
         Whether all fields are filled.
     raise_on_missing_output : bool, default True
-        Whether it is an error if something is missing; otherwise what is known is returned.
+        Whether it is an error if something is missing; otherwise the known rows are returned.
 
     Raises
     ------

@@ -28,10 +28,10 @@ from raycompat.util.state.exception import RayStateApiException, ServerUnavailab
 if TYPE_CHECKING:
     from raycompat._launch.addresses import Destination
 
-#: What Ray lists and raycompat does not, and what to look at instead.
+#: Resources that Ray lists and raycompat does not, with the alternative.
 _REFUSED = {
     StateResource.RUNTIME_ENVS: "list_actors(detail=True) has the environments of actors",
-    StateResource.CLUSTER_EVENTS: "list_nodes and list_workers have what has come and gone",
+    StateResource.CLUSTER_EVENTS: "list_nodes and list_workers show nodes and processes that ended",
 }
 
 
@@ -44,7 +44,7 @@ class StateApiClient:
         Of the cluster: ``auto``, ``HOST:PORT`` or what ``init`` takes. By default the cluster of this
         process's session; if it has none, ``auto``.
     cookies, headers : dict, optional
-        Accepted for Ray's sake: nothing goes by HTTP.
+        They have no effect, because requests do not use HTTP.
 
     Notes
     -----

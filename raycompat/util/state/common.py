@@ -148,7 +148,7 @@ class SummaryApiOptions:
 
 
 def check_filter(given: Any) -> None:
-    """Refuse what is not a filter.
+    """Raise an error for values that are not filters.
 
     Raises
     ------
@@ -388,10 +388,10 @@ class TaskState(StateSchema):
     -----
     Ray source: ``ray.util.state.common.TaskState``, 2.60.0. `state` is PENDING_ARGS_AVAIL,
     PENDING_NODE_ASSIGNMENT, SUBMITTED_TO_WORKER, RUNNING, FINISHED or FAILED; `type` NORMAL_TASK,
-    ACTOR_TASK or ACTOR_CREATION_TASK. Detail: from `language` on. What is not seen: `parent_task_id` of
-    calls that have ended and when calls were created; attempts that the node made itself, after a
-    process had died, are one. `error_message` is what the exception says, without the traceback, 300
-    characters at most. There are no `events`, no profile, and no place in a log.
+    ACTOR_TASK or ACTOR_CREATION_TASK. Detail: from `language` on. Unknown are the `parent_task_id` of
+    calls that have ended, and when calls were created. Attempts that the node made itself, after a
+    process had died, count as one. `error_message` is the text of the exception, without the traceback,
+    300 characters at most. There are no `events`, no profile, and no place in a log.
     """
 
     task_id: str = field(metadata=_FILTERABLE)

@@ -53,7 +53,8 @@ def list_logs(
 
     Notes
     -----
-    Ray source: ``ray.util.state.list_logs``, 2.60.0. The files of Ray's own processes are not there.
+    Ray source: ``ray.util.state.list_logs``, 2.60.0. Differs from Ray: files of Ray's own processes are
+    not there.
     """
     node = node_id or node_ip
     if node is None:
