@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _as_ray, exceptions
 from raycompat import _init_arguments as arguments
+from raycompat._caller import current_session
 from raycompat._caller import session as sessions
 from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.home import home_at
@@ -259,7 +260,7 @@ def init(
     arguments.refuse(given)
     given["job_config"] = arguments.job_config(given)
     with _init_lock:
-        if sessions.current() is not None:
+        if current_session.get() is not None:
             if given["ignore_reinit_error"]:
                 logger.info("init was called again; the running session stays.")
                 return _context()
@@ -305,7 +306,7 @@ def _start_or_connect(
         try:
             return _begin(given, temp_dir, authority, env, packages, uses_leases=uses_leases)
         except BaseException:
-            if sessions.current() is None:
+            if current_session.get() is None:
                 _end_cluster()
             raise
 
@@ -367,7 +368,7 @@ def _begin_local(given: dict[str, Any]) -> RayContext:
         actors_are_detached=config._default_actor_lifetime == "detached",
     )
     num_started += 1
-    sessions.set_current(session)
+    current_session.set_to(session)
     _begin_logging(given)
     logger.info("Local mode: calls run in this process, one after the other.")
     return _context()
@@ -382,7 +383,7 @@ def _begin_logging(given: dict[str, Any]) -> None:
 
 
 def _begin_report(file: Path) -> None:
-    session = sessions.current()
+    session = current_session.get()
     assert session is not None
     session.report = Report(session, file)
 
@@ -469,7 +470,7 @@ def _open_session(
     session = sessions.Session(setup, client)
     num_started += 1
     session.logs = DriverLogs(session, has_prefixes=config.py_logging_config is None)
-    sessions.set_current(session)
+    current_session.set_to(session)
     log_to_driver = given["log_to_driver"]
     session.send(
         ToScheduler.JOB,
@@ -538,7 +539,7 @@ def _configure_logging(level: int | str, text: str | None) -> None:
 
 
 def _context() -> RayContext:
-    session = sessions.current()
+    session = current_session.get()
     assert session is not None
     setup, home = session.setup, session.home
     url = _cluster.dashboard_url if _cluster is not None else None
@@ -583,20 +584,20 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
     -----
     Ray source: ``ray.shutdown``, 2.60.0. No known difference.
     """
-    session = sessions.current()
+    session = current_session.get()
     if session is None or not session.setup.is_driver:
         return
     from raycompat._caller import interrupts
 
     with _init_lock, interrupts.deferred():
-        session = sessions.current()
+        session = current_session.get()
         if session is None:
             return  # another thread was quicker
         try:
             _write_report(session)
         finally:
             try:
-                sessions.set_current(None)
+                current_session.set_to(None)
                 session.close()
             finally:
                 _end_cluster()
@@ -606,7 +607,7 @@ def _forget_in_fork() -> None:
     """Leave the session to the parent: a forked child has no threads and no cluster."""
     global _cluster
     _cluster = None
-    sessions.set_current(None)
+    current_session.set_to(None)
 
 
 os.register_at_fork(after_in_child=_forget_in_fork)
@@ -619,7 +620,7 @@ def is_initialized() -> bool:
     -----
     Ray source: ``ray.is_initialized``, 2.60.0. No known difference.
     """
-    return sessions.current() is not None
+    return current_session.get() is not None
 
 
 def require_session() -> sessions.Session:
@@ -637,13 +638,13 @@ def require_session() -> sessions.Session:
 
 def any_session() -> sessions.Session:
     """Return this process's session, connected or not; start one if there is none."""
-    session = sessions.current()
+    session = current_session.get()
     if session is None:
         _refuse_in_dask()
         with _init_lock:
-            if sessions.current() is None:
+            if current_session.get() is None:
                 init()
-        session = sessions.current()
+        session = current_session.get()
         assert session is not None
     return session
 
@@ -676,7 +677,7 @@ def connected_session(function: str) -> sessions.Session:
     RaySystemError
         When there is no session, or its connection to the scheduler was lost.
     """
-    session = sessions.current()
+    session = current_session.get()
     if session is None:
         raise exceptions.RaySystemError(
             f"Ray has not been started yet: call ray.init() before {function}()."

@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable
 from typing import Any
 
-from raycompat._caller import session as sessions
+from raycompat._caller import current_session
 from raycompat._caller.object_table import FAILED, PENDING, READY, Entry
 from raycompat._protocol.operations import Request
 from raycompat._protocol.values import SegmentLink
@@ -31,7 +31,7 @@ _STATES = {PENDING: "not ready", READY: "ready", FAILED: "failed"}
 def of_cluster(rows: Iterable[tuple[str, str]], dashboard_url: str) -> str:
     """Return `rows`, a link to the dashboard, and how much of each resource is in use now."""
     table = _table(rows, _link(dashboard_url) if dashboard_url else "")
-    session = sessions.current()
+    session = current_session.get()
     return table + _in_use(session.rpc(Request.STATE)) if session is not None else table
 
 
@@ -47,7 +47,7 @@ def _in_use(state: dict[str, Any]) -> str:
 
 def of_actor(class_name: str, actor_id: str) -> str:
     """Return the class, the id and, from the scheduler, the state of an actor."""
-    session = sessions.current()
+    session = current_session.get()
     rows = [("Actor", class_name), ("Id", actor_id)]
     if session is not None:
         filters = [("actor_id", "=", actor_id)]

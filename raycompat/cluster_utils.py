@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from raycompat import _driver, exceptions
+from raycompat._caller import current_session
 from raycompat._caller import session as sessions
 from raycompat._launch import addresses, connect
 from raycompat._launch.launch import LocalNode
@@ -446,7 +447,7 @@ class Cluster:
 
     def _driver_here(self) -> sessions.Session | None:
         """Return this process's session, if it belongs to this cluster."""
-        session = sessions.current()
+        session = current_session.get()
         if session is None or self._local is None:
             return None
         return session if session.setup.scheduler == self._local.address else None

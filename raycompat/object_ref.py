@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from raycompat._caller import session as _sessions
+from raycompat._caller import current_session
 from raycompat._protocol import id_types, ids
 from raycompat._protocol.serialization import report_ref
 from raycompat._protocol.values import InlineValue
@@ -49,7 +49,7 @@ class ObjectRef(Generic[T_co]):
     def __init__(self, id: bytes) -> None:
         digits = id_types.checked_object_id(id).hex()
         self._carried = None
-        session = _sessions.current()
+        session = current_session.get()
         known = session.table.find(digits) if session is not None else None
         if session is None or known is None:
             # An id alone keeps no object, so there is nothing to count or to get.
@@ -278,7 +278,7 @@ def _restore(*carried: Any) -> ObjectRef[Any]:
 
 def _restore_small(key: str, block: bytes) -> ObjectRef[Any]:
     """Return a reference to a small value without references inside. There are often thousands."""
-    session = _sessions.current() or _session_here()
+    session = current_session.get() or _session_here()
     session.num_restored += 1
     self = object.__new__(ObjectRef)
     self._key = key
@@ -288,7 +288,7 @@ def _restore_small(key: str, block: bytes) -> ObjectRef[Any]:
 
 
 def _session_here() -> Session:
-    session = _sessions.current()
+    session = current_session.get()
     if session is None:
         raise RuntimeError(
             "An ObjectRef cannot be unpickled here: this process is not connected to a cluster. Call "

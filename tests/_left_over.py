@@ -31,7 +31,7 @@ class LeftOver:
     def find(self) -> dict[str, object]:
         """Return what is there now; of a session only what it keeps beside itself."""
         gc.collect()
-        session = sys.modules["raycompat._caller.session"].current()
+        session = sys.modules["raycompat._caller.current_session"].get()
         if session is not None:
             session.return_leases()
             session.leaked.clear()  # pickled by the test's own hand: kept as long as the driver lives

@@ -68,7 +68,7 @@ def nothing_is_left(request: pytest.FixtureRequest):
     if not (had_session or started or _has_session()):
         return  # the test had nothing to do with a cluster
     failed = getattr(request.node, "failed", False)
-    if failed or "raycompat._caller.session" not in sys.modules:
+    if failed or "raycompat._caller.current_session" not in sys.modules:
         return
     if had_session and not _has_session():  # the module's cluster has gone meanwhile
         left_over.threads_before = threading.active_count()
@@ -82,8 +82,8 @@ def _sessions_made() -> int:
 
 
 def _has_session() -> bool:
-    module = sys.modules.get("raycompat._caller.session")
-    return module is not None and module.current() is not None
+    module = sys.modules.get("raycompat._caller.current_session")
+    return module is not None and module.get() is not None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from raycompat._caller import session as sessions
+from raycompat._caller import current_session
 from raycompat._protocol import ids
 from raycompat._protocol.operations import Request, ask
 from raycompat.object_ref import ObjectRef
@@ -55,7 +55,7 @@ def rebuilt(graph: Any, key: str, rename: dict[str, str] | None = None) -> Any:
 
 def compute(graph: Any, keys: Any, **options: Any) -> Any:
     """Compute a collection that is a reference, on the cluster of this session."""
-    session = sessions.current()
+    session = current_session.get()
     assert session is not None
     return session.client.get(graph, keys, **options)
 

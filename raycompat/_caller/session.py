@@ -565,17 +565,3 @@ class Session:
 
 async def _call_soon(function: Callable[..., Any], *arguments: Any) -> None:
     function(*arguments)
-
-
-_session: Session | None = None
-
-
-def current() -> Session | None:
-    """Return this process's session, if it has one."""
-    return _session
-
-
-def set_current(session: Session | None) -> None:
-    """Set this process's session."""
-    global _session
-    _session = session

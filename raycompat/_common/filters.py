@@ -6,8 +6,7 @@ import logging
 import os
 from typing import Any
 
-from raycompat._caller import session as sessions
-from raycompat._caller import this_process
+from raycompat._caller import current_session, this_process
 from raycompat._protocol import ids
 
 
@@ -26,7 +25,7 @@ class CoreContextFilter(logging.Filter):
     @classmethod
     def get_ray_core_logging_context(cls) -> dict[str, Any]:
         """Return the ids and names by the attributes' names, for programs that format them."""
-        session = sessions.current()
+        session = current_session.get()
         if session is None:
             return {}
         job = session.setup.job

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from raycompat import exceptions
 from raycompat._as_ray import install_as_ray
-from raycompat._caller import interrupts, look, this_process
+from raycompat._caller import current_session, interrupts, look, this_process
 from raycompat._caller import session as sessions
 from raycompat._caller.home import Home
 from raycompat._executor import debugger, native_output, title
@@ -106,7 +106,7 @@ class Executor:
         )
         session.measurements = Measurements(self._send_measured, _call_later)
         session.tracker = Tracker(self._send_tracked, _call_later)
-        sessions.set_current(session)
+        current_session.set_to(session)
         return session
 
     def _send_measured(self, measured: list[Any]) -> None:

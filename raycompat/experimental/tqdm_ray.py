@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from raycompat._caller import session as sessions
+from raycompat._caller import current_session
 from raycompat._protocol.output_marks import BAR_MARK
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class tqdm:  # noqa: N801 (Ray's name)
         if not now and moment - self._shown < self._interval_s:
             return
         self._shown = moment
-        session = sessions.current()
+        session = current_session.get()
         state = self._state(session)
         if session is not None and not session.setup.is_driver:
             _print(json.dumps(state))
@@ -199,7 +199,7 @@ class _Bars:
 
 def _described(state: dict[str, Any]) -> str:
     """Return the text before a bar; for another process it has the pid."""
-    session = sessions.current()
+    session = current_session.get()
     if state["pid"] == os.getpid() or session is None:
         return str(state["desc"])
     ip = "" if state["ip"] == session.home.ip else f", ip={state['ip']}"

@@ -1,6 +1,6 @@
 """The address of the node of this process."""
 
-from raycompat._caller import session as sessions
+from raycompat._caller import current_session
 
 
 def get_node_ip_address(address: str | None = None) -> str:
@@ -15,6 +15,6 @@ def get_node_ip_address(address: str | None = None) -> str:
     -----
     Ray source: ``ray.util.get_node_ip_address``, 2.60.0. No known difference.
     """
-    session = sessions.current()
+    session = current_session.get()
     found: str = session.home.ip if session is not None else "127.0.0.1"
     return found

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from raycompat import _api, _driver
-from raycompat._caller import interrupts, placement, this_process
-from raycompat._caller.session import current
+from raycompat._caller import current_session, interrupts, placement, this_process
 from raycompat._protocol import id_types, ids
 from raycompat._protocol.call_spec import GroupSpec
 from raycompat._protocol.operations import Request
@@ -105,7 +104,7 @@ class PlacementGroup(GroupHandle):
         return hash(self.id)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        session = current()
+        session = current_session.get()
         if session is not None:
             session.sharing.hand_over()  # the scheduler must know the group before other processes
         return _Pickled(self).__reduce__()

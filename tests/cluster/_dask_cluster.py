@@ -77,14 +77,14 @@ class DaskCluster:
 
     def pid_of(self, address: str) -> int:
         """Return the pid of the worker at `address`."""
-        session = sys.modules["raycompat._caller.session"].current()
+        session = sys.modules["raycompat._caller.current_session"].get()
         nodes = session.rpc("raycompat_state")["nodes"]
         return next(node["pid"] for node in nodes if node["address"] == address)
 
     @property
     def home(self) -> int:
         """Pid of the node that the driver's large values go to."""
-        session = sys.modules["raycompat._caller.session"].current()
+        session = sys.modules["raycompat._caller.current_session"].get()
         return self.pid_of(session.home.address)
 
     @property

@@ -44,7 +44,7 @@ def no_cluster():
 @pytest.fixture
 def session():
     """Return the driver's session."""
-    return sys.modules["raycompat._caller.session"].current()
+    return sys.modules["raycompat._caller.current_session"].get()
 
 
 @pytest.fixture

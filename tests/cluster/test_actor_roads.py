@@ -19,7 +19,7 @@ PROGRAM = """
 import sys
 import numpy as np
 import raycompat as ray
-from raycompat._caller import session
+from raycompat._caller import current_session
 
 ray.init(address=sys.argv[1] if len(sys.argv) > 1 else None, **{"include_dashboard": False}
          if len(sys.argv) == 1 else {})
@@ -72,8 +72,8 @@ except KeyError:
     pass
 else:
     raise AssertionError("no KeyError")
-channel = session.current().channels[counter._actor_ref._key]
-road, relays = type(channel._connection).__name__, list(session.current().relays)
+channel = current_session.get().channels[counter._actor_ref._key]
+road, relays = type(channel._connection).__name__, list(current_session.get().relays)
 lost = [counter.die.remote(), *(counter.add.remote() for _ in range(100))]
 for ref in lost:
     try:

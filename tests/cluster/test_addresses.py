@@ -85,7 +85,7 @@ def is_connected_to():
     """Whether this process is a driver of the cluster at an address."""
 
     def look(address):
-        session = sys.modules["raycompat._caller.session"].current()
+        session = sys.modules["raycompat._caller.current_session"].get()
         return session is not None and session.setup.scheduler == address
 
     return look

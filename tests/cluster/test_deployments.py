@@ -71,7 +71,7 @@ def pids():
 
 
 def pids_of_nodes():
-    session = sys.modules["raycompat._caller.session"].current()
+    session = sys.modules["raycompat._caller.current_session"].get()
     return {node["pid"] for node in session.rpc("raycompat_state")["nodes"]}
 
 

@@ -117,12 +117,12 @@ def test_jobs_share_a_package_which_stays_as_long_as_one_needs_it(
     def kept(dask_scheduler):
         return dask_scheduler.plugins["raycompat"].parts.packages.names()
 
-    client = sys.modules["raycompat._caller.session"].current().client
+    client = sys.modules["raycompat._caller.current_session"].get().client
     assert client.run_on_scheduler(kept) == [uri]
     assert ray.get(look.options(runtime_env={"env_vars": {"A": "1"}}).remote()) == first
     ray.shutdown()
     ray.init(dask_cluster.address, configure_logging=False)
-    client = sys.modules["raycompat._caller.session"].current().client
+    client = sys.modules["raycompat._caller.current_session"].get().client
     wait_until(lambda: client.run_on_scheduler(kept) == [] and packages_on_nodes(tmp_path) == [])
     with pytest.raises(RuntimeEnvSetupError, match="packages go with the job"):
         ray.get(ray.remote(where).options(runtime_env={"working_dir": uri}).remote())

@@ -47,7 +47,7 @@ def die_after(step: str) -> None:
 
 
 async def ask_the_node() -> None:
-    home = sys.modules["raycompat._caller.session"].current().home
+    home = sys.modules["raycompat._caller.current_session"].get().home
     comm = await connect(home.address)
     await comm.write({"op": "identity", "reply": True})
     await comm.read()

@@ -475,7 +475,7 @@ def test_leases_can_be_switched_off(no_cluster, monkeypatch, way):
     else:
         monkeypatch.setenv("RAYCOMPAT_LEASES", "0")
         ray.init(**options)
-    session = sys.modules["raycompat._caller.session"].current()
+    session = sys.modules["raycompat._caller.current_session"].get()
 
     @ray.remote
     def parent():
@@ -616,7 +616,7 @@ def test_two_drivers_share_the_cpus(dask_cluster, start_driver, inventory_of):
 @pytest.fixture
 def inventory_of():
     def ask(what):
-        session = sys.modules["raycompat._caller.session"].current()
+        session = sys.modules["raycompat._caller.current_session"].get()
         return list(session.rpc("raycompat_inventory")[what])
 
     return ask
@@ -642,7 +642,7 @@ def test_a_chain_of_large_values_is_made_again(dask_cluster, tmp_path, wait_unti
     refs = [make.remote()]
     refs += [double.remote(refs[0])]
     ray.wait(refs, num_returns=2)
-    client = sys.modules["raycompat._caller.session"].current().client
+    client = sys.modules["raycompat._caller.current_session"].get().client
     keys = [ref._key for ref in refs]  # `double` could not be run again without `make`
     wait_until(lambda: all(client.who_has().get(key) for key in keys))
     os.unlink(refs[0]._entry.value.path)  # as if the store had lost it
@@ -726,7 +726,7 @@ def test_an_answer_that_was_not_read_when_its_lease_ended_still_counts(
 ):
     """As in a driver whose code holds the interpreter lock for long, so that no thread reads."""
     ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
-    session = sys.modules["raycompat._caller.session"].current()
+    session = sys.modules["raycompat._caller.current_session"].get()
     monkeypatch.setattr(sys.modules["raycompat._caller.direct_sender"], "DRAIN_S", 0.2)
     # The second call goes to the lease of the first, however late this process makes it.
     monkeypatch.setattr(sys.modules["raycompat._caller.by_lease"], "_IDLE_S", 60.0)

@@ -327,6 +327,6 @@ def test_experiments_and_metrics_have_no_effect():
     with Experiment("by hand", metric="loss") as experiment:
         experiment.report("run", 1, {"loss": 1.0})
     Counter("calls").inc()
-    session = sys.modules["raycompat._caller.session"].current()
+    session = sys.modules["raycompat._caller.current_session"].get()
     assert not session.tracker._records
     assert not session.measurements._samples

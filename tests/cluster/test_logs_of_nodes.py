@@ -133,7 +133,7 @@ while not ray.wait([ref], timeout=0)[0]:
     ray.get(other.work.remote())
     calls += 1
 ray.get(ref)
-sys.modules["raycompat._caller.session"].current().logs.flush()
+sys.modules["raycompat._caller.current_session"].get().logs.flush()
 for name, pid in pids.items():
     print("grew", name, peak(pid) - before[name], file=sys.stderr)
 print("calls", calls, file=sys.stderr)

@@ -77,7 +77,7 @@ def test_a_driver_outlives_its_only_node(dask_cluster, wait_until, session_of_dr
 
 @pytest.fixture
 def session_of_driver():
-    return sys.modules["raycompat._caller.session"].current
+    return sys.modules["raycompat._caller.current_session"].get
 
 
 # --- the scheduler dies ---------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Poll:
 def test_a_thread_that_reads_an_actors_answer_hears_of_a_lost_scheduler_too(no_cluster, tmp_path):
     """The actor may live on, and answer late or never."""
     ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
-    session = sys.modules["raycompat._caller.session"].current()
+    session = sys.modules["raycompat._caller.current_session"].get()
 
     @ray.remote
     class Slow:
@@ -245,7 +245,7 @@ def total_of_pair(pair):
 
 
 def addresses() -> list[str]:
-    session = sys.modules["raycompat._caller.session"].current()
+    session = sys.modules["raycompat._caller.current_session"].get()
     return [node["address"] for node in session.rpc("raycompat_state")["nodes"]]
 
 

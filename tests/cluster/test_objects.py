@@ -43,8 +43,8 @@ def resource_of(pid: int) -> str:
     """Return the resource that only this node has."""
     address = next(
         node["address"]
-        for node in sys.modules["raycompat._caller.session"]
-        .current()
+        for node in sys.modules["raycompat._caller.current_session"]
+        .get()
         .rpc("raycompat_state")["nodes"]
         if node["pid"] == pid
     )
@@ -89,7 +89,7 @@ def small_store(no_cluster):
 
 
 def shared_bytes() -> int:
-    session = sys.modules["raycompat._caller.session"].current()
+    session = sys.modules["raycompat._caller.current_session"].get()
     used = 0
     for path in Path("/dev/shm").glob(f"*/{session.home.place.store}*"):
         used += sum(each.stat().st_size for each in (path.iterdir() if path.is_dir() else [path]))
@@ -156,7 +156,7 @@ def test_a_full_disk_is_said(small_store, monkeypatch):
 
 
 def test_a_put_uses_memory_that_an_earlier_one_had(cluster, wait_until):
-    session = sys.modules["raycompat._caller.session"].current()
+    session = sys.modules["raycompat._caller.current_session"].get()
     free = Path(session.home.place.directories[0], f"{session.home.place.store}-free")
     first = ray.put(np.ones(MEGABYTE))
     number = os.stat(first._entry.value.path).st_ino
@@ -343,7 +343,7 @@ def test_a_put_stays_on_the_node_of_its_driver(two_hosts, wait_until):
     refs = [ray.put(np.ones(MEGABYTE, dtype=np.uint8)) for _ in range(10)]
     reader = agent_on(two_hosts.others[0])
     assert ray.get(reader.read.remote(refs)) == 10 * MEGABYTE
-    session = sys.modules["raycompat._caller.session"].current()
+    session = sys.modules["raycompat._caller.current_session"].get()
     keys = [ref._key for ref in refs]
 
     def holders():
@@ -405,7 +405,7 @@ DRIVER = """
     made = [make.remote() for _ in range(3)]
     ray.wait(made, num_returns=3)
     put = [ray.put(np.ones(300_000)) for _ in range(3)]
-    session = sys.modules["raycompat._caller.session"].current()
+    session = sys.modules["raycompat._caller.current_session"].get()
     processes = [p.pid for p in psutil.Process().children(recursive=True)]
     nodes = session.rpc("raycompat_state")["nodes"]
     scheduler = next(p.pid for p in psutil.Process().children() if p.pid != nodes[0]["pid"])

@@ -144,7 +144,7 @@ class Home:
     def _left(self) -> dict[str, object]:
         left = self._left_over.find()
         # It also lists those of nodes of others that have died on this machine meanwhile.
-        store = sys.modules["raycompat._caller.session"].current().home.place.store
+        store = sys.modules["raycompat._caller.current_session"].get().home.place.store
         ours = [name for name in left.pop("segments", ()) if name.startswith(f"{store}-")]
         return left | ({"segments": ours} if ours else {})
 

@@ -203,7 +203,7 @@ def test_a_cluster_of_ones_own_may_have_a_password(no_cluster):
 def test_the_environment_has_the_password_too(no_cluster, monkeypatch, password_file):
     monkeypatch.setenv("RAYCOMPAT_PASSWORD_FILE", str(password_file))
     with ray.init(num_cpus=1, **QUIET):
-        address = sys.modules["raycompat._caller.session"].current().setup.scheduler
+        address = sys.modules["raycompat._caller.current_session"].get().setup.scheduler
         assert address.startswith("tls://")
         variables = ray.get(ray.remote(lambda: dict(os.environ)).remote())
         assert "RAYCOMPAT_PASSWORD_FILE" not in variables

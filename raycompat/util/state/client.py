@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
-from raycompat._caller import session as sessions
+from raycompat._caller import current_session
 from raycompat._protocol import shared_secret
 from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.shared_secret import Authority
@@ -183,7 +183,7 @@ class StateApiClient:
 @contextmanager
 def _client(address: str | None, destination: Destination | None) -> Iterator[Any]:
     """Yield a Dask client: that of this process's session, or one for this question."""
-    session = sessions.current()
+    session = current_session.get()
     if address is None and destination is None and session is not None:
         session.check_connection()
         yield session.client

@@ -1,0 +1,21 @@
+"""The session of this process, if it has one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from raycompat._caller.session import Session
+
+_session: Session | None = None
+
+
+def get() -> Session | None:
+    """Return this process's session, if it has one."""
+    return _session
+
+
+def set_to(session: Session | None) -> None:
+    """Set this process's session."""
+    global _session
+    _session = session
