@@ -1,4 +1,13 @@
-"""From references to values: `get`, `wait`, ``await`` and ``.future()``."""
+"""From references to values: `get`, `wait`, ``await`` and ``.future()``.
+
+A thread waits for several objects in one of three ways:
+
+* At first, `get` reads the channel that brings all of them itself (`_AllSettled`): most answers come
+  soon, and no other thread has to be woken.
+* Then a `_Countdown` counts the objects as they are settled, in any thread.
+* `wait` for many references waits for any object of this process to be settled
+  (`ObjectTable.wait_until_settled`): a call of `wait` must not visit a long list.
+"""
 
 from __future__ import annotations
 
