@@ -97,11 +97,10 @@ def tasks() -> dict[str, Task]:
         "model": network,
     }
     a3c, a2c = A3CConfig().training(**actor_critic), A2CConfig().training(**actor_critic)
-    # Gradients of two runners are of older weights, so the steps are shorter.
-    a3c.training(
-        lr=[(0, 0.002), (200_000, 0.0003), (300_000, 0.0)],
-        entropy_coeff=[(0, 0.1), (300_000, 0.02)],
-    )
+    # A gradient of two runners is of older weights, and with the options of A2C many runs end with
+    # returns near 150. A longer discount and longer steps help most. The critic counts little, so that
+    # clipping cuts off the rare large gradients of the policy.
+    a3c.training(lr=[(0, 0.005), (300_000, 0.0)], gamma=0.99, vf_loss_coeff=0.01, grad_clip=5.0)
     es = ESConfig().training(
         episodes_per_batch=40,
         train_batch_size=1000,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from raycompat.rllib.env.construction import check_reset, check_step, checked
+from raycompat.rllib.env.construction import check_reset, check_step, make_env
 from raycompat.rllib.env.env_context import EnvContext
 
 
@@ -43,7 +43,7 @@ class Rollout:
         if self._render:
             config["render_mode"] = "human"
         name = self._algorithm.config.env
-        env = checked(self._algorithm.create_env(EnvContext(config, 0)), name)
+        env = make_env(self._algorithm.create_env, EnvContext(config, 0), name)
         try:
             left = num_steps
             while left > 0 and (num_episodes is None or len(self.steps) < num_episodes):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -26,6 +28,7 @@ from raycompat.rllib.algorithms import (
 from raycompat.rllib.callbacks import RLlibCallback
 from raycompat.rllib.models import ModelCatalog
 from raycompat.rllib.utils.error import EnvError, UnsupportedSpaceException
+from raycompat.tune.schedulers import PopulationBasedTraining
 from raycompat.util import dask
 
 SMALL = {"fcnet_hiddens": [16]}
@@ -58,12 +61,16 @@ class Counting(gymnasium.Env):
     action_space = gymnasium.spaces.Discrete(2)
 
     def __init__(self, config):
+        if config.worker_index >= config.get("missing_from_runner", np.inf):
+            raise OSError("the game is not installed")
         self.config = config
         self.count = 0
         self.num_steps = 0
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
+        if self.config.get("never_resets"):
+            raise OSError("the game is full")
         self.count = 0
         return np.zeros(1, np.float32), {}
 
@@ -284,6 +291,40 @@ def test_an_environment_that_always_raises_is_an_error():
     algorithm.stop()
 
 
+def test_an_environment_that_cannot_be_made_is_an_error(cluster):
+    def message(first):
+        return re.escape(
+            f"Counting'> cannot be made with env_config={{'missing_from_runner': {first}}}: "
+            "OSError: the game is not installed. Correct env_config"
+        )
+
+    for num_runners in (0, 2):
+        config = ppo_on(Counting, missing_from_runner=0)
+        with pytest.raises(EnvError, match=message(0)):
+            config.env_runners(num_env_runners=num_runners).build_algo()
+    # Only the machine of the runners lacks it.
+    config = ppo_on(Counting, missing_from_runner=1).env_runners(num_env_runners=2)
+    algorithm = config.build_algo()
+    with pytest.raises(EnvError, match=message(1)):
+        algorithm.train()
+    algorithm.stop()
+
+
+@pytest.mark.parametrize("num_runners", [0, 2])
+def test_an_environment_that_cannot_be_reset_is_an_error(num_runners, cluster):
+    config = ppo_on(Counting, never_resets=True).env_runners(num_env_runners=num_runners)
+    algorithm = config.build_algo()
+    with pytest.raises(
+        EnvError, match="Counting'> failed 6 times.*OSError: the game is full. Call"
+    ):
+        algorithm.train()
+    algorithm.stop()
+    strict = config.fault_tolerance(restart_failed_sub_environments=False).build_algo()
+    with pytest.raises(EnvError, match="Counting'> failed with OSError: the game is full. To drop"):
+        strict.train()
+    strict.stop()
+
+
 def test_losses_that_are_not_numbers_are_an_error():
     algorithm = ppo_on(Counting, nan=True).build_algo()
     with pytest.raises(FloatingPointError, match="last checkpoint"):
@@ -323,6 +364,61 @@ def test_runners_are_actors(name, cluster):
     assert result.timesteps_total > 0
     # The counts of the runners' filters are added up in one filter.
     assert algorithm._filter.statistics.count >= result.timesteps_total
+    algorithm.stop()
+
+
+class Numbered(Counting):
+    """Gives no reward but the last step's: 1000 times the number of the runner, plus the episode's."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.num_episodes = 0
+
+    def step(self, action):
+        observation, _, ended, truncated, info = super().step(action)
+        self.num_episodes += ended
+        reward = 1000 * self.config.worker_index + self.num_episodes if ended else 0
+        return observation, float(reward), ended, truncated, info
+
+
+def test_a3c_counts_each_played_step_once(cluster):
+    """Calls are in flight between iterations; only new weights from outside make their answers void."""
+    config = small_configs()["A3C"].environment(Numbered).env_runners(num_env_runners=2)
+    config.training(min_updates_per_iteration=5)  # of an episode each
+    algorithm = config.reporting(metrics_num_episodes_for_smoothing=10_000).build_algo()
+
+    def counted():
+        """Return the numbers of the episodes of each runner."""
+        found = {1: [], 2: []}
+        for value, _ in algorithm._episodes.get_state()["last"]:
+            found[int(value) // 1000].append(int(value) % 1000)
+        return found
+
+    def train_until_both_have(more):
+        before = {runner: len(numbers) for runner, numbers in counted().items()}
+        while any(len(numbers) < before[runner] + more for runner, numbers in counted().items()):
+            result = algorithm.train()
+        return result
+
+    result = train_until_both_have(5)
+    found = counted()
+    assert result.timesteps_total == 10 * sum(map(len, found.values()))
+    for numbers in found.values():
+        assert numbers == list(range(1, len(numbers) + 1))
+
+    state = algorithm.save_to_object()
+    changes = (
+        lambda: algorithm.set_weights(algorithm.get_weights()),
+        lambda: algorithm.restore_from_object(state),
+    )
+    for change in changes:
+        change()
+        before = counted()
+        train_until_both_have(2)
+        after = counted()
+        # One call was in flight: the other runner had given the last answer.
+        assert sum(after[runner][len(before[runner])] - found[runner][-1] for runner in (1, 2)) == 3
+        found = after
     algorithm.stop()
 
 
@@ -406,6 +502,57 @@ def test_tune_runs_algorithms_by_name(cluster, tmp_path):
     ).fit()
     assert sorted(result.config["lr"] for result in grid) == [0.1, 0.2]
     assert all(result.metrics["env_runners"]["episode_len_mean"] == 10 for result in grid)
+
+
+def test_a_population_copies_weights_and_changes_the_learning_rate(cluster, tmp_path):
+    def sum_of(algorithm):
+        return float(sum(weight.sum() for weight in algorithm.get_weights()["default_policy"]))
+
+    def note_start(algorithm, **kwargs):
+        algorithm.started_with = sum_of(algorithm)
+
+    def note(algorithm, result, **kwargs):
+        rate = algorithm._learner._optimizer.learning_rate.numpy()
+        result["rate"] = float(rate)
+        result["started_with"] = getattr(algorithm, "started_with", None)
+        result["score"] = algorithm.config.lr
+
+    config = ppo_on(Counting).training(lr=tune.grid_search([0.001, 0.002]))
+    config.callbacks(on_checkpoint_loaded=note_start, on_train_result=note)
+    results = tune.Tuner(
+        "PPO",
+        param_space=config,
+        tune_config=tune.TuneConfig(
+            metric="score",
+            mode="max",
+            scheduler=PopulationBasedTraining(
+                time_attr="training_iteration",
+                perturbation_interval=2,
+                hyperparam_mutations={"lr": tune.uniform(0, 1)},
+                quantile_fraction=0.5,
+                resample_probability=0,
+                synch=True,
+            ),
+        ),
+        run_config=tune.RunConfig(
+            name="population",
+            storage_path=str(tmp_path),
+            verbose=0,
+            stop={"training_iteration": 3},
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True),
+        ),
+    ).fit()
+    assert results.num_errors == 0
+    copied, donor = results
+    assert donor.metrics["rate"] == pytest.approx(0.002)
+    assert list(copied.metrics_dataframe["rate"][:2]) == pytest.approx([0.001, 0.001])
+    # The trainer itself has the new rate, not its config alone, and the weights of the other trial.
+    assert copied.metrics["config"]["lr"] in (0.002 * 0.8, 0.002 * 1.2)
+    assert copied.metrics["rate"] == pytest.approx(copied.metrics["config"]["lr"])
+    restored = Algorithm.from_checkpoint(min(Path(donor.path).glob("checkpoint_*")))
+    assert restored.iteration == 2
+    assert copied.metrics["started_with"] == pytest.approx(sum_of(restored))
+    restored.stop()
 
 
 def test_the_command_line_trains_and_plays(tmp_path, no_cluster):

@@ -1,6 +1,6 @@
 """Algorithms reach the targets of the documentation within their steps. A long test.
 
-A3C is not among them: its gradients come in an order that differs between runs, and not each run reaches
+A3C is not among them: its gradients come in an order that differs between runs, and a run may miss
 the target (see the guide).
 """
 

@@ -122,6 +122,15 @@ def test_old_names_are_translated():
 
 
 @pytest.mark.parametrize(
+    ("name", "value"), [("lambda", 0.5), ("lambda_", 0.5), ("lr", 0.5), ("sgd_stepsize", 0.5)]
+)
+def test_what_is_put_into_a_dict_of_options_counts(name, value):
+    options = PPOConfig().to_dict()
+    options[name] = value  # as the mutations of a population are
+    assert PPOConfig().update_from_dict(options)[name] == value
+
+
+@pytest.mark.parametrize(
     ("module", "name", "expected"),
     [
         (

@@ -10,7 +10,6 @@ plays a few steps, from which the gradient of `actor_critic_loss` is computed.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -228,7 +227,7 @@ class A3C(Algorithm):
         )
 
     def training_step(self) -> dict[str, Any]:
-        """Apply gradients as they come."""
+        """Apply gradients as they come; the runners go on between training steps."""
         settings = self.config
         fragment = settings.rollout_fragment_length
         num_steps = 10 if fragment == "auto" else fragment
@@ -237,10 +236,11 @@ class A3C(Algorithm):
             return num_steps, self.runner_state(), self._options()
 
         found: dict[str, float] = {}
-        answers = self.env_runner_group.call_as_they_come("compute_gradients", arguments)
-        with contextlib.closing(answers), self._timed("learner_update_timer"):
+        with self._timed("learner_update_timer"):
             for _ in range(settings.min_updates_per_iteration):
-                gradients, found, counts = next(answers)
+                gradients, found, counts = self.env_runner_group.next_answer(
+                    "compute_gradients", arguments
+                )
                 check_finite(found, f"{type(self).__name__}, after {self.num_steps} steps")
                 self.count(counts)
                 self._learner.set_learning_rate(scheduled(settings.lr, self.num_steps))
@@ -254,6 +254,7 @@ class A3C(Algorithm):
     def set_learner_state(self, state: dict[str, Any]) -> None:
         """Take what `get_learner_state` returned."""
         self._learner.set_state(state)
+        self.env_runner_group.forget_calls()  # Their gradients are of the old weights.
 
     def current_weights(self) -> Weights:
         """Return the weights of policy and critic."""
@@ -262,6 +263,7 @@ class A3C(Algorithm):
     def set_current_weights(self, weights: Weights) -> None:
         """Replace the weights of policy and critic."""
         self._learner.network.set_weights(weights)
+        self.env_runner_group.forget_calls()  # Their gradients are of the old weights.
 
     def get_module(self, module_id: str = "default_policy") -> Any:
         """Return the network as a Keras model."""

@@ -21,7 +21,7 @@ import numpy as np
 import raycompat as ray
 from raycompat._storage import Folder
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
-from raycompat.rllib.env.construction import env_creator
+from raycompat.rllib.env.construction import env_creator, make_env
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.env_runner import EnvRunner, EnvRunnerSpec, RunnerState, Sample
 from raycompat.rllib.env.env_runner_group import GroupOptions, RunnerGroup
@@ -131,8 +131,8 @@ class Algorithm(Trainable):
         self._rng = np.random.default_rng([self._seed, 0])
         #: Returns an environment for an `EnvContext`.
         self.create_env = _with_horizon(env_creator(settings.env), settings.horizon)
-        probe = self.create_env(EnvContext(settings.env_config, 0))
-        self.observation_space, self.action_space = _spaces(probe, settings.env)
+        probe = make_env(self.create_env, EnvContext(settings.env_config, 0), settings.env)
+        self.observation_space, self.action_space = _spaces(probe)
         self._encode = ObservationEncoder(self.observation_space)
         self._decode = ActionDecoder(
             self.action_space, settings.normalize_actions, settings.clip_actions
@@ -639,10 +639,7 @@ def _with_horizon(
     return lambda context: gymnasium.wrappers.TimeLimit(create(context), horizon)
 
 
-def _spaces(env: Any, described: Any) -> tuple[Any, Any]:
-    from raycompat.rllib.env.construction import checked
-
-    checked(env, described)
+def _spaces(env: Any) -> tuple[Any, Any]:
     spaces = env.observation_space, env.action_space
     close = getattr(env, "close", None)
     if close is not None:

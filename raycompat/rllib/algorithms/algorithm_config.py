@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.algorithms.old_keys import RENAMED, with_new_names
+from raycompat.rllib.algorithms.old_keys import IN_DICTS, RENAMED, with_new_names
 from raycompat.rllib.callbacks.callbacks import HOOKS, RLlibCallback
 from raycompat.rllib.filters import FILTERS
 from raycompat.rllib.networks import ACTIVATIONS
@@ -97,9 +97,6 @@ MODEL: dict[str, Any] = {
     "custom_model": None,
     "custom_model_config": {},
 }
-
-#: Names of the form that dicts of options have.
-_IN_DICTS = {"lambda_": "lambda", "framework_str": "framework"}
 
 _POSITIVE_INTEGERS = (
     "num_envs_per_env_runner",
@@ -357,7 +354,7 @@ class AlgorithmConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return all options by name, for Tune and for results."""
         found = {name: getattr(self, name) for name in self.names() if hasattr(self, name)}
-        return {_IN_DICTS.get(name, name): copy.copy(value) for name, value in found.items()}
+        return {IN_DICTS.get(name, name): copy.copy(value) for name, value in found.items()}
 
     def copy(self) -> Self:
         """Return a copy, which can be changed by itself."""

@@ -46,6 +46,9 @@ RENAMED = {
     "train_batch_size": "train_batch_size_per_learner",
 }
 
+#: Options that `AlgorithmConfig.to_dict` writes under the names that dicts of options have.
+IN_DICTS = {"lambda_": "lambda", "framework_str": "framework"}
+
 #: Old options whose values need more than another name.
 _EXPLORATION = ("schedule_max_timesteps", "exploration_fraction", "exploration_final_eps")
 _SAID: set[str] = set()
@@ -57,8 +60,8 @@ def with_new_names(given: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     given : mapping
-        Old names, new ones, or both. Of one option under both names, the old name counts: programs
-        that change a copy of a default config write it there.
+        Old names, new ones, or both. Of one option under both names, that one counts which
+        `AlgorithmConfig.to_dict` does not write: programs that change such a dict put it there.
 
     Returns
     -------
@@ -67,9 +70,11 @@ def with_new_names(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     found = {name: value for name, value in given.items() if not _is_old(name)}
     for name, value in given.items():
-        if name in RENAMED:
-            _put(found, RENAMED[name], value)
-            _say(name, RENAMED[name])
+        new_name = RENAMED.get(name)
+        if new_name is None or (new_name in given and IN_DICTS.get(new_name) == name):
+            continue
+        _put(found, new_name, value)
+        _say(name, new_name)
     for name, convert in _CONVERTED.items():
         if name in given:
             _say(name, convert(found, given[name], given))

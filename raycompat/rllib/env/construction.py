@@ -104,6 +104,32 @@ def _unknown(name: str) -> str:
     )
 
 
+def make_env(create: EnvCreator, context: EnvContext, described: Any) -> Any:
+    """Return a new environment that has the form of gymnasium.
+
+    Parameters
+    ----------
+    create : callable
+        See `env_creator`.
+    context : EnvContext
+    described : object
+        The user's name of it, for errors.
+
+    Raises
+    ------
+    EnvError
+        When it cannot be made, or see `checked`.
+    """
+    try:
+        env = create(context)
+    except Exception as error:
+        raise EnvError(
+            f"The environment {described!r} cannot be made with env_config={dict(context)}: "
+            f"{type(error).__name__}: {error}. Correct env_config, or the environment's constructor."
+        ) from error
+    return checked(env, described)
+
+
 def checked(env: Any, described: Any) -> Any:
     """Return the environment if it has the form of gymnasium.
 

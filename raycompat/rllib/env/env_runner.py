@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raycompat.rllib.env.construction import EnvCreator, check_reset, check_step, checked
+from raycompat.rllib.env.construction import EnvCreator, check_reset, check_step, make_env
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.filters import RunningStatistics, make_filter
 from raycompat.rllib.networks import NetworkSpec, Weights
@@ -172,7 +172,7 @@ class EnvRunner:
             num_workers=spec.num_runners,
             recreated_worker=self._is_recreated,
         )
-        return checked(spec.create(context), spec.described)
+        return make_env(spec.create, context, spec.described)
 
     def set_state(self, state: RunnerState) -> None:
         """Take the weights, the filter's statistics and the chance of random actions."""
@@ -279,8 +279,13 @@ class EnvRunner:
 
     def _reset_all(self) -> None:
         for place in range(self.spec.num_envs):
-            self._raw[place] = self._reset(place, self.spec.seed + 1000 * self.index + place)
             self._returns[place], self._lengths[place] = 0, 0
+            try:
+                self._raw[place] = self._reset(place, self.spec.seed + 1000 * self.index + place)
+            except EnvError:
+                raise
+            except Exception as error:
+                self._after_failure(place, error)
         self._observations = self._filter(self._encode(self._raw))
 
     def _reset(self, place: int, seed: int | None = None) -> Any:
@@ -335,7 +340,22 @@ class EnvRunner:
         return episode
 
     def _after_failure(self, place: int, error: Exception) -> None:
-        """Make the environment again, and drop its episode; or raise."""
+        """Make the environment again until it can be reset, and drop its episode; or raise."""
+        failure: Exception | None = error
+        while failure is not None:
+            self._count_failure(place, failure)
+            self._envs[place] = self._make(place)
+            self._returns[place], self._lengths[place] = 0, 0
+            try:
+                self._raw[place] = self._reset(place)
+                failure = None
+            except EnvError:
+                raise
+            except Exception as another:
+                failure = another
+
+    def _count_failure(self, place: int, error: Exception) -> None:
+        """Raise where the environment is not made again; or log that it is."""
         self._failures_in_a_row += 1
         name = self.spec.described
         if not self.spec.restarts_environments:
@@ -347,7 +367,8 @@ class EnvRunner:
         if self._failures_in_a_row > MOST_FAILURES_IN_A_ROW:
             raise EnvError(
                 f"The environment {name!r} failed {self._failures_in_a_row} times, without one good "
-                f"step in between; the last time with {type(error).__name__}: {error}."
+                f"step in between; the last time with {type(error).__name__}: {error}. Call its "
+                "reset() and step() without an algorithm to find the cause."
             ) from error
         logger.warning(
             "The environment %r failed with %s: %s. Its episode is dropped after %d steps, and the "
@@ -357,9 +378,6 @@ class EnvRunner:
             error,
             self._lengths[place],
         )
-        self._envs[place] = self._make(place)
-        self._returns[place], self._lengths[place] = 0, 0
-        self._raw[place] = self._reset(place)
 
     def _with_finals(self, observations: NDArray[Any], row: _Row) -> NDArray[Any]:
         """Return the observations after a step; for ended episodes, their own last ones."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,6 +78,8 @@ class RunnerGroup:
         self._deaths_in_a_row: dict[int, int] = {}
         #: Answers of new runners, which come when their environments are made.
         self._starting: dict[int, Any] = {}
+        #: The runner of each call of `next_answer` that has not been answered.
+        self._in_flight: dict[Any, int] = {}
         self._actors: dict[int, Any] = {
             index: self._start(index, False) for index in range(1, num_runners + 1)
         }
@@ -126,48 +128,48 @@ class RunnerGroup:
                 self._deaths_in_a_row.pop(index, None)
         return answers or self.call_all(method, *args)
 
-    def call_as_they_come(
-        self, method: str, args: Callable[[], tuple[Any, ...]]
-    ) -> Generator[Any, None, None]:
-        """Call a method of each runner again whenever it has answered, and yield the answers.
+    def next_answer(self, method: str, args: Callable[[], tuple[Any, ...]]) -> Any:
+        """Call a method of each runner that has no call in flight, and return the first answer.
 
         Parameters
         ----------
         method : str
         args : callable
-            Returns the arguments of the next call; asked when the caller takes the next answer.
+            Returns the arguments of a call.
 
         Notes
         -----
-        The caller ends it by closing the iterator; calls that still run are forgotten.
+        The other calls stay in flight for the next `next_answer`; `forget_calls` drops them.
         """
         if self.local is not None:
-            while True:
-                yield getattr(self.local, method)(*args())
-        calls: dict[Any, int] = {}
-        idle = list(self._actors)
+            return getattr(self.local, method)(*args())
         while True:
-            for index in [each for each in idle if each in self._starting]:
-                with self._replacing(index):
-                    self._wait_until_started(index)
-            for index in [each for each in idle if each in self._actors]:
-                calls[self._actors[index].call.remote(method, *args())] = index
-            ready, _ = ray.wait(list(calls), num_returns=1, timeout=self._options.timeout_s)
-            idle = []
+            self._call_idle(method, args)
+            ready, _ = ray.wait(
+                list(self._in_flight), num_returns=1, timeout=self._options.timeout_s
+            )
             if not ready:
-                for index in sorted(calls.values()):
+                late, self._in_flight = self._in_flight, {}
+                for index in sorted(late.values()):
                     with self._replacing(index):
                         raise GetTimeoutError(f"runner {index}")
-                calls, idle = {}, list(self._actors)
                 continue
-            index = calls.pop(ready[0])
-            answers = []
+            index = self._in_flight.pop(ready[0])
             with self._replacing(index):
-                answers = [ray.get(ready[0])]
+                answer = ray.get(ready[0])
                 self._deaths_in_a_row.pop(index, None)
-            yield from answers
+                return answer
+
+    def _call_idle(self, method: str, args: Callable[[], tuple[Any, ...]]) -> None:
+        for index in sorted(self._actors.keys() - self._in_flight.values()):
+            with self._replacing(index):
+                self._wait_until_started(index)
             if index in self._actors:
-                idle = [index]
+                self._in_flight[self._actors[index].call.remote(method, *args())] = index
+
+    def forget_calls(self) -> None:
+        """Drop the calls in flight: the runners still carry them out, and nobody sees the answers."""
+        self._in_flight = {}
 
     @contextlib.contextmanager
     def _replacing(self, index: int) -> Iterator[None]:
@@ -202,7 +204,7 @@ class RunnerGroup:
             self.local.close()
         for actor in self._actors.values():
             ray.kill(actor)
-        self._actors = {}
+        self._actors, self._in_flight = {}, {}
 
 
 class _RunnerActor:
