@@ -8,12 +8,7 @@ import time
 import pytest
 from _polling import is_running, wait_for_files, wait_until
 
-
-@pytest.fixture(autouse=True)
-def session(request):
-    """The shared session, but for the tests that start one of their own."""
-    if "fresh" not in request.fixturenames:
-        request.getfixturevalue("cluster")
+pytestmark = pytest.mark.usefixtures("cluster")
 
 
 @pytest.fixture
