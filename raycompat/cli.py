@@ -131,8 +131,10 @@ def start(**given: Any) -> None:
             started.end()
             _fail(error)
         return
-    click.echo("\n--block: this command stays until it is ended, and its processes end with it.")
     try:
+        click.echo(
+            "\n--block: this command stays until it is ended, and its processes end with it."
+        )
         role, was_told = started.wait()
     except KeyboardInterrupt:
         was_told = True

@@ -65,17 +65,11 @@ class CommandLine:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def start_head(self, *arguments: str, **variables: str) -> str:
+    def start_head(self, *arguments: str, has_dashboard: bool = False, **variables: str) -> str:
         """Start a small cluster and return its address."""
-        self.must(
-            "start",
-            "--head",
-            "--port=0",
-            "--dashboard-port=0",
-            "--num-cpus=2",
-            *arguments,
-            **variables,
-        )
+        dashboard = "--dashboard-port=0" if has_dashboard else "--include-dashboard=false"
+        options = ("--port=0", dashboard, "--num-cpus=2")
+        self.must("start", "--head", *options, *arguments, **variables)
         return self.current["address"]
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
@@ -149,6 +143,7 @@ class CommandLine:
 
     def close(self) -> None:
         self.note()
-        self.must("stop", "--force")
+        if self.records():
+            self.must("stop", "--force")
         assert self.left() == []
         segment.sweep(segment.own_folders())

@@ -54,12 +54,20 @@ def wait_for(condition, deadline_s: float = 60.0):
 
 
 def test_a_cluster_outlives_the_command_and_ends_when_told(commands):
-    commands.start_head()
-    assert "[1, 4]" in drive(
-        commands,
-        "print(ray.get([ray.remote(lambda x: x * x).remote(x) for x in (1, 2)]))",
-    )
-    assert "[2.0]" in drive(commands, "print([n['Resources']['CPU'] for n in ray.nodes()])")
+    address = commands.start_head(__DASK_PARENT_PID=str(os.getpid()))  # as below a nanny of Dask
+    for record in commands.records():
+        command = psutil.Process(record["pid"]).cmdline()
+        assert [word for word in command if word.startswith("raycompat._")], command
+    # The entry of the current cluster names its scheduler.
+    entry = commands.current
+    assert address.startswith("tcp://127.0.0.1:")
+    assert entry["pid"] == commands.pid_of("scheduler")
+    assert entry["start"] == segment.process_start(entry["pid"])
+    body = """
+print(ray.get([ray.remote(lambda x: x * x).remote(x) for x in (1, 2)]))
+print([n['Resources']['CPU'] for n in ray.nodes()])
+"""
+    assert drive(commands, body) == "[1, 4]\n[2.0]\n"
     commands.note()
     assert re.search(r"Stopped all [3-9] processes", commands.must("stop"))
     assert commands.left() == []
@@ -68,52 +76,40 @@ def test_a_cluster_outlives_the_command_and_ends_when_told(commands):
     assert "No process of" in commands.must("stop")
 
 
-def test_what_start_prints_is_what_works(commands):
-    printed = commands.must("start", "--head", "--port=0", "--dashboard-port=0", "--num-cpus=1")
+def test_what_start_prints_is_what_works_and_nodes_have_what_they_were_started_with(
+    commands, tmp_path
+):
+    (tmp_path / "labels.yaml").write_text("zone: b\nkind: large\n")
+    printed = commands.must(
+        "start",
+        "--head",
+        "--port=0",
+        "--dashboard-port=0",
+        "--num-cpus=1",
+        "--num-gpus=1",
+        f"--memory={3 << 30}",
+        f"--object-store-memory={1 << 30}",
+    )
     join = re.search(r"raycompat (start --address='([^']+)')", printed)
     assert join is not None
     assert re.search(rf"ray\.init\(address='{join[2]}'\)", printed)
-    commands.must(*join[1].replace("'", "").split(), "--num-cpus=3")
-    assert "4.0" in drive(commands, "print(ray.cluster_resources()['CPU'])", address=join[2])
     assert Path(re.search(r"Its logs: +(\S+)", printed)[1], "scheduler.log").exists()
-
-
-def test_the_entry_of_the_current_cluster_names_its_scheduler(commands):
-    address = commands.start_head()
-    entry = commands.current
-    assert address.startswith("tcp://127.0.0.1:")
-    assert entry["pid"] == commands.pid_of("scheduler")
-    assert entry["start"] == segment.process_start(entry["pid"])
-
-
-def test_a_node_has_what_it_was_started_with(commands, tmp_path):
-    (tmp_path / "labels.yaml").write_text("zone: b\nkind: large\n")
-    commands.start_head("--num-gpus=1", f"--memory={3 << 30}", f"--object-store-memory={1 << 30}")
     commands.must(
-        "start",
-        f"--address={commands.current['address']}",
-        "--num-cpus=1",
+        *join[1].replace("'", "").split(),
+        "--num-cpus=3",
         '--resources={"special": 2}',
         "--labels=zone=a",
         f"--labels-file={tmp_path / 'labels.yaml'}",
     )
-    printed = drive(commands, "import json; print(json.dumps(ray.nodes()))")
+    printed = drive(commands, "import json; print(json.dumps(ray.nodes()))", address=join[2])
     head, node = sorted(json.loads(printed), key=lambda each: "special" in each["Resources"])
     assert head["Resources"]["GPU"] == 1.0
     assert head["Resources"]["memory"] == float(3 << 30)
     assert head["Resources"]["object_store_memory"] == float(1 << 30)
     assert node["Resources"]["special"] == 2.0
-    assert node["Resources"]["CPU"] == 1.0
+    assert node["Resources"]["CPU"] == 3.0
     given = {name: node["Labels"].get(name) for name in ("zone", "kind")}
     assert given == {"zone": "a", "kind": "large"}  # the flag goes before the file
-
-
-def test_processes_keep_their_command_lines_below_a_nanny_of_dask(commands, monkeypatch):
-    monkeypatch.setenv("__DASK_PARENT_PID", str(os.getpid()))
-    commands.start_head()
-    for record in commands.records():
-        command = psutil.Process(record["pid"]).cmdline()
-        assert [word for word in command if word.startswith("raycompat._")], command
 
 
 def test_two_clusters_run_beside_each_other_and_the_last_is_found(commands):
@@ -128,19 +124,6 @@ def test_two_clusters_run_beside_each_other_and_the_last_is_found(commands):
 
 
 # Stopping
-
-
-def test_stop_ends_what_tasks_have_started_and_left_behind(commands):
-    commands.start_head()
-    printed = drive(
-        commands,
-        "import subprocess\n"
-        "print(ray.get(ray.remote(lambda: subprocess.Popen(['sleep', '1000']).pid).remote()))",
-    )
-    orphan = psutil.Process(int(printed))
-    assert orphan.is_running()
-    commands.must("stop")
-    assert not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE
 
 
 def test_stop_removes_segments(commands):
@@ -170,8 +153,15 @@ def test_what_does_not_end_by_itself_is_killed_and_told(commands):
     assert commands.left() == []
 
 
-def test_a_pid_that_has_come_back_is_somebody_elses(commands):
+def test_stop_ends_what_tasks_have_left_behind_but_not_who_has_the_pid_of_another(commands):
     commands.start_head()
+    printed = drive(
+        commands,
+        "import subprocess\n"
+        "print(ray.get(ray.remote(lambda: subprocess.Popen(['sleep', '1000']).pid).remote()))",
+    )
+    orphan = psutil.Process(int(printed))
+    assert orphan.is_running()
     (record,) = [each for each in commands.records() if each["role"] == "node"]
     with subprocess.Popen(["sleep", "1000"], start_new_session=True) as other:
         path = commands.own_folder / "processes" / f"{other.pid}.json"
@@ -185,6 +175,7 @@ def test_a_pid_that_has_come_back_is_somebody_elses(commands):
         commands.must("stop")
         assert other.poll() is None
         other.kill()
+    assert not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE
     assert commands.left() == []
 
 
@@ -252,7 +243,7 @@ def test_joining_what_does_not_answer_starts_nothing(commands):
 def begin_blocking(commands: CommandLine) -> Iterator[subprocess.Popen[str]]:
     """Begin `start --block`; go on when it has said that it stays."""
     process = commands.begin(
-        "start", "--head", "--block", "--port=0", "--dashboard-port=0", "--num-cpus=1"
+        "start", "--head", "--block", "--port=0", "--include-dashboard=false", "--num-cpus=1"
     )
     with process:
         try:

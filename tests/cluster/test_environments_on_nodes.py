@@ -162,7 +162,7 @@ def test_a_package_that_is_too_large_is_told_before_anything_starts(start, proje
     start({"working_dir": str(project), "excludes": ["*.bin"]})
 
 
-def test_an_archive_cannot_write_elsewhere(start, tmp_path):
+def test_an_archive_cannot_write_elsewhere_and_one_that_is_none_is_named(start, tmp_path):
     with zipfile.ZipFile(tmp_path / "evil.zip", "w") as archive:
         archive.writestr("../../evil.txt", "evil")
         archive.writestr("/tmp/raycompat-evil.txt", "evil")
@@ -175,15 +175,11 @@ def test_an_archive_cannot_write_elsewhere(start, tmp_path):
 
     assert ray.get(look.remote()) == ["evil.txt", "good.txt", "tmp/raycompat-evil.txt"]
     assert not os.path.exists("/tmp/raycompat-evil.txt")
-
-
-@pytest.mark.parametrize("name", ["broken.zip", "broken.tar.gz"])
-def test_an_archive_that_is_none(start, tmp_path, name):
-    (tmp_path / name).write_text("no archive")
-    start()
-    task = ray.remote(where).options(runtime_env={"working_dir": f"file://{tmp_path}/{name}"})
-    with pytest.raises(RuntimeEnvSetupError, match=f"{name} is not a valid archive"):
-        ray.get(task.remote())
+    for name in ("broken.zip", "broken.tar.gz"):
+        (tmp_path / name).write_text("no archive")
+        task = ray.remote(where).options(runtime_env={"working_dir": f"file://{tmp_path}/{name}"})
+        with pytest.raises(RuntimeEnvSetupError, match=f"{name} is not a valid archive"):
+            ray.get(task.remote())
 
 
 # --- wheels and pip -----------------------------------------------------------------------------
@@ -228,7 +224,9 @@ def test_a_wheel_among_the_modules(start, tmp_path):
 
 
 @pytest.mark.timeout(240)
-def test_pip_installs_for_those_alone_who_ask(start, tmp_path):
+def test_pip_installs_for_those_alone_who_ask_and_what_it_says_is_told_when_it_fails(
+    start, tmp_path
+):
     one, two = write_wheel(tmp_path, "1.0"), write_wheel(tmp_path, "2.0")
     context = start()
     with_one, with_two = (load.options(runtime_env=installing(str(w))) for w in (one, two))
@@ -237,6 +235,9 @@ def test_pip_installs_for_those_alone_who_ask(start, tmp_path):
     assert found[0][2] == found[2][2] != found[1][2] != sys.executable  # one for each list
     with pytest.raises(ModuleNotFoundError, match="tinypkg"):
         ray.get(load.remote())
+    task = load.options(runtime_env=installing("no-such-package-at-all==1.2.3"))
+    with pytest.raises(RuntimeEnvSetupError, match=r"No matching distribution.*no-such-package"):
+        ray.get([task.remote() for _ in range(5)])
 
     @ray.remote
     class Actor:
@@ -292,14 +293,6 @@ def test_an_executor_of_another_interpreter_is_like_any_other(start, tmp_path, w
     assert int(path.read_text()) == pid  # it was kept, and used again
     ray.shutdown()
     wait_until(lambda: not psutil.pid_exists(pid))
-
-
-@pytest.mark.timeout(240)
-def test_pip_that_fails_is_told_with_what_it_said(start):
-    start()
-    task = load.options(runtime_env=installing("no-such-package-at-all==1.2.3"))
-    with pytest.raises(RuntimeEnvSetupError, match=r"No matching distribution.*no-such-package"):
-        ray.get([task.remote() for _ in range(5)])
 
 
 def test_pip_is_for_nodes_that_allow_it(start, monkeypatch):

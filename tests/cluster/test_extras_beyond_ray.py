@@ -92,30 +92,19 @@ def test_the_driver_is_told_of_labels_that_no_node_has(no_cluster, capfd, wait_u
     ray.cancel(ref)
 
 
-def test_the_metadata_of_a_job_are_listed(no_cluster):
+def test_tasks_import_from_the_code_search_path_and_metadata_are_listed(no_cluster, tmp_path):
     from raycompat.job_config import JobConfig
     from raycompat.util.state import list_jobs
-
-    ray.init(
-        num_cpus=1,
-        include_dashboard=False,
-        configure_logging=False,
-        job_config=JobConfig(metadata={"owner": "mail room"}),
-    )
-    (job,) = list_jobs(detail=True)
-    assert job.metadata == {"owner": "mail room"}
-
-
-def test_tasks_import_from_the_code_search_path(no_cluster, tmp_path):
-    from raycompat.job_config import JobConfig
 
     (tmp_path / "offices_of_letters.py").write_text("OFFICES = 12\n")
     ray.init(
         num_cpus=1,
         include_dashboard=False,
         configure_logging=False,
-        job_config=JobConfig(code_search_path=[str(tmp_path)]),
+        job_config=JobConfig(code_search_path=[str(tmp_path)], metadata={"owner": "mail room"}),
     )
+    (job,) = list_jobs(detail=True)
+    assert job.metadata == {"owner": "mail room"}
 
     @ray.remote
     def offices():

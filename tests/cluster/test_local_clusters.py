@@ -44,12 +44,6 @@ def test_what_is_not_honoured_is_refused(cluster, option):
     assert cluster.address is None
 
 
-def test_the_dashboard_is_the_head_s(cluster):
-    cluster.add_node()
-    with pytest.raises(ray.exceptions.UnsupportedRayFeatureError, match="Only the first node"):
-        cluster.add_node(include_dashboard=True)
-
-
 def test_an_unknown_argument_has_a_hint(cluster):
     with pytest.raises(TypeError, match=r"'num_cpu'\. Did you mean num_cpus\?"):
         cluster.add_node(num_cpu=1)
@@ -72,12 +66,6 @@ def test_a_cluster_that_outlives_its_program_is_refused():
         Cluster(shutdown_at_exit=False)
 
 
-def test_a_node_of_another_cluster_cannot_be_removed(cluster):
-    head = cluster.add_node()
-    with Cluster() as other, pytest.raises(KeyError, match="not a node of this cluster"):
-        other.remove_node(head)
-
-
 def test_a_node_that_does_not_start_is_an_error_with_its_log(cluster):
     with pytest.raises(ray.exceptions.RaySystemError, match="ModuleNotFoundError|No module named"):
         cluster.add_node(env_vars={"PYTHONPATH": "", "PYTHONHOME": "/nowhere"})
@@ -90,13 +78,23 @@ def test_a_node_that_does_not_start_is_an_error_with_its_log(cluster):
 # --- what nodes are given -----------------------------------------------------------------------
 
 
-def test_a_node_has_the_memory_and_the_environment_that_it_was_given(cluster):
+def test_nodes_have_what_they_were_given(cluster, tmp_path):
     @ray.remote(resources={"here": 1})
     def environment(name):
         return os.environ.get(name)
 
-    cluster.add_node(memory=10**9, object_store_memory=10**8, num_cpus=1)
     cluster.add_node(
+        memory=10**9,
+        object_store_memory=10**8,
+        num_cpus=1,
+        include_dashboard=True,
+        dashboard_port=0,
+        temp_dir=str(tmp_path),
+    )
+    assert re.fullmatch(r"127\.0\.0\.1:\d+/status\?token=[\w-]{43}", cluster.webui_url)
+    with pytest.raises(ray.exceptions.UnsupportedRayFeatureError, match="Only the first node"):
+        cluster.add_node(include_dashboard=True)
+    node = cluster.add_node(
         num_cpus=1, env_vars={"OF_THE_NODE": "seen"}, labels={"zone": "a"}, resources={"here": 1}
     )
     ray.init(address=cluster.address, **QUIET)
@@ -105,6 +103,9 @@ def test_a_node_has_the_memory_and_the_environment_that_it_was_given(cluster):
     assert rows[cluster.head_node.node_id]["object_store_memory"] == 10**8
     assert ray.get(environment.remote("OF_THE_NODE")) == "seen"
     assert json.loads(ray.get(environment.remote("RAYCOMPAT_NODE_LABELS"))) == {"zone": "a"}
+    assert tmp_path in Path(node.address_info["session_dir"]).parents
+    cluster.shutdown()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_node_of_init_is_given_its_labels():
@@ -114,19 +115,6 @@ def test_the_node_of_init_is_given_its_labels():
 
     ray.init(num_cpus=1, labels={"zone": "b"}, include_dashboard=False, **QUIET)
     assert ray.get(labels.remote()) == {"zone": "b"}
-
-
-def test_a_cluster_may_have_a_dashboard(cluster):
-    cluster.add_node(include_dashboard=True, dashboard_port=0)
-    assert re.fullmatch(r"127\.0\.0\.1:\d+/status\?token=[\w-]{43}", cluster.webui_url)
-
-
-def test_the_processes_of_a_node_are_in_the_folder_that_was_given(cluster, tmp_path):
-    cluster.add_node(temp_dir=str(tmp_path))
-    node = cluster.add_node()
-    assert tmp_path in Path(node.address_info["session_dir"]).parents
-    cluster.shutdown()
-    assert list(tmp_path.iterdir()) == []
 
 
 # --- how they end -------------------------------------------------------------------------------
@@ -156,15 +144,19 @@ def test_all_nodes_end_with_the_head_and_a_new_one_can_be_added(cluster, gracefu
     assert ray.cluster_resources()["CPU"] == 3
 
 
-def test_a_session_on_another_cluster_stays(cluster):
-    cluster.add_node()
+def test_a_session_on_another_cluster_stays_and_so_do_its_nodes(cluster):
+    head = cluster.add_node()
     cluster.connect()
+    with Cluster() as other, pytest.raises(KeyError, match="not a node of this cluster"):
+        other.remove_node(head)
     with Cluster(initialize_head=True):
         pass
     assert len(ray.nodes()) == 1
 
 
-def test_a_node_that_was_killed_takes_its_executors_with_it(cluster):
+def test_a_node_that_was_killed_takes_its_executors_with_it_and_one_that_died_is_missed(
+    cluster, wait_until
+):
     @ray.remote(resources={"here": 1})
     class Actor:
         def pid(self):
@@ -178,11 +170,7 @@ def test_a_node_that_was_killed_takes_its_executors_with_it(cluster):
     cluster.remove_node(node, allow_graceful=False)
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
-
-def test_a_node_that_died_by_itself_is_missed(cluster, wait_until):
-    cluster.add_node()
     node = cluster.add_node()
-    ray.init(address=cluster.address, **QUIET)
     psutil.Process(node._node.process.pid).kill()
     wait_until(lambda: sum(row["Alive"] for row in ray.nodes()) == 1)
     # The kernel closes the connections of a process before its parent can see its end.

@@ -240,57 +240,36 @@ def test_a_driver_without_a_node_on_its_host_sends_and_gets_bytes(dask_cluster, 
 # --- lost and made again ------------------------------------------------------------------------
 
 
-def test_a_lost_result_is_made_again(two_hosts, tmp_path):
-    @ray.remote(max_retries=1)
+def test_a_lost_result_is_made_again_and_without_retries_it_is_an_error(two_hosts, tmp_path):
+    @ray.remote(num_cpus=2, scheduling_strategy="SPREAD")
     def make_here(path):
         with open(path, "a") as log:
             log.write("made\n")
         return psutil.Process().parent().ppid(), np.ones(MEGABYTE)
 
+    def lost_of_two(max_retries, log):
+        refs = [make_here.options(max_retries=max_retries).remote(str(log)) for _ in range(2)]
+        nodes = [ray.get(ref)[0] for ref in refs]
+        assert set(nodes) == set(two_hosts.workers)
+        return refs[nodes.index(two_hosts.others[0])]
+
     log = tmp_path / "log"
-    spread = make_here.options(num_cpus=2, scheduling_strategy="SPREAD")
-    refs = [spread.remote(str(log)) for _ in range(2)]
-    nodes = [ray.get(ref)[0] for ref in refs]
-    assert set(nodes) == set(two_hosts.workers)
-    lost = refs[nodes.index(two_hosts.others[0])]
+    retried, not_retried = lost_of_two(1, log), lost_of_two(0, tmp_path / "other log")
     two_hosts.workers[two_hosts.others[0]].kill()
-    os.unlink(ref_path(lost))  # on another host it would be gone with its node
+    for ref in (retried, not_retried):
+        os.unlink(ref_path(ref))  # on another host it would be gone with its node
 
     @ray.remote
     def look(made):
         return made[0], made[1].sum()
 
-    assert ray.get(look.remote(lost), timeout=60) == (two_hosts.home, MEGABYTE)
+    assert ray.get(look.remote(retried), timeout=60) == (two_hosts.home, MEGABYTE)
     assert len(log.read_text().split()) == 3
-
-
-def test_a_lost_result_without_retries_is_an_error(two_hosts):
-    @ray.remote(max_retries=0, num_cpus=2, scheduling_strategy="SPREAD")
-    def make_here():
-        return psutil.Process().parent().ppid(), np.ones(MEGABYTE)
-
-    refs = [make_here.remote() for _ in range(2)]
-    nodes = [ray.get(ref)[0] for ref in refs]
-    lost = refs[nodes.index(two_hosts.others[0])]
-    two_hosts.workers[two_hosts.others[0]].kill()
-    os.unlink(ref_path(lost))
     with pytest.raises(ray.exceptions.ObjectLostError):
-        ray.get(total.remote(lost), timeout=60)
+        ray.get(look.remote(not_retried), timeout=60)
 
 
-def test_a_put_that_is_lost_is_an_error_for_whoever_asks(two_hosts, wait_until):
-    owner = agent_on(two_hosts.others[0])
-    first, second = ray.get(owner.put.remote(MEGABYTE)) + ray.get(owner.put.remote(MEGABYTE))
-    two_hosts.workers[two_hosts.others[0]].kill()
-    wait_until(lambda: sum(node["Alive"] for node in ray.nodes()) == 1)
-    with pytest.raises(ray.exceptions.ObjectLostError):
-        ray.get(first, timeout=60)
-    with pytest.raises(ray.exceptions.ObjectLostError):
-        ray.get(total.remote(second), timeout=60)
-    assert ray.wait([first], timeout=10)[0] == [first]
-
-
-def test_what_is_made_of_a_put_that_is_lost_is_an_error_for_all_that_wait(
+def test_a_put_that_is_lost_is_an_error_for_whoever_asks_and_for_all_that_is_made_of_it(
     two_hosts, wait_until, tmp_path
 ):
     @ray.remote(num_cpus=0)
@@ -311,7 +290,9 @@ def test_what_is_made_of_a_put_that_is_lost_is_an_error_for_all_that_wait(
 
     here, there = resource_of(two_hosts.home), resource_of(two_hosts.others[0])
     owner = agent_on(two_hosts.others[0])
-    (put,) = ray.get(owner.put.remote(MEGABYTE))
+    asked, passed, put, shared = [ray.get(owner.put.remote(MEGABYTE))[0] for _ in range(4)]
+    reader = agent_on(two_hosts.home)
+    assert ray.get(reader.read.remote([shared])) == MEGABYTE
     first = link.options(resources={there: 0.001}).remote(put)
     ray.wait([first])
     gate_is_open = gate.options(resources={here: 0.001}).remote(str(tmp_path / "go"))
@@ -321,20 +302,13 @@ def test_what_is_made_of_a_put_that_is_lost_is_an_error_for_all_that_wait(
     two_hosts.workers[two_hosts.others[0]].kill()
     wait_until(lambda: sum(node["Alive"] for node in ray.nodes()) == 1)
     (tmp_path / "go").touch()
-    for ref in (fourth, third, second):
+    for ref in (asked, total.remote(passed), fourth, third, second):
         with pytest.raises(ray.exceptions.ObjectLostError):
             ray.get(ref, timeout=60)
-
-
-def test_a_value_that_several_nodes_have_is_not_lost_with_one(two_hosts, wait_until):
-    owner = agent_on(two_hosts.others[0])
-    reader = agent_on(two_hosts.home)
-    refs = ray.get(owner.put.remote(MEGABYTE))
-    assert ray.get(reader.read.remote(refs)) == MEGABYTE
-    two_hosts.workers[two_hosts.others[0]].kill()
-    wait_until(lambda: sum(node["Alive"] for node in ray.nodes()) == 1)
-    assert int(ray.get(refs[0], timeout=60).sum()) == MEGABYTE
-    assert ray.get(total.remote(refs[0]), timeout=60) == MEGABYTE
+    assert ray.wait([asked], timeout=10)[0] == [asked]
+    # What the other node has too is not lost.
+    assert int(ray.get(shared, timeout=60).sum()) == MEGABYTE
+    assert ray.get(total.remote(shared), timeout=60) == MEGABYTE
 
 
 @pytest.mark.parametrize("dask_cluster", [{"INTERVAL": "50ms"}], indirect=True)

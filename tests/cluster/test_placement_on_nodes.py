@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from _dask_cluster import DaskCluster
 
 import raycompat as ray
 from raycompat.util import (
@@ -71,11 +72,31 @@ def _id_of(pid):
 
 @pytest.fixture
 def three_nodes(dask_cluster):
-    """Three nodes of two CPUs."""
+    """Three nodes of two CPUs, any of which may be killed."""
     for number in range(1, 4):
         dask_cluster.add_worker(f"127.0.0.{number}")
     dask_cluster.connect()
     return dask_cluster
+
+
+@pytest.fixture(scope="module")
+def lasting_cluster(tmp_path_factory):
+    """Three nodes of two CPUs, for all tests of the module that leave them alone."""
+    cluster = DaskCluster(tmp_path_factory.mktemp("dask"))
+    for number in range(1, 4):
+        cluster.add_worker(f"127.0.0.{number}")
+    cluster.connect()
+    ray.shutdown()
+    yield cluster
+    ray.shutdown()
+    cluster.close()
+
+
+@pytest.fixture
+def lasting_nodes(lasting_cluster, no_cluster):
+    """These nodes, connected."""
+    lasting_cluster.connect()
+    return lasting_cluster
 
 
 @pytest.fixture
@@ -86,7 +107,7 @@ def remove():
         remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(group)))
 
 
-def test_bundles_are_where_their_strategy_wants_them(three_nodes, remove):
+def test_bundles_are_where_their_strategy_wants_them(lasting_nodes, remove):
     def layout(strategy, *bundles):
         group = placement_group(list(bundles), strategy=strategy)
         assert group.wait(10), strategy
@@ -263,11 +284,10 @@ time.sleep(600)
 
 
 def test_groups_of_a_driver_that_is_killed_end_and_those_of_its_detached_actors_do_not(
-    three_nodes, wait_until
+    lasting_cluster, no_cluster, wait_until
 ):
-    ray.shutdown()
-    ray.init(address=three_nodes.address, namespace="shared", configure_logging=False)
-    code = DRIVER.format(address=three_nodes.address)
+    ray.init(address=lasting_cluster.address, namespace="shared", configure_logging=False)
+    code = DRIVER.format(address=lasting_cluster.address)
     driver = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert driver.stdout.readline() == "made\n"
     group = get_placement_group("of the driver")
@@ -285,14 +305,14 @@ def test_groups_of_a_driver_that_is_killed_end_and_those_of_its_detached_actors_
 # --- nodes by id and by label -------------------------------------------------------------------
 
 
-def test_calls_go_to_their_nodes(three_nodes):
+def test_calls_go_to_their_nodes(lasting_nodes):
     for node in ray.nodes():
         strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         calls = [where.options(scheduling_strategy=strategy).remote() for _ in range(4)]
         assert ray.get(calls) == [node["NodeID"]] * 4
 
 
-def test_a_busy_node_is_waited_for_or_not(three_nodes, tmp_path, wait_until):
+def test_a_busy_node_is_waited_for_or_not(lasting_nodes, tmp_path, wait_until):
     home = ray.get_runtime_context().get_node_id()
     started, stop = tmp_path / "started", tmp_path / "stop"
     there = NodeAffinitySchedulingStrategy(home, soft=False)

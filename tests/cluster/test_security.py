@@ -51,22 +51,32 @@ def commands(tmp_path, no_cluster):
     commands.close()
 
 
-@pytest.fixture
-def password_file(tmp_path):
-    path = tmp_path / "password"
+@pytest.fixture(scope="module")
+def password_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("secret") / "password"
     path.touch(mode=0o600)
     path.write_text(PASSWORD + "\n")
     return path
 
 
+@pytest.fixture(scope="module")
+def secured_cluster(tmp_path_factory, password_file):
+    """A cluster with a password and two nodes, for all tests that leave it as it is."""
+    commands = CommandLine(tmp_path_factory.mktemp("secured"))
+    try:
+        password = f"--redis-password-file={password_file}"
+        address = commands.start_head(password, has_dashboard=True)
+        variables = {"RAYCOMPAT_PASSWORD_FILE": str(password_file)}
+        commands.must("start", f"--address={address}", "--num-cpus=1", **variables)
+        yield commands
+    finally:
+        commands.close()
+
+
 @pytest.fixture
-def secured(commands, password_file):
-    """A cluster with a password and two nodes; returns the commands."""
-    address = commands.start_head(f"--redis-password-file={password_file}")
-    commands.must(
-        "start", f"--address={address}", "--num-cpus=1", RAYCOMPAT_PASSWORD_FILE=str(password_file)
-    )
-    return commands
+def secured(secured_cluster, no_cluster):
+    """Commands in the folder of the cluster with a password; nothing is connected to it."""
+    return secured_cluster
 
 
 def place(address: str) -> tuple[str, int]:
@@ -121,26 +131,29 @@ def use_everything() -> None:
 
 
 @pytest.mark.parametrize(("options", "num_ports"), [({}, 2), ({"_redis_password": PASSWORD}, 4)])
-def test_after_init_everything_listens_on_loopback(no_cluster, options, num_ports):
-    with ray.init(num_cpus=2, dashboard_port=0, configure_logging=False, **options):
+def test_after_init_everything_listens_on_loopback_and_with_a_password_nothing_is_plain(
+    no_cluster, options, num_ports
+):
+    with ray.init(num_cpus=2, dashboard_port=0, configure_logging=False, **options) as context:
         use_everything()
         found = listeners(of_this_process())
         assert len(found) >= num_ports  # pages; with a password the scheduler's and the node's too
         assert {host for _, host, _ in found} == {"127.0.0.1"}
+        if options:
+            assert context.dashboard_url.startswith("https://127.0.0.1:")
+            for port in {port for _, _, port in found}:
+                assert_only_tls(port)
 
 
-def test_after_start_everything_listens_on_loopback(commands):
-    commands.start_head()
-    commands.must("start", f"--address={commands.current['address']}")
+def test_after_start_everything_listens_on_loopback_where_no_other_host_reaches_it(commands):
+    address = commands.start_head(has_dashboard=True)
+    commands.must("start", f"--address={address}")
     found = listeners(commands.processes())
     assert len(found) >= 6
     assert {host for _, host, _ in found} == {"127.0.0.1"}
-
-
-@pytest.mark.skipif(OUTSIDE is None, reason="this machine has no other address than loopback")
-def test_another_host_reaches_nothing_that_listens_on_loopback(commands):
-    address = commands.start_head()
-    for _, _, port in listeners(commands.processes()):
+    if OUTSIDE is None:
+        return  # this machine has no other address than loopback
+    for _, _, port in found:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((OUTSIDE, port), 10)
     with pytest.raises(ConnectionError, match="No Dask scheduler answers"):
@@ -152,9 +165,9 @@ def init_options() -> dict[str, object]:
 
 
 @pytest.mark.skipif(OUTSIDE is None, reason="this machine has no other address than loopback")
-def test_a_cluster_that_is_told_to_be_reached_from_elsewhere_is(commands, password_file):
+def test_a_cluster_that_is_told_to_be_reached_from_elsewhere_is(commands):
     options = [f"--node-ip-address={OUTSIDE}", "--num-cpus=1"]
-    address = commands.start_head(*options, RAYCOMPAT_PASSWORD=PASSWORD)
+    address = commands.start_head(*options, has_dashboard=True, RAYCOMPAT_PASSWORD=PASSWORD)
     commands.must("start", f"--address={address}", RAYCOMPAT_PASSWORD=PASSWORD)
     where = {host for _, host, _ in listeners(commands.processes())}
     assert where == {"127.0.0.1", OUTSIDE}  # pages stay at home
@@ -171,12 +184,6 @@ def test_being_reached_from_elsewhere_without_a_password_is_warned_of(commands):
     assert "can run programs as you" in done.stderr
 
 
-def test_a_mode_that_start_does_not_have_is_warned_of(commands):
-    done = commands.run("start", "--head", "--port=0", "--dashboard-port=0", RAY_AUTH_MODE="token")
-    assert done.returncode == 0
-    assert "RAY_AUTH_MODE=token is for clusters that programs start" in done.stderr
-
-
 def test_a_mode_that_ray_does_not_know_starts_nothing(commands):
     done = commands.run("start", "--head", "--port=0", "--dashboard-port=0", RAY_AUTH_MODE="maybe")
     assert done.returncode != 0
@@ -186,18 +193,6 @@ def test_a_mode_that_ray_does_not_know_starts_nothing(commands):
 
 
 # With the password
-
-
-def test_a_cluster_of_ones_own_may_have_a_password(no_cluster):
-    with ray.init(
-        num_cpus=2, dashboard_port=0, configure_logging=False, _redis_password=PASSWORD
-    ) as c:
-        assert ray.get_runtime_context().gcs_address
-        use_everything()
-        assert c.dashboard_url.startswith("https://127.0.0.1:")
-        ports = {port for _, _, port in listeners(of_this_process())}
-        for port in ports:
-            assert_only_tls(port)
 
 
 def test_the_environment_has_the_password_too(no_cluster, monkeypatch, password_file):
@@ -257,14 +252,6 @@ def test_init_without_the_password_is_refused_and_told_why(secured, options, tex
         with pytest.raises(ConnectionError, match=text):
             ray.init(address, **options, **init_options())
         assert not ray.is_initialized()
-
-
-def test_a_password_where_there_is_none_is_told(commands):
-    address = commands.start_head()
-    with pytest.raises(ConnectionError, match="has no password, but one was given"):
-        ray.init(address.replace("tcp://", ""), _redis_password=PASSWORD, **init_options())
-    with pytest.raises(ValueError, match="does not use one"):
-        ray.init(address, _redis_password=PASSWORD, **init_options())
 
 
 @pytest.mark.parametrize("arguments", [[], ["--redis-password=wrong"]])
@@ -397,12 +384,17 @@ def test_the_same_pickles_are_loaded_where_there_is_no_password(commands, tmp_pa
     address = commands.start_head()
     attack(address, None, tmp_path / "mark")
     assert (tmp_path / "mark").exists()
+    # And a password is told to be none of its.
+    with pytest.raises(ConnectionError, match="has no password, but one was given"):
+        ray.init(address.replace("tcp://", ""), _redis_password=PASSWORD, **init_options())
+    with pytest.raises(ValueError, match="does not use one"):
+        ray.init(address, _redis_password=PASSWORD, **init_options())
 
 
 # Where the password is not
 
 
-def test_the_password_is_in_no_command_line_no_environment_and_no_file(secured, password_file):
+def test_the_password_is_in_no_command_line_no_environment_and_no_file(secured):
     with ray.init(secured.current["address"], _redis_password=PASSWORD, **init_options()):
         use_everything()
         token = authority_at(secured.current["address"]).credentials()["token"]
@@ -414,9 +406,7 @@ def test_the_password_is_in_no_command_line_no_environment_and_no_file(secured, 
             seen = Path(f"/proc/{process.pid}/cmdline").read_bytes()
             seen += Path(f"/proc/{process.pid}/environ").read_bytes()
             assert not any(secret in seen for secret in secrets)
-        files = [
-            path for path in secured.folder.rglob("*") if path.is_file() and path != password_file
-        ]
+        files = [path for path in secured.folder.rglob("*") if path.is_file()]
         assert any(path.name == "scheduler.log" for path in files)
         for path in files:
             content = path.read_bytes()
@@ -426,17 +416,6 @@ def test_the_password_is_in_no_command_line_no_environment_and_no_file(secured, 
 def test_nobody_else_may_enter_the_folders(secured):
     for path in [secured.own_folder, *secured.own_folder.glob("session-*")]:
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
-
-
-def test_a_password_is_not_passed_on_to_what_is_started(commands):
-    commands.start_head(RAYCOMPAT_PASSWORD=PASSWORD)
-    for process in commands.processes():
-        assert b"RAYCOMPAT_PASSWORD" not in Path(f"/proc/{process.pid}/environ").read_bytes()
-    # The titles of executors cover their first environment, so a task looks at the present one.
-    with ray.init(commands.current["address"], _redis_password=PASSWORD, **init_options()):
-        variables = ray.get(ray.remote(lambda: list(os.environ)).remote())
-    assert "PATH" in variables
-    assert "RAYCOMPAT_PASSWORD" not in variables
 
 
 # The dashboard
@@ -465,14 +444,17 @@ class Browser:
                 return error.code, url, error.read().decode()
 
 
-def test_the_dashboard_opens_with_its_token_alone(commands, password_file):
-    printed = commands.must(
-        "start",
-        "--head",
-        "--port=0",
-        "--dashboard-port=0",
-        f"--redis-password-file={password_file}",
-    )
+def test_a_password_is_not_passed_on_and_the_dashboard_opens_with_its_token_alone(commands):
+    options = ("--port=0", "--dashboard-port=0", "--num-cpus=1")
+    printed = commands.must("start", "--head", *options, RAYCOMPAT_PASSWORD=PASSWORD)
+    for process in commands.processes():
+        assert b"RAYCOMPAT_PASSWORD" not in Path(f"/proc/{process.pid}/environ").read_bytes()
+    # The titles of executors cover their first environment, so a task looks at the present one.
+    with ray.init(commands.current["address"], _redis_password=PASSWORD, **init_options()):
+        variables = ray.get(ray.remote(lambda: list(os.environ)).remote())
+    assert "PATH" in variables
+    assert "RAYCOMPAT_PASSWORD" not in variables
+
     url = re.search(r"https://\S+", printed)[0]
     assert f"Dashboard: {url}" in commands.must("status", RAYCOMPAT_PASSWORD=PASSWORD)
     bare, _, token = url.partition("?token=")
@@ -517,9 +499,11 @@ def test_the_pages_of_nodes_are_guarded_too(secured):
         assert Browser().open(f"https://127.0.0.1:{port}/health?token={token}")[0] == 200
 
 
-def test_without_a_password_the_dashboard_is_as_it_was(commands):
-    printed = commands.must("start", "--head", "--port=0", "--dashboard-port=0")
-    url = re.search(r"http://(\S+)", printed)[1]
+def test_without_a_password_the_dashboard_is_as_it_was_and_a_mode_of_init_s_is_warned_of(commands):
+    done = commands.run("start", "--head", "--port=0", "--dashboard-port=0", RAY_AUTH_MODE="token")
+    assert done.returncode == 0
+    assert "RAY_AUTH_MODE=token is for clusters that programs start" in done.stderr
+    url = re.search(r"http://(\S+)", done.stdout)[1]
     assert f"Dashboard: http://{url}" in commands.must("status")
     connection = http.client.HTTPConnection(url, timeout=HANG_UP_S)
     connection.request("GET", "/json/counts.json")

@@ -20,8 +20,10 @@ HERE = Path(__file__).parent
 #: What every session of these tests starts with.
 QUIET = {"configure_logging": False, "include_dashboard": False, "log_to_driver": False}
 
-#: The shared session of the fixture `cluster`; the resources are numbers, there need be no GPU.
+#: The shared sessions of the fixtures `cluster` and `one_cpu`; the resources are numbers, there need be
+#: no GPU.
 SHARED = {"num_cpus": 4, "num_gpus": 2, "resources": {"custom": 2}}
+ONE_CPU = {"num_cpus": 1}
 
 #: Seconds one test may take, the start of its session included.
 TIMEOUT_S = 60
@@ -37,11 +39,16 @@ RAY_ENVIRONMENT = {
 
 
 class _Sessions:
+<<<<<<< HEAD
     """The fixture that started the current session: `cluster`, `fresh`, or none."""
+=======
+    """Who started the session that runs: `cluster`, `one_cpu`, `fresh`, or nobody."""
+>>>>>>> 6f96c190ceb1e224a44085e16fbf2a3e4174df2c
 
     def __init__(self) -> None:
         self.module: ModuleType | None = None
-        self.shared = False
+        #: The options of the session that runs, if tests share it.
+        self.shared: dict[str, Any] | None = None
 
     def load(self, impl: str) -> ModuleType:
         if self.module is None:
@@ -50,13 +57,18 @@ class _Sessions:
             self.module = importlib.import_module(impl)
         return self.module
 
-    def start(self, shared: bool, **options: Any) -> None:
+    def start(self, **options: Any) -> None:
         self.stop()
         self.module.init(**{**QUIET, **options})
-        self.shared = shared
+
+    def share(self, options: dict[str, Any]) -> None:
+        """Have a session with these options run: that of the test before, if it had them too."""
+        if self.shared != options or not self.module.is_initialized():
+            self.start(**options)
+            self.shared = options
 
     def stop(self) -> None:
-        self.shared = False
+        self.shared = None
         if self.module is not None and self.module.is_initialized():
             self.module.shutdown()
 
@@ -77,11 +89,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xfail(reason=gaps[name], strict=True))
         if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+    modules = {item.path: position for position, item in enumerate(items)}
+    items.sort(key=lambda item: (modules[item.path], _session_of(item)))
+
+
+def _session_of(item: pytest.Item) -> int:
+    """Return a number by which a module's tests are sorted, so that few sessions are started."""
+    if HERE not in item.path.parents:
+        return 0
+    return 2 if "fresh" in item.fixturenames else "one_cpu" in item.fixturenames
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.failed or hasattr(report, "wasxfail"):
-        _sessions.shared = False  # what a failed test has left behind ends with its session
+        _sessions.shared = None  # what a failed test has left behind ends with its session
 
 
 def pytest_sessionfinish() -> None:
@@ -95,10 +116,20 @@ def ray(request: pytest.FixtureRequest) -> ModuleType:
 
 
 @pytest.fixture
-def cluster(ray: ModuleType) -> ModuleType:
-    """The implementation with the shared session: 4 CPUs, 2 GPUs, 2 custom."""
-    if not (_sessions.shared and ray.is_initialized()):
-        _sessions.start(shared=True, **SHARED)
+def cluster(ray: ModuleType, request: pytest.FixtureRequest) -> ModuleType:
+    """The implementation with the shared session: 4 CPUs, 2 GPUs, 2 custom.
+
+    It need not run for a module's test that starts its own.
+    """
+    if not {"fresh", "one_cpu"} & {*request.fixturenames}:
+        _sessions.share(SHARED)
+    return ray
+
+
+@pytest.fixture
+def one_cpu(ray: ModuleType) -> ModuleType:
+    """The implementation with another shared session, of 1 CPU: a module's tests that use it are in a row."""
+    _sessions.share(ONE_CPU)
     return ray
 
 
@@ -107,7 +138,7 @@ def fresh(ray: ModuleType):
     """A factory: `fresh(**options)` starts a session of the test's own."""
 
     def start(**options: Any) -> ModuleType:
-        _sessions.start(shared=False, **options)
+        _sessions.start(**options)
         return ray
 
     yield start

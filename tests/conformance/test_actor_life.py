@@ -277,7 +277,7 @@ def test_a_failed_call_is_ready_for_wait(ray, Counter):
 # Processes
 
 
-def test_eight_default_actors_live_on_one_cpu(fresh):
+def test_a_task_runs_beside_eight_default_actors_on_one_cpu(fresh):
     ray = fresh(num_cpus=1)
 
     @ray.remote
@@ -287,23 +287,12 @@ def test_eight_default_actors_live_on_one_cpu(fresh):
 
             return os.getpid()
 
-    members = [Member.remote() for _ in range(8)]
-    assert len(set(ray.get([member.pid.remote() for member in members]))) == 8
-
-
-def test_a_task_runs_beside_eight_default_actors_on_one_cpu(fresh):
-    ray = fresh(num_cpus=1)
-
-    @ray.remote
-    class Member:
-        pass
-
     @ray.remote
     def task():
         return "ran"
 
     members = [Member.remote() for _ in range(8)]
-    ray.get([member.__ray_ready__.remote() for member in members])
+    assert len(set(ray.get([member.pid.remote() for member in members]))) == 8
     assert ray.get(task.remote()) == "ran"
 
 

@@ -363,21 +363,18 @@ def counter(ray, address):
     ray.kill(actor)
 
 
-def test_drivers_have_jobs_and_namespaces_of_their_own(ray, counter, start_other):
+def test_drivers_have_jobs_and_namespaces_of_their_own_and_end_alone(ray, counter, start_other):
     others = [start_other("theirs"), start_other("mine"), start_other("mine")]
     jobs = {ray.get_runtime_context().get_job_id(), *(other.job for other in others)}
     assert len(jobs) == 4
     assert [other.found for other in others] == ["none", "10", "20"]
     assert ray.get(counter.add.remote(1), timeout=LONG_S) == 21
-
-
-def test_the_end_of_a_driver_leaves_the_others(ray, counter, start_other):
-    first, second = start_other("mine"), start_other("mine")
-    start_other.end(first)
-    assert ray.get(counter.add.remote(1), timeout=LONG_S) == 21
+    # The end of one leaves the others.
+    start_other.end(others[1])
+    assert ray.get(counter.add.remote(1), timeout=LONG_S) == 22
     assert ray.get(node_of(ray).remote(), timeout=LONG_S)
-    assert second.poll() is None
-    assert start_other("mine").found == "31"
+    assert others[2].poll() is None
+    assert start_other("mine").found == "32"
 
 
 # How clusters begin
@@ -432,13 +429,26 @@ def test_a_negative_quantity_of_a_node_is_a_value_error(make):
 # How nodes go
 
 
+@pytest.fixture(scope="module")
+def head_without_cpus(ray, Cluster):
+    """A cluster of a head that runs no tasks."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
 @pytest.fixture
-def two(ray, make):
-    """A connected cluster whose head has no CPUs, and whose other node has a slot."""
-    cluster = make(initialize_head=True, head_node_args={"num_cpus": 0})
+def two(ray, head_without_cpus):
+    """A connected cluster whose head has no CPUs, and whose other node, a new one, has a slot."""
+    cluster = head_without_cpus
     cluster.first = cluster.add_node(num_cpus=1, resources={"slot": 1})
+    cluster.wait_for_nodes(LONG_S)  # those of earlier tests are known to be gone
     ray.init(address=cluster.address, **QUIET)
-    return cluster
+    yield cluster
+    ray.shutdown()
+    for node in cluster.list_all_nodes()[1:]:
+        cluster.remove_node(node, allow_graceful=False)
 
 
 def row_of(ray, node_id):
@@ -561,18 +571,13 @@ def test_the_node_of_the_driver_is_not_removed(ray, two):
     assert two.head_node.any_processes_alive()
 
 
-def test_shutdown_ends_all_nodes(ray, make):
+def test_shutdown_ends_all_nodes_and_a_cluster_begins_anew_after_it(ray, make):
     cluster = make(initialize_head=True, head_node_args={"num_cpus": 1})
     nodes = [cluster.head_node, cluster.add_node(num_cpus=1)]
     cluster.shutdown()
     assert cluster.list_all_nodes() == []
     assert not any(node.any_processes_alive() for node in nodes)
     assert cluster.head_node is None
-    cluster.shutdown()
-
-
-def test_a_cluster_begins_anew_after_its_shutdown(ray, make):
-    cluster = make(initialize_head=True, head_node_args={"num_cpus": 1})
     cluster.shutdown()
     cluster.add_node(num_cpus=2)
     ray.init(address=cluster.address, **QUIET)

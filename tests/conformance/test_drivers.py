@@ -29,155 +29,121 @@ def ended(ray, fresh):
     return ray
 
 
+def run_script(ray, folder, text):
+    """Run a script in a folder as a driver of its own, with `ray` imported; return what it was."""
+    script = folder / "driver.py"
+    script.write_text(f"import {ray.__name__} as ray\n{text}")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, str(script)],
+        check=False,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=DRIVER_S,
+    )
+
+
 @pytest.fixture
 def drive(ray, tmp_path):
     """`drive(text)` runs a script as a separate driver, with `ray` imported; returns its output."""
     ray.shutdown()
-
-    def run(text):
-        script = tmp_path / "driver.py"
-        script.write_text(f"import {ray.__name__} as ray\n{text}")
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return subprocess.run(
-            [sys.executable, str(script)],
-            check=False,
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=DRIVER_S,
-        )
-
-    return run
+    return lambda text: run_script(ray, tmp_path, text)
 
 
 # Scripts
 
+SCRIPT = f"""
+import os
 
-def test_a_task_finds_what_the_script_defines(drive):
-    done = drive(
-        f"""
 CONSTANT = 5
 
 def helper(number):
     return CONSTANT * number
 
-@ray.remote
-def task(number):
-    return helper(number)
-
-if __name__ == "__main__":
-    {INIT}
-    print("answer", ray.get(task.remote(4)))
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    assert "answer 20" in done.stdout
-
-
-def test_an_instance_of_a_class_of_the_script_comes_back_as_one(drive):
-    done = drive(
-        f"""
 class Point:
     pass
 
-@ray.remote
-def task(point):
-    assert isinstance(point, Point)
-    return point
-
-{INIT}
-print("is point:", type(ray.get(task.remote(Point()))) is Point)
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    assert "is point: True" in done.stdout
-
-
-def test_an_error_class_of_the_script_can_be_caught(drive):
-    done = drive(
-        f"""
 class Mine(Exception):
     pass
 
 @ray.remote
-def task():
-    raise Mine("own")
+def task(number):
+    return helper(number)
 
-{INIT}
-try:
-    ray.get(task.remote())
-except Mine:
-    print("caught")
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    assert "caught" in done.stdout
-
-
-def test_a_task_can_import_what_lies_beside_the_script(drive, tmp_path):
-    (tmp_path / "beside_the_script.py").write_text("VALUE = 7\n")
-    done = drive(
-        f"""
-{INIT}
 @ray.remote
-def task():
-    import beside_the_script
-    return beside_the_script.VALUE
+def same(point):
+    assert isinstance(point, Point)
+    return point
 
-print("value", ray.get(task.remote()))
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    assert "value 7" in done.stdout
-
-
-def test_a_task_runs_in_the_folder_of_the_driver(drive, tmp_path):
-    done = drive(
-        f"""
-import os
-{INIT}
-@ray.remote
-def task():
-    return os.getcwd()
-
-print("folder", ray.get(task.remote()))
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    assert f"folder {tmp_path}" in done.stdout
-
-
-def test_a_task_has_the_environment_of_the_driver(drive):
-    done = drive(
-        f"""
-import os
-os.environ["OF_THE_DRIVER"] = "seen"
-{INIT}
-@ray.remote
-def task():
-    return os.environ.get("OF_THE_DRIVER")
-
-print("variable", ray.get(task.remote()))
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    assert "variable seen" in done.stdout
-
-
-def test_an_error_that_nobody_catches_ends_the_driver_with_its_text(drive):
-    done = drive(
-        f"""
-{INIT}
 @ray.remote
 def fail():
-    raise KeyError("nobody catches this")
+    raise Mine("own")
 
-ray.get(fail.remote())
+if __name__ == "__main__":
+    os.environ["OF_THE_DRIVER"] = "seen"
+    {INIT}
+
+    @ray.remote
+    def beside():
+        import beside_the_script
+        return beside_the_script.VALUE
+
+    @ray.remote
+    def folder():
+        return os.getcwd()
+
+    @ray.remote
+    def variable():
+        return os.environ.get("OF_THE_DRIVER")
+
+    print("answer", ray.get(task.remote(4)))
+    print("is point:", type(ray.get(same.remote(Point()))) is Point)
+    try:
+        ray.get(fail.remote())
+    except Mine:
+        print("caught")
+    print("value", ray.get(beside.remote()))
+    print("folder", ray.get(folder.remote()))
+    print("variable", ray.get(variable.remote()))
 """
-    )
-    assert done.returncode == 1
-    assert "nobody catches this" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def script(ray, tmp_path_factory):
+    """A script that has ended, with its folder."""
+    ray.shutdown()
+    folder = tmp_path_factory.mktemp("script")
+    (folder / "beside_the_script.py").write_text("VALUE = 7\n")
+    done = run_script(ray, folder, SCRIPT)
+    assert done.returncode == 0, done.stderr
+    done.folder = folder
+    return done
+
+
+def test_a_task_finds_what_the_script_defines(script):
+    assert "answer 20" in script.stdout
+
+
+def test_an_instance_of_a_class_of_the_script_comes_back_as_one(script):
+    assert "is point: True" in script.stdout
+
+
+def test_an_error_class_of_the_script_can_be_caught(script):
+    assert "caught" in script.stdout
+
+
+def test_a_task_can_import_what_lies_beside_the_script(script):
+    assert "value 7" in script.stdout
+
+
+def test_a_task_runs_in_the_folder_of_the_driver(script):
+    assert f"folder {script.folder}" in script.stdout
+
+
+def test_a_task_has_the_environment_of_the_driver(script):
+    assert "variable seen" in script.stdout
 
 
 #: Prints the process ids of all that the driver has started.
@@ -199,6 +165,16 @@ print(json.dumps(workers + children), flush=True)
 )
 
 
+#: Ends a driver by the error of a task.
+FAILS = """
+@ray.remote
+def fail():
+    raise KeyError("nobody catches this")
+
+ray.get(fail.remote())
+"""
+
+
 def pids_of(done):
     """Return the process id of the actor, and those of all processes that the driver started."""
     pids = json.loads(done.stdout.splitlines()[-1])
@@ -208,12 +184,13 @@ def pids_of(done):
 
 @pytest.mark.parametrize(
     ("end", "status"),
-    [("", 0), ("ray.shutdown()", 0), ("raise KeyError", 1)],
+    [("", 0), ("ray.shutdown()", 0), (FAILS, 1)],
     ids=["its end", "shutdown", "error"],
 )
 def test_a_driver_leaves_no_process_however_it_ends(drive, end, status):
     done = drive(LIST + end)
     assert done.returncode == status, done.stderr
+    assert ("nobody catches this" in done.stderr) == (end == FAILS)
     _, pids = pids_of(done)
     wait_until(lambda: not any(is_running(pid) for pid in pids))
 
@@ -236,20 +213,6 @@ def test_a_driver_that_dies_takes_its_actors_with_it(drive, end, status):
 def test_a_session_that_started_by_itself_has_the_machine_s_cpus(ended):
     ended.put(1)
     assert ended.cluster_resources()["CPU"] == len(os.sched_getaffinity(0))
-
-
-def test_an_anonymous_namespace_is_a_random_uuid(fresh):
-    namespace = fresh(num_cpus=1).get_runtime_context().namespace
-    assert [len(part) for part in namespace.split("-")] == [8, 4, 4, 4, 12]
-
-
-def test_a_function_made_before_init_runs_after_it(ended):
-    @ended.remote
-    def double(number):
-        return 2 * number
-
-    ended.init(num_cpus=1, **QUIET)
-    assert ended.get(double.remote(2)) == 4
 
 
 def test_a_detached_actor_ends_with_the_cluster_that_its_driver_started(fresh):
@@ -278,19 +241,22 @@ def test_auto_without_a_cluster_is_a_connection_error(ended):
     assert not ended.is_initialized()
 
 
-def test_after_a_wrong_init_a_right_one_works(ended):
+def test_after_a_wrong_init_a_right_one_works_with_functions_from_before(ended):
+    @ended.remote
+    def double(number):
+        return 2 * number
+
     with pytest.raises(RuntimeError, match="Unknown keyword"):
         ended.init(no_such_keyword=1)
-    ended.init(num_cpus=1, **QUIET)
+    ended.init(num_cpus=1, object_store_memory=200_000_000, **QUIET)
     assert ended.cluster_resources()["CPU"] == 1
+    assert ended.cluster_resources()["object_store_memory"] == 200_000_000
+    assert ended.get(double.remote(2)) == 4
 
 
-def test_a_cluster_of_no_cpus_has_no_entry_for_them(fresh):
-    assert "CPU" not in fresh(num_cpus=0).cluster_resources()
-
-
-def test_a_cluster_of_no_cpus_runs_tasks_that_need_none(fresh):
+def test_a_cluster_of_no_cpus_has_no_entry_for_them_and_runs_tasks_that_need_none(fresh):
     ray = fresh(num_cpus=0)
+    assert "CPU" not in ray.cluster_resources()
 
     @ray.remote(num_cpus=0)
     def task():
@@ -299,14 +265,14 @@ def test_a_cluster_of_no_cpus_runs_tasks_that_need_none(fresh):
     assert ray.get(task.remote()) == "ran"
 
 
-def test_the_size_of_the_object_store_can_be_given(fresh):
-    ray = fresh(num_cpus=1, object_store_memory=200_000_000)
-    assert ray.cluster_resources()["object_store_memory"] == 200_000_000
-
-
 def test_too_small_an_object_store_is_a_value_error(ended):
     with pytest.raises(ValueError, match="object store"):
         ended.init(num_cpus=1, object_store_memory=1000, **QUIET)
+
+
+def test_an_anonymous_namespace_is_a_random_uuid(cluster):
+    namespace = cluster.get_runtime_context().namespace
+    assert [len(part) for part in namespace.split("-")] == [8, 4, 4, 4, 12]
 
 
 def test_the_context_repeats_the_address_when_the_second_init_is_ignored(cluster):

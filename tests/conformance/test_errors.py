@@ -852,9 +852,9 @@ def test_a_task_that_runs_does_not_hold_up_shutdown(fresh, tmp_path):
     assert time.monotonic() - started < 30
 
 
-@pytest.mark.parametrize("log_to_driver", [False, True])
-def test_a_task_may_print_five_megabytes(fresh, log_to_driver):
-    ray = fresh(num_cpus=1, log_to_driver=log_to_driver)
+@pytest.fixture
+def talk(ray):
+    """A remote function that prints five megabytes."""
 
     @ray.remote
     def talk():
@@ -863,6 +863,15 @@ def test_a_task_may_print_five_megabytes(fresh, log_to_driver):
         print("x" * 1_000_000, file=sys.stderr)
         return 1
 
+    return talk
+
+
+def test_a_task_may_print_five_megabytes(ray, talk):
+    assert ray.get(talk.remote()) == 1
+
+
+def test_a_task_may_print_five_megabytes_to_its_driver(fresh, talk):
+    ray = fresh(num_cpus=1, log_to_driver=True)
     assert ray.get(talk.remote()) == 1
 
 

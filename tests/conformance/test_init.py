@@ -308,10 +308,17 @@ def test_shutdown_ends_work_that_never_ends_itself(fresh, tmp_path):
     wait_until(lambda: not is_running(pid))
 
 
-def test_the_context_is_a_context_manager_that_shuts_down(stopped):
-    with stopped.init(num_cpus=1, **QUIET) as context:
+def test_the_context_is_a_context_manager_that_shuts_down_and_a_namespace_is_the_session_s(stopped):
+    @stopped.remote
+    class Actor:
+        pass
+
+    with stopped.init(num_cpus=1, namespace="mine", **QUIET) as context:
         assert stopped.is_initialized()
         assert context.address_info
+        actor = Actor.options(name="someone").remote()
+        assert stopped.get_runtime_context().namespace == "mine"
+        assert stopped.get_actor("someone", namespace="mine") == actor
     assert not stopped.is_initialized()
 
 
@@ -325,18 +332,6 @@ def test_disconnect_of_the_context_shuts_down(stopped):
     context = stopped.init(num_cpus=1, **QUIET)
     context.disconnect()
     assert not stopped.is_initialized()
-
-
-def test_a_namespace_is_that_of_the_session_and_its_actors(fresh):
-    ray = fresh(num_cpus=1, namespace="mine")
-
-    @ray.remote
-    class Actor:
-        pass
-
-    actor = Actor.options(name="someone").remote()
-    assert ray.get_runtime_context().namespace == "mine"
-    assert ray.get_actor("someone", namespace="mine") == actor
 
 
 def test_gpu_ids_are_those_that_the_driver_sees(fresh, monkeypatch):

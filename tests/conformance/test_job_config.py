@@ -87,32 +87,86 @@ def test_from_json_takes_the_fields_by_name(job_config_class):
     assert config.code_search_path == ["/letters"]
 
 
-def test_the_namespace_is_that_of_the_job(fresh, job_config_class):
-    ray = fresh(num_cpus=1, job_config=job_config_class(ray_namespace="letters"))
-    assert ray.get_runtime_context().namespace == "letters"
+@pytest.fixture(scope="module")
+def job(ray, tmp_path_factory):
+    """The implementation with a job whose config has a namespace, variables and a search path."""
+    folder = tmp_path_factory.mktemp("search path")
+    (folder / "sorting_of_letters.py").write_text("OFFICES = 12\n")
+    config = importlib.import_module(f"{ray.__name__}.job_config").JobConfig(
+        ray_namespace="letters",
+        runtime_env={"env_vars": {"FLOOR": "3"}},
+        default_actor_lifetime="detached",
+        _py_driver_sys_path=[str(folder)],
+    )
+    if ray.is_initialized():
+        ray.shutdown()
+    quiet = {"configure_logging": False, "include_dashboard": False, "log_to_driver": False}
+    ray.init(num_cpus=2, job_config=config, **quiet)
+    yield ray
+    ray.shutdown()
 
 
-def test_init_s_own_namespace_goes_first(fresh, job_config_class):
-    ray = fresh(num_cpus=1, namespace="parcels", job_config=job_config_class(ray_namespace="x"))
-    assert ray.get_runtime_context().namespace == "parcels"
+def test_the_namespace_is_that_of_the_job(job):
+    assert job.get_runtime_context().namespace == "letters"
 
 
-def test_tasks_have_the_job_s_runtime_env(fresh, job_config_class):
-    environment = {"env_vars": {"FLOOR": "3"}}
-    ray = fresh(num_cpus=1, job_config=job_config_class(runtime_env=environment))
-
-    @ray.remote
+def test_tasks_have_the_job_s_runtime_env(job):
+    @job.remote
     def floor():
         import os
 
         return os.environ["FLOOR"]
 
-    assert ray.get(floor.remote()) == "3"
+    assert job.get(floor.remote()) == "3"
 
 
-def test_init_s_own_runtime_env_replaces_that_of_the_job(fresh, job_config_class):
-    config = job_config_class(runtime_env={"env_vars": {"FLOOR": "3", "ROOM": "7"}})
-    ray = fresh(num_cpus=1, job_config=config, runtime_env={"env_vars": {"FLOOR": "4"}})
+def test_tasks_import_from_the_search_path(job):
+    @job.remote
+    def offices():
+        import sorting_of_letters
+
+        return sorting_of_letters.OFFICES
+
+    assert job.get(offices.remote()) == 12
+
+
+def test_actors_are_detached_by_default_if_the_job_says_so(job):
+    @job.remote
+    class Box:
+        def ping(self):
+            return "pong"
+
+    box = Box.options(name="box").remote()
+    other = Box.options(name="other", lifetime="non_detached").remote()
+    assert job.get([box.ping.remote(), other.ping.remote()]) == ["pong", "pong"]
+    del box
+    assert job.get(job.get_actor("box").ping.remote()) == "pong"
+    job.kill(job.get_actor("box"))
+
+
+def test_a_task_s_actors_are_detached_too(job):
+    @job.remote
+    class Box:
+        def ping(self):
+            return "pong"
+
+    @job.remote
+    def create():
+        box = Box.options(name="box of a task").remote()
+        return job.get(box.ping.remote())
+
+    assert job.get(create.remote()) == "pong"
+    box = job.get_actor("box of a task")
+    assert job.get(box.ping.remote()) == "pong"
+    job.kill(box)
+
+
+def test_init_s_own_namespace_and_runtime_env_go_first(fresh, job_config_class):
+    environment = {"env_vars": {"FLOOR": "3", "ROOM": "7"}}
+    config = job_config_class(ray_namespace="x", runtime_env=environment)
+    given = {"namespace": "parcels", "runtime_env": {"env_vars": {"FLOOR": "4"}}}
+    ray = fresh(num_cpus=1, job_config=config, **given)
+    assert ray.get_runtime_context().namespace == "parcels"
 
     @ray.remote
     def variables():
@@ -123,64 +177,14 @@ def test_init_s_own_runtime_env_replaces_that_of_the_job(fresh, job_config_class
     assert ray.get(variables.remote()) == ("4", None)
 
 
-def test_tasks_import_from_the_search_path(fresh, job_config_class, tmp_path):
-    (tmp_path / "sorting_of_letters.py").write_text("OFFICES = 12\n")
-    config = job_config_class(_py_driver_sys_path=[str(tmp_path)])
-    ray = fresh(num_cpus=1, job_config=config)
-
-    @ray.remote
-    def offices():
-        import sorting_of_letters
-
-        return sorting_of_letters.OFFICES
-
-    assert ray.get(offices.remote()) == 12
-
-
-def test_actors_are_detached_by_default_if_the_job_says_so(fresh, job_config_class, request):
-    ray = fresh(num_cpus=2, job_config=job_config_class(default_actor_lifetime="detached"))
-
-    @ray.remote
-    class Box:
-        def ping(self):
-            return "pong"
-
-    box = Box.options(name="box").remote()
-    other = Box.options(name="other", lifetime="non_detached").remote()
-    assert ray.get([box.ping.remote(), other.ping.remote()]) == ["pong", "pong"]
-    del box
-    assert ray.get(ray.get_actor("box").ping.remote()) == "pong"
-    ray.kill(ray.get_actor("box"))
-
-
-def test_a_task_s_actors_are_detached_too(fresh, job_config_class):
-    ray = fresh(num_cpus=2, job_config=job_config_class(default_actor_lifetime="detached"))
-
-    @ray.remote
-    class Box:
-        def ping(self):
-            return "pong"
-
-    @ray.remote
-    def create():
-        box = Box.options(name="box").remote()
-        return ray.get(box.ping.remote())
-
-    assert ray.get(create.remote()) == "pong"
-    box = ray.get_actor("box")
-    assert ray.get(box.ping.remote()) == "pong"
-    ray.kill(box)
-
-
-def test_the_logging_of_the_job_is_applied(fresh, job_config_class):
+def test_the_logging_of_the_job_is_applied(ray, fresh, job_config_class):
     import logging
 
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
-    ray = fresh(num_cpus=1)
     config = job_config_class()
     config.set_py_logging_config(ray.LoggingConfig(log_level="ERROR"))
-    ray = fresh(num_cpus=1, job_config=config)
+    fresh(num_cpus=1, job_config=config)
 
     @ray.remote
     def root_level():

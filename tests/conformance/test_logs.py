@@ -52,11 +52,28 @@ class Driver:
 
 @pytest.fixture(scope="module")
 def talker(ray) -> Driver:
-    """One task that prints in many ways, one after the other."""
+    """Tasks and actors that print in many ways, and one that prints and is killed."""
     return Driver(
         ray,
         START
         + """
+import signal, threading
+
+@ray.remote
+class Late:
+    def start(self):
+        self.thread = threading.Thread(target=self.later)
+        self.thread.start()
+
+    def later(self):
+        time.sleep(0.3)
+        print("between calls")
+
+    def leave(self):
+        self.thread.join()
+        print("last words")
+        ray.actor.exit_actor()
+
 @ray.remote
 def talk():
     print("python")
@@ -75,7 +92,62 @@ def talk():
     print("to stderr", file=sys.stderr)
     print("no end", end="")
 
-ray.get(talk.remote())
+@ray.remote
+def count():
+    for number in range(3000):
+        sys.stdout.write(f"line {number}\\n")  # in one go: Ray shows what is there when it looks
+
+@ray.remote
+def plain():
+    print("plain")
+
+@ray.remote
+class Actor:
+    def __init__(self):
+        print("made")
+
+    def speak(self):
+        print("spoken")
+
+@ray.remote
+class Named:
+    def __init__(self, number):
+        self.number = number
+
+    def __repr__(self):
+        return f"Named(number={self.number}.5)"
+
+    def speak(self):
+        print("in my name")
+
+@ray.remote(num_cpus=0)
+class Speaker:
+    def speak(self):
+        print("all say this", os.getpid())
+
+@ray.remote(max_retries=0)
+def die():
+    print("whole line", flush=True)
+    print("half a li", end="", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+late = Late.remote()
+ray.get(late.start.remote())
+ray.get([talk.remote(), count.remote()])
+ray.get([plain.remote(), plain.options(name="other.name").remote()])
+actor, named = Actor.remote(), Named.remote(4)
+ray.get([actor.speak.remote(), named.speak.remote()])
+speakers = [Speaker.remote() for _ in range(2)]
+ray.get([speaker.speak.remote() for speaker in speakers])
+try:
+    ray.get(die.remote())
+except ray.exceptions.WorkerCrashedError:
+    print("crashed")
+time.sleep(1)
+try:
+    ray.get(late.leave.remote())
+except ray.exceptions.RayActorError:
+    pass
 """,
     )
 
@@ -112,124 +184,40 @@ def test_standard_error_is_apart(talker):
     assert re.search(r"^\x1b\[36m\(talk pid=\d+\)\x1b\[0m to stderr$", talker.stderr, re.MULTILINE)
 
 
-def test_lines_of_one_stream_come_in_order(ray):
-    driver = Driver(
+def test_lines_of_one_stream_come_in_order(talker):
+    assert talker.texts("count") == [f"line {number}" for number in range(3000)]
+
+
+def test_the_names_of_tasks_and_actors(talker):
+    assert talker.texts("plain") == ["plain"]
+    assert talker.texts("other.name") == ["plain"]
+    assert talker.texts("Actor") == ["made", "spoken"]
+    assert talker.texts("Named(number=4.5)") == ["in my name"]
+
+
+def test_what_a_process_prints_that_is_killed_arrives(talker):
+    assert [line for line in talker.lines if line.endswith("whole line")] != []
+    assert talker.texts("die")[-1] == "half a li"
+    assert "crashed" in talker.lines
+
+
+def test_what_an_actor_prints_between_calls_and_at_its_end_arrives(talker):
+    assert talker.texts("Late") == ["between calls", "last words"]
+
+
+def test_folding_can_be_switched_off(talker):
+    texts = [text.rpartition(" ")[0] for text in talker.texts("Speaker")]
+    assert texts == ["all say this"] * 2
+    assert "repeated" not in talker.stdout
+
+
+@pytest.fixture(scope="module")
+def alike(ray) -> Driver:
+    """Four actors that print alike, where such lines are folded."""
+    return Driver(
         ray,
-        START
+        START.replace("num_cpus=2", "num_cpus=4")
         + """
-@ray.remote
-def count():
-    for number in range(3000):
-        sys.stdout.write(f"line {number}\\n")  # in one go: Ray shows what is there when it looks
-
-ray.get(count.remote())
-""",
-    )
-    assert driver.texts("count") == [f"line {number}" for number in range(3000)]
-
-
-def test_the_names_of_tasks_and_actors(ray):
-    driver = Driver(
-        ray,
-        START
-        + """
-@ray.remote
-def plain():
-    print("plain")
-
-@ray.remote
-class Actor:
-    def __init__(self):
-        print("made")
-
-    def speak(self):
-        print("spoken")
-
-@ray.remote
-class Named:
-    def __init__(self, number):
-        self.number = number
-
-    def __repr__(self):
-        return f"Named(number={self.number}.5)"
-
-    def speak(self):
-        print("in my name")
-
-ray.get([plain.remote(), plain.options(name="other.name").remote()])
-actor, named = Actor.remote(), Named.remote(4)
-ray.get([actor.speak.remote(), named.speak.remote()])
-""",
-    )
-    assert driver.texts("plain") == ["plain"]
-    assert driver.texts("other.name") == ["plain"]
-    assert driver.texts("Actor") == ["made", "spoken"]
-    assert driver.texts("Named(number=4.5)") == ["in my name"]
-
-
-def test_what_a_process_prints_that_is_killed_arrives(ray):
-    driver = Driver(
-        ray,
-        START
-        + """
-import signal
-
-@ray.remote(max_retries=0)
-def die():
-    print("whole line", flush=True)
-    print("half a li", end="", flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-try:
-    ray.get(die.remote())
-except ray.exceptions.WorkerCrashedError:
-    print("crashed")
-""",
-    )
-    assert [line for line in driver.lines if line.endswith("whole line")] != []
-    assert driver.texts("die")[-1] == "half a li"
-    assert "crashed" in driver.lines
-
-
-def test_what_an_actor_prints_between_calls_and_at_its_end_arrives(ray):
-    driver = Driver(
-        ray,
-        START
-        + """
-import threading, time
-
-@ray.remote
-class Actor:
-    def start(self):
-        self.thread = threading.Thread(target=self.later)
-        self.thread.start()
-
-    def later(self):
-        time.sleep(0.3)
-        print("between calls")
-
-    def leave(self):
-        self.thread.join()
-        print("last words")
-        ray.actor.exit_actor()
-
-actor = Actor.remote()
-ray.get(actor.start.remote())
-time.sleep(1)
-try:
-    ray.get(actor.leave.remote())
-except ray.exceptions.RayActorError:
-    pass
-""",
-    )
-    assert driver.texts("Actor") == ["between calls", "last words"]
-
-
-MANY_ALIKE = (
-    START.replace("num_cpus=2", "num_cpus=4")
-    + """
-import time
-
 @ray.remote(num_cpus=1)
 class Speaker:
     def speak(self, text):
@@ -239,72 +227,68 @@ speakers = [Speaker.remote() for _ in range(4)]
 ray.get([speaker.__ray_ready__.remote() for speaker in speakers])
 for speaker in speakers:
     ray.get(speaker.speak.remote("all say this"))
-ray.get([speaker.speak.remote("123 456") for speaker in speakers])
+for text in ("123 456", "always shown", "never shown"):
+    ray.get([speaker.speak.remote(text) for speaker in speakers])
 for _ in range(3):
     ray.get(speakers[0].speak.remote("one says that"))
-"""
-)
-
-
-#: The count of folded lines is printed with the next line after the window.
-AFTER_THE_WINDOW = """
 time.sleep(4)
+# The count of folded lines is printed with the next line after the window.
 ray.get(speakers[0].speak.remote("the window has passed"))
-"""
+""",
+        RAY_DEDUP_LOGS="1",
+        RAY_DEDUP_LOGS_AGG_WINDOW_S="3",
+        RAY_DEDUP_LOGS_ALLOW_REGEX="always shown",
+        RAY_DEDUP_LOGS_SKIP_REGEX="always|never",
+    )
 
 
-def test_lines_that_many_print_alike_are_folded(ray):
-    body = MANY_ALIKE + AFTER_THE_WINDOW
-    driver = Driver(ray, body, RAY_DEDUP_LOGS="1", RAY_DEDUP_LOGS_AGG_WINDOW_S="3")
-    texts = driver.texts("Speaker")
-    alike = [text for text in texts if text.startswith("all say this")]
-    assert len(alike) == 2
-    assert re.fullmatch(r"all say this \d+", alike[0])
-    assert re.match(r"all say this \d+\x1b\[32m \[repeated 3x across cluster\]", alike[1])
-    assert alike[1].endswith("\x1b[0m")
+def test_lines_that_many_print_alike_are_folded(alike):
+    texts = alike.texts("Speaker")
+    same = [text for text in texts if text.startswith("all say this")]
+    assert len(same) == 2
+    assert re.fullmatch(r"all say this \d+", same[0])
+    assert re.match(r"all say this \d+\x1b\[32m \[repeated 3x across cluster\]", same[1])
+    assert same[1].endswith("\x1b[0m")
     assert sum(text.startswith("one says that") for text in texts) == 3  # one process: not folded
     assert sum(text.startswith("123 456") for text in texts) == 4  # numbers alone: not folded
 
 
-def test_folding_can_be_switched_off(ray):
-    driver = Driver(ray, MANY_ALIKE, RAY_DEDUP_LOGS="0")
-    counts = Counter(text.rpartition(" ")[0] for text in driver.texts("Speaker"))
-    assert counts["all say this"] == 4
-    assert "repeated" not in driver.stdout
+def test_lines_can_be_shown_always_or_never(alike):
+    counts = Counter(text.rpartition(" ")[0] for text in alike.texts("Speaker"))
+    assert counts["always shown"] == 4
+    assert counts["never shown"] == 0
 
 
-def test_lines_can_be_shown_always_or_never(ray):
-    driver = Driver(
-        ray,
-        MANY_ALIKE,
-        RAY_DEDUP_LOGS="1",
-        RAY_DEDUP_LOGS_ALLOW_REGEX="all say",
-        RAY_DEDUP_LOGS_SKIP_REGEX="one says|all",
-    )
-    counts = Counter(text.rpartition(" ")[0] for text in driver.texts("Speaker"))
-    assert counts["all say this"] == 4
-    assert counts["one says that"] == 0
+HELLO = "@ray.remote\ndef hello():\n    print('hi')\n\nray.get(hello.remote())\n"
 
 
 @pytest.mark.parametrize(
-    ("variables", "pattern"),
-    [
-        ({"RAY_COLOR_PREFIX": "0"}, r"\(hello pid=\d+\) hi"),
-        ({"RAY_COLOR_PREFIX": "1"}, r"\x1b\[\d\dm\(hello pid=\d+\)\x1b\[0m hi"),
-        ({"RAY_DISABLE_WORKER_LOG_PREFIX": "1"}, r"hi"),
-    ],
+    ("color", "pattern"),
+    [("0", r"\(hello pid=\d+\) hi"), ("1", r"\x1b\[\d\dm\(hello pid=\d+\)\x1b\[0m hi")],
 )
-def test_the_prefix_can_be_changed(ray, variables, pattern):
-    body = "@ray.remote\ndef hello():\n    print('hi')\n\nray.get(hello.remote())\n"
-    driver = Driver(ray, START + body, **variables)
+def test_the_colour_of_the_prefix_can_be_changed(ray, color, pattern):
+    driver = Driver(ray, START + HELLO, RAY_COLOR_PREFIX=color)
     assert re.search(rf"^{pattern}$", driver.stdout, re.MULTILINE)
 
 
-def test_nothing_is_shown_without_log_to_driver(ray):
-    start = START.replace(")", ", log_to_driver=False)")
-    body = "@ray.remote\ndef hello():\n    print('unheard')\n\nray.get(hello.remote())\n"
-    driver = Driver(ray, start + body)
-    assert "unheard" not in driver.stdout + driver.stderr
+@pytest.fixture(scope="module")
+def quiet(ray) -> Driver:
+    """A program that wants neither prefixes nor unhandled errors."""
+    fail = "@ray.remote\ndef fail():\n    raise ValueError('oops')\n\nfail.remote()\n"
+    return Driver(
+        ray,
+        START + fail + HELLO,
+        RAY_DISABLE_WORKER_LOG_PREFIX="1",
+        RAY_IGNORE_UNHANDLED_ERRORS="1",
+    )
+
+
+def test_the_prefix_can_be_left_out(quiet):
+    assert "hi" in quiet.lines
+
+
+def test_unhandled_errors_are_not_told_to_whom_ignores_them(quiet):
+    assert "oops" not in quiet.stderr
 
 
 #: Each error is "oops" and a word: those of the first list are logged, those of the second are not.
@@ -422,9 +406,3 @@ def test_an_error_that_is_asked_for_or_may_be_is_not_told(forgetful, word):
 def test_a_constructor_that_fails_is_told(forgetful):
     assert "Exception raised in creation task" in forgetful.stderr
     assert forgetful.stderr.count("ValueError: oops constructor") == 1
-
-
-def test_unhandled_errors_are_not_told_to_whom_ignores_them(ray):
-    body = "@ray.remote\ndef fail():\n    raise ValueError('oops')\n\nfail.remote()\n"
-    driver = Driver(ray, START + body, RAY_IGNORE_UNHANDLED_ERRORS="1")
-    assert "oops" not in driver.stderr

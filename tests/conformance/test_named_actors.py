@@ -206,20 +206,34 @@ def test_a_name_is_one_actor_in_each_namespace(ray, Counter, space):
     del counters
 
 
-def test_a_driver_s_actors_are_in_the_namespace_of_its_init(ray, driver, space):
+def test_a_driver_and_its_tasks_are_in_the_namespace_of_its_init(ray, Counter, driver, space):
+    given = Counter.options(name="given", namespace=space).remote(5)
+    elsewhere = Counter.options(name="elsewhere", namespace=space + " other").remote()
     process = driver(
-        "counter = Counter.options(name='counter').remote(5)\n"
-        "tell([ray.get_runtime_context().namespace, ray.get(counter.namespace.remote())])\n"
-        "sys.stdin.read()"
+        """
+counter = Counter.options(name="counter").remote(5)
+
+@ray.remote
+def look():
+    found = ray.get(ray.get_actor("counter").add.remote())
+    return [ray.get_runtime_context().namespace, found, sorted(ray.util.list_named_actors())]
+
+tell([ray.get_runtime_context().namespace, ray.get(counter.namespace.remote())])
+tell(ray.get(look.remote()))
+tell(ray.get(ray.get_actor("given").add.remote()))
+actors = [Counter.options(name=name).remote() for name in ("b", "a")] + [Counter.remote()]
+tell(sorted(ray.util.list_named_actors()))
+sys.stdin.read()
+"""
     )
     assert told(process) == [space, space]
-    assert ray.get(ray.get_actor("counter", namespace=space).add.remote()) == 6
-
-
-def test_a_driver_finds_what_is_in_the_namespace_of_its_init(Counter, drive, space):
-    counter = Counter.options(name="counter", namespace=space).remote(5)
-    assert drive("tell(ray.get(ray.get_actor('counter').add.remote()))") == 6
-    del counter
+    assert told(process) == [space, 6, ["counter", "given"]]
+    assert told(process) == 6
+    assert told(process) == ["a", "b", "counter", "given"]
+    # Both drivers share the state of both actors.
+    assert ray.get(ray.get_actor("counter", namespace=space).add.remote()) == 7
+    assert ray.get(given.add.remote()) == 7
+    del given, elsewhere
 
 
 def test_a_driver_without_a_namespace_has_one_of_its_own(ray, Counter, drive):
@@ -238,20 +252,6 @@ tell([ray.get_runtime_context().namespace, found])
     assert namespace != ray.get_runtime_context().namespace
     assert not found
     del counter
-
-
-def test_tasks_are_in_the_namespace_of_their_driver(drive, space):
-    look = """
-counter = Counter.options(name="counter").remote(5)
-
-@ray.remote
-def look():
-    found = ray.get(ray.get_actor("counter").add.remote())
-    return [ray.get_runtime_context().namespace, found, ray.util.list_named_actors()]
-
-tell(ray.get(look.remote()))
-"""
-    assert drive(look) == [space, 6, ["counter"]]
 
 
 def test_methods_are_in_the_namespace_of_their_driver_not_of_their_actor(ray, Counter, space):
@@ -363,12 +363,16 @@ def test_get_if_exists_makes_a_new_actor_when_the_old_one_was_killed(ray, Counte
     assert ray.get(Counter.options(**options).remote().pid.remote()) != pid
 
 
-def test_get_if_exists_gives_the_detached_actor_of_another_driver(Counter, drive, space):
+def test_get_if_exists_gives_the_detached_actor_of_another_driver_whose_name_is_taken(drive):
     text = """
-options = {"name": "shared", "lifetime": "detached", "get_if_exists": True}
-tell(ray.get(Counter.options(**options).remote().add.remote()))
+shared = Counter.options(name="shared", lifetime="detached", get_if_exists=True).remote()
+number = ray.get(shared.add.remote())
+try:
+    Counter.options(name="shared", lifetime="detached").remote()
+except ray.exceptions.ActorAlreadyExistsError:
+    tell([number, "taken"])
 """
-    assert [drive(text), drive(text)] == [1, 2]
+    assert [drive(text), drive(text)] == [[1, "taken"], [2, "taken"]]
 
 
 def test_many_tasks_that_get_if_exists_at_once_make_exactly_one(ray, space, tmp_path):
@@ -392,16 +396,6 @@ def test_many_tasks_that_get_if_exists_at_once_make_exactly_one(ray, space, tmp_
 
 
 # list_named_actors
-
-
-def test_the_list_has_the_names_of_one_s_own_namespace(drive, Counter, space):
-    elsewhere = Counter.options(name="elsewhere", namespace=space + " other").remote()
-    text = """
-actors = [Counter.options(name=name).remote() for name in ("b", "a")] + [Counter.remote()]
-tell(ray.util.list_named_actors())
-"""
-    assert sorted(drive(text)) == ["a", "b"]
-    del elsewhere
 
 
 def test_the_list_of_all_namespaces_has_names_and_namespaces(ray, Counter, space):
@@ -509,7 +503,7 @@ def test_a_detached_actor_outlives_its_handles(ray, Counter, space):
 
 
 @pytest.mark.parametrize("end", ["", "ray.shutdown()", "os.kill(os.getpid(), 9)"])
-def test_a_detached_actor_outlives_its_driver_however_that_ends(ray, driver, drive, space, end):
+def test_a_detached_actor_outlives_its_driver_however_that_ends(ray, driver, space, end):
     process = driver(
         "counter = Counter.options(name='kept', lifetime='detached').remote(5)\n"
         f"tell([ray.get(counter.add.remote()), ray.get(counter.pid.remote())])\n{end}"
@@ -517,64 +511,47 @@ def test_a_detached_actor_outlives_its_driver_however_that_ends(ray, driver, dri
     number, pid = told(process)
     process.wait(DRIVER_S)
     assert number == 6
-    text = """
-counter = ray.get_actor("kept")
-tell([ray.get(counter.add.remote()), ray.get(counter.pid.remote())])
+    counter = ray.get_actor("kept", namespace=space)
+    assert ray.get([counter.add.remote(), counter.pid.remote()]) == [7, pid]
+
+
+def test_detached_actors_whose_driver_has_gone_live_like_others(ray, drive, space):
+    pid = drive(
+        """
+detached = {"lifetime": "detached"}
+counter = Counter.options(name="kept", **detached).remote(5)
+maker = Maker.options(name="maker", **detached).remote()
+parent = Maker.options(name="parent", **detached).remote()
+restarted = Counter.options(name="restarted", max_restarts=1, **detached).remote(5)
+ray.get([counter.add.remote(), maker.__ray_ready__.remote(), restarted.add.remote()])
+tell(ray.get(parent.make.remote("child")))
 """
-    assert drive(text) == [7, pid]
-    assert ray.get(ray.get_actor("kept", namespace=space).add.remote()) == 8
-
-
-def test_a_detached_actor_is_not_found_without_its_namespace(ray, drive, space):
-    drive(
-        "counter = Counter.options(name='kept', lifetime='detached').remote()\n"
-        "ray.get(counter.add.remote())"
     )
+    # They are in their namespace alone.
     with pytest.raises(ValueError, match=f"{NOT_FOUND} 'kept'"):
         ray.get_actor("kept")
     assert {"name": "kept", "namespace": space} in ray.util.list_named_actors(all_namespaces=True)
-
-
-def test_a_detached_actor_whose_driver_has_gone_starts_tasks_and_actors(ray, drive, space):
-    drive(
-        "counter = Counter.options(name='kept', lifetime='detached').remote(5)\n"
-        "maker = Maker.options(name='maker', lifetime='detached').remote()\n"
-        "ray.get([counter.add.remote(), maker.__ray_ready__.remote()])"
-    )
+    # They start tasks and actors.
     counter = ray.get_actor("kept", namespace=space)
     assert ray.get(counter.ask_a_task.remote()) == 12
     assert ray.get(counter.namespace.remote()) == space
-    maker = ray.get_actor("maker", namespace=space)
-    pid = ray.get(maker.make.remote("late"))
-    assert ray.get(ray.get_actor("late", namespace=space).pid.remote()) == pid
-
-
-def test_the_actors_of_a_detached_actor_live_as_long_as_it_does(ray, drive, space):
-    pid = drive(
-        "maker = Maker.options(name='parent', lifetime='detached').remote()\n"
-        "tell(ray.get(maker.make.remote('child')))"
-    )
+    made = ray.get(ray.get_actor("maker", namespace=space).make.remote("late"))
+    assert ray.get(ray.get_actor("late", namespace=space).pid.remote()) == made
+    # Their actors live as long as they do.
     child = ray.get_actor("child", namespace=space)
     assert ray.get(child.pid.remote()) == pid
     ray.kill(ray.get_actor("parent", namespace=space))
     wait_until(lambda: not is_running(pid))
     with pytest.raises(ray.exceptions.ActorDiedError, match="owner has died"):
         ray.get(child.pid.remote())
-
-
-def test_a_detached_actor_whose_driver_has_gone_is_restarted(ray, drive, space):
-    drive(
-        "options = {'name': 'restarted', 'lifetime': 'detached', 'max_restarts': 1}\n"
-        "counter = Counter.options(**options).remote(5)\n"
-        "ray.get(counter.add.remote())"
-    )
-    counter = ray.get_actor("restarted", namespace=space)
-    before = ray.get(counter.pid.remote())
+    # They are restarted.
+    restarted = ray.get_actor("restarted", namespace=space)
+    before = ray.get(restarted.pid.remote())
     os.kill(before, signal.SIGKILL)
 
     def is_restarted():
         try:
-            return ray.get(counter.pid.remote()) != before
+            return ray.get(restarted.pid.remote()) != before
         except ray.exceptions.ActorUnavailableError:
             return False
 
@@ -594,43 +571,26 @@ def test_a_detached_actor_can_be_killed_by_another_driver(ray, Counter, drive, s
     assert ray.get(Counter.options(**options).remote(7).add.remote()) == 8
 
 
-def test_a_detached_name_is_taken_for_the_next_driver(drive):
-    make = "counter = Counter.options(name='taken', lifetime='detached').remote(5)\n"
-    drive(make + "ray.get(counter.add.remote())")
-    text = f"""
-try:
-    {make}
-except ray.exceptions.ActorAlreadyExistsError:
-    tell("taken")
-"""
-    assert drive(text) == "taken"
-
-
-@pytest.mark.parametrize("lifetime", [None, "non_detached"])
 @pytest.mark.parametrize("end", ["end", "kill"])
 def test_any_other_actor_ends_with_its_driver_though_another_holds_a_handle(
-    ray, driver, space, end, lifetime
+    ray, driver, space, end
 ):
     process = driver(
-        f"counter = Counter.options(name='mortal', lifetime={lifetime!r}, max_restarts=-1)"
-        ".remote()\ntell(ray.get(counter.pid.remote()))\nsys.stdin.read()"
+        "counters = [Counter.options(name=str(each), lifetime=each, max_restarts=-1).remote()"
+        " for each in (None, 'non_detached')]\n"
+        "tell(ray.get([each.pid.remote() for each in counters]))\nsys.stdin.read()"
     )
-    pid = told(process)
-    counter = ray.get_actor("mortal", namespace=space)
-    assert ray.get(counter.add.remote()) == 1
+    pids = told(process)
+    counters = [ray.get_actor(name, namespace=space) for name in ("None", "non_detached")]
+    assert ray.get([each.add.remote() for each in counters]) == [1, 1]
     if end == "kill":
         process.kill()
     else:
         process.stdin.close()
     process.wait(DRIVER_S)
-    wait_until(lambda: not is_running(pid))
-    with pytest.raises(ray.exceptions.ActorDiedError, match="owner has died"):
-        ray.get(counter.add.remote())
-    wait_until_absent(ray, "mortal", namespace=space)
-
-
-def test_two_drivers_share_the_state_of_a_named_actor(ray, Counter, drive, space):
-    counter = Counter.options(name="shared", namespace=space).remote()
-    assert ray.get(counter.add.remote()) == 1
-    assert drive("tell(ray.get(ray.get_actor('shared').add.remote()))") == 2
-    assert ray.get(counter.add.remote()) == 3
+    wait_until(lambda: not any(is_running(pid) for pid in pids))
+    for counter in counters:
+        with pytest.raises(ray.exceptions.ActorDiedError, match="owner has died"):
+            ray.get(counter.add.remote())
+    for name in ("None", "non_detached"):
+        wait_until_absent(ray, name, namespace=space)

@@ -16,12 +16,16 @@ from _polling import wait_for_files
 #: Elements of an array that is too large to travel inline: 1.6 MB.
 LARGE = 200_000
 
+<<<<<<< HEAD
 
 @pytest.fixture(autouse=True)
 def session(request):
     """The shared session, except for the tests that start another one."""
     if "fresh" not in request.fixturenames:
         request.getfixturevalue("cluster")
+=======
+pytestmark = pytest.mark.usefixtures("cluster")
+>>>>>>> 6f96c190ceb1e224a44085e16fbf2a3e4174df2c
 
 
 # Tasks that start tasks
@@ -498,8 +502,8 @@ def test_large_arrays_in_a_dict_of_lists_arrive_whole(ray):
 # One CPU
 
 
-def test_twelve_levels_of_tasks_run_on_one_cpu(fresh):
-    ray = fresh(num_cpus=1)
+def test_twelve_levels_of_tasks_run_on_one_cpu(one_cpu):
+    ray = one_cpu
 
     @ray.remote
     def depth(number):
@@ -508,8 +512,8 @@ def test_twelve_levels_of_tasks_run_on_one_cpu(fresh):
     assert ray.get(depth.remote(12), timeout=110) == 12
 
 
-def test_a_task_that_blocks_lets_another_have_its_cpu(fresh, tmp_path):
-    ray = fresh(num_cpus=1)
+def test_a_task_that_blocks_lets_another_have_its_cpu(one_cpu, tmp_path):
+    ray = one_cpu
     inner_ran = str(tmp_path / "ran")
 
     @ray.remote
@@ -526,8 +530,8 @@ def test_a_task_that_blocks_lets_another_have_its_cpu(fresh, tmp_path):
     assert ray.get(outer.remote(), timeout=110) == (3, True)
 
 
-def test_the_fibonacci_numbers_are_computed_on_one_cpu(fresh):
-    ray = fresh(num_cpus=1)
+def test_the_fibonacci_numbers_are_computed_on_one_cpu(one_cpu):
+    ray = one_cpu
 
     @ray.remote
     def fibonacci(number):
@@ -538,8 +542,8 @@ def test_the_fibonacci_numbers_are_computed_on_one_cpu(fresh):
     assert ray.get(fibonacci.remote(6), timeout=50) == 8
 
 
-def test_a_task_runs_on_the_only_cpu_while_another_blocks_in_get(fresh, tmp_path):
-    ray = fresh(num_cpus=1)
+def test_a_task_runs_on_the_only_cpu_while_another_blocks_in_get(one_cpu, tmp_path):
+    ray = one_cpu
     blocked, returned = tmp_path / "blocked", tmp_path / "returned"
 
     @ray.remote
@@ -556,8 +560,8 @@ def test_a_task_runs_on_the_only_cpu_while_another_blocks_in_get(fresh, tmp_path
     assert ray.get(outer.remote(), timeout=50) == (True, False)
 
 
-def test_a_task_that_does_not_block_keeps_its_only_cpu(fresh, tmp_path):
-    ray = fresh(num_cpus=1)
+def test_a_task_that_does_not_block_keeps_its_only_cpu(one_cpu, tmp_path):
+    ray = one_cpu
     started, go, ran = tmp_path / "started", tmp_path / "go", tmp_path / "ran"
 
     @ray.remote

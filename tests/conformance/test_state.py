@@ -8,19 +8,20 @@ import os
 import pytest
 from _polling import wait_until
 
-#: Ray asks its dashboard's server for the state, so that must be there.
-CLUSTER = {"num_cpus": 3, "resources": {"custom": 1}, "include_dashboard": True}
+#: What the session of these tests has.
+CLUSTER = {"num_cpus": 3, "resources": {"custom": 1}}
 
 
 @pytest.fixture(scope="module")
 def cluster(ray):
-    """A session with a dashboard, for all tests of this module."""
+    """A session for all tests of this module; Ray asks its dashboard's server for the state."""
     if ray.is_initialized():
         ray.shutdown()
     ray.init(
         configure_logging=False,
         log_to_driver=False,
         namespace="states",
+        include_dashboard=ray.__name__ == "ray",
         **CLUSTER,
     )
     yield ray

@@ -1,5 +1,6 @@
 """A site of two pages, made as the documentation is, for what its gates have to refuse."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -80,30 +81,86 @@ globals().update({{name: value for name, value in real.items() if not name.start
 extensions = ["sphinx.ext.doctest", "bilingual", "notebooks"]
 """
 
-#: All builds in one process, as `make docs` has them; the last line says which have failed.
-BUILDS = """\
-import sys
+#: Imports Sphinx once, and forks for each line: the folder, and its builds, which are in one process, as
+#: `make docs` has them. Answers which have failed, which warnings do too, and what Sphinx has said.
+BUILDER = """\
+import importlib, json, os, sys, tempfile, traceback
+from sphinx.application import builtin_extensions
 from sphinx.cmd.build import main
 
-failed = []
-for language, builder in [pair.split("/") for pair in sys.argv[1:]]:
-    arguments = ["-q", "-W", "--keep-going", "-n", "-c", "docs", "-D", f"language={language}"]
-    doctrees = "gettext" if builder == "gettext" else language
-    arguments += ["-d", f"_build/doctrees/{doctrees}", "-b", builder, ".", f"_build/{builder}/{language}"]
-    if main(arguments):
-        failed.append(f"{language}/{builder}")
-print(*failed)
+for name in (*builtin_extensions, "sphinx.ext.doctest", "nbformat", "pydata_sphinx_theme"):
+    importlib.import_module(name)
+
+def build(folder, pairs):
+    os.chdir(folder)
+    failed = []
+    for language, builder in [pair.split("/") for pair in pairs]:
+        arguments = ["-q", "-W", "--keep-going", "-n", "-c", "docs", "-D", f"language={language}"]
+        doctrees = "gettext" if builder == "gettext" else language
+        arguments += ["-d", f"_build/doctrees/{doctrees}", "-b", builder, ".", f"_build/{builder}/{language}"]
+        if main(arguments):
+            failed.append(f"{language}/{builder}")
+    return failed
+
+for line in sys.stdin:
+    with tempfile.TemporaryFile("w+") as log, tempfile.TemporaryFile("w+") as answer:
+        child = os.fork()
+        if not child:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+            status = 1
+            try:
+                json.dump(build(*json.loads(line)), answer)
+                answer.flush()
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            sys.stdout.flush()
+            os._exit(status)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        log.seek(0)
+        answer.seek(0)
+        found = json.load(answer) if status == 0 else None
+        print(json.dumps([found, log.read()]), flush=True)
 """
 EVERYTHING = [
     f"{language}/{builder}" for language in ("en", "zh_CN") for builder in ("html", "doctest")
 ]
 
 
+class Builder:
+    """A process that builds sites, one after the other."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", BUILDER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def build(self, folder: Path, builds: list[str]) -> tuple[list[str], str]:
+        """Run Sphinx; return the builds that have failed, and what it has said."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([str(folder), builds]) + "\n")
+        self._process.stdin.flush()
+        failed, log = json.loads(self._process.stdout.readline())
+        assert failed is not None, log
+        return failed, log
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+        assert self._process.returncode == 0
+
+
 class SmallSite:
     """Sources in a folder, and what was built of them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, builder: Builder) -> None:
         self.folder = folder
+        self._builder = builder
         #: What Sphinx has complained of in the latest builds.
         self.log = ""
         self.built = folder / "_build"
@@ -151,15 +208,8 @@ class SmallSite:
 
     def build(self, *builds: str) -> list[str]:
         """Run Sphinx, and return the builds that have failed, which warnings do too."""
-        done = subprocess.run(
-            [sys.executable, "-c", BUILDS, *(builds or EVERYTHING)],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        self.log = done.stderr
-        return done.stdout.splitlines()[-1].split()
+        failed, self.log = self._builder.build(self.folder, [*(builds or EVERYTHING)])
+        return failed
 
 
 def replace(file: Path, old: str, new: str) -> None:

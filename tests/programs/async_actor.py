@@ -4,7 +4,7 @@ import asyncio
 
 import ray
 
-ray.init(num_cpus=2)
+ray.init(num_cpus=2, include_dashboard=False)
 
 
 @ray.remote

@@ -6,7 +6,7 @@ import tempfile
 
 import ray
 
-ray.init(num_cpus=2)
+ray.init(num_cpus=2, include_dashboard=False)
 
 folder = tempfile.mkdtemp()
 

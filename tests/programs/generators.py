@@ -3,7 +3,7 @@
 import numpy as np
 import ray
 
-ray.init(num_cpus=2)
+ray.init(num_cpus=2, include_dashboard=False)
 
 
 @ray.remote

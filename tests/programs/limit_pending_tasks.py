@@ -2,7 +2,7 @@
 
 import ray
 
-ray.init(num_cpus=2)
+ray.init(num_cpus=2, include_dashboard=False)
 
 MOST = 5
 

@@ -2,7 +2,7 @@
 
 import ray
 
-ray.init(num_cpus=4, resources={"slots": 2})
+ray.init(num_cpus=4, resources={"slots": 2}, include_dashboard=False)
 
 
 @ray.remote

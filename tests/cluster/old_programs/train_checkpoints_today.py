@@ -48,7 +48,7 @@ def fit_square(config):
             raise RuntimeError("fails once")
 
 
-ray.init(num_cpus=3)
+ray.init(num_cpus=3, include_dashboard=False)
 with tempfile.TemporaryDirectory() as folder:
     trainer = TensorflowTrainer(
         fit_square,

@@ -35,7 +35,7 @@ def fit_line(config: dict) -> None:
         model.fit(prepare_dataset_shard(batches), callbacks=[ReportCheckpointCallback()], verbose=0)
 
 
-ray.init(num_cpus=3)
+ray.init(num_cpus=3, include_dashboard=False)
 points = ray.data.from_items([{"x": x / 100, "y": 2 * x / 100} for x in range(100)])
 with tempfile.TemporaryDirectory() as folder:
     trainer = TensorflowTrainer(
