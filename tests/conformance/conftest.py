@@ -39,11 +39,7 @@ RAY_ENVIRONMENT = {
 
 
 class _Sessions:
-<<<<<<< HEAD
-    """The fixture that started the current session: `cluster`, `fresh`, or none."""
-=======
-    """Who started the session that runs: `cluster`, `one_cpu`, `fresh`, or nobody."""
->>>>>>> 6f96c190ceb1e224a44085e16fbf2a3e4174df2c
+    """The session that runs now: that of `cluster`, `one_cpu` or `fresh`, or none."""
 
     def __init__(self) -> None:
         self.module: ModuleType | None = None
@@ -62,7 +58,7 @@ class _Sessions:
         self.module.init(**{**QUIET, **options})
 
     def share(self, options: dict[str, Any]) -> None:
-        """Have a session with these options run: that of the test before, if it had them too."""
+        """Start a session with these options, unless the test before has left one with the same options."""
         if self.shared != options or not self.module.is_initialized():
             self.start(**options)
             self.shared = options

@@ -8,16 +8,7 @@ import time
 import pytest
 from _polling import is_running, wait_for_files, wait_until
 
-<<<<<<< HEAD
-
-@pytest.fixture(autouse=True)
-def session(request):
-    """The shared session, except for the tests that start another one."""
-    if "fresh" not in request.fixturenames:
-        request.getfixturevalue("cluster")
-=======
 pytestmark = pytest.mark.usefixtures("cluster")
->>>>>>> 6f96c190ceb1e224a44085e16fbf2a3e4174df2c
 
 
 @pytest.fixture

@@ -16,16 +16,7 @@ from _polling import wait_for_files
 #: Elements of an array that is too large to travel inline: 1.6 MB.
 LARGE = 200_000
 
-<<<<<<< HEAD
-
-@pytest.fixture(autouse=True)
-def session(request):
-    """The shared session, except for the tests that start another one."""
-    if "fresh" not in request.fixturenames:
-        request.getfixturevalue("cluster")
-=======
 pytestmark = pytest.mark.usefixtures("cluster")
->>>>>>> 6f96c190ceb1e224a44085e16fbf2a3e4174df2c
 
 
 # Tasks that start tasks
