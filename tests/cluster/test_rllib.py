@@ -81,7 +81,8 @@ class Counting(gymnasium.Env):
             raise OSError("the game has crashed")
         if self.config.get("always_raises"):
             raise OSError("the game never starts")
-        if self.config.get("hangs") and not self.config.recreated_worker and self.num_steps == 3:
+        hangs = self.config.worker_index in self.config.get("hangs", ())
+        if hangs and not self.config.recreated_worker and self.num_steps == 3:
             time.sleep(3600)
         value = np.nan if self.config.get("nan") else self.count
         return np.full(1, value, np.float32), 1.0, self.count == 10, False, {}
@@ -444,10 +445,19 @@ def test_training_goes_on_when_a_runner_is_killed(cluster, caplog):
 
 
 def test_a_runner_whose_environment_hangs_is_replaced(cluster, caplog):
-    config = ppo_on(Counting, hangs=True).env_runners(num_env_runners=1, sample_timeout_s=4)
+    config = ppo_on(Counting, hangs=[1]).env_runners(num_env_runners=1, sample_timeout_s=4)
     algorithm = config.build_algo()
     assert algorithm.train().num_env_runner_restarts == 1
     assert "did not answer in time" in caplog.text
+    algorithm.stop()
+
+
+def test_a_runner_that_hangs_is_replaced_while_another_one_answers(cluster, caplog, wait_until):
+    config = A3CConfig().environment(Counting, env_config={"hangs": [1]})
+    config.training(min_updates_per_iteration=10, model=SMALL)
+    algorithm = config.env_runners(num_env_runners=2, sample_timeout_s=10).build_algo()
+    wait_until(lambda: algorithm.train().num_env_runner_restarts == 1, deadline_s=90)
+    assert "Env runner 1 did not answer in time" in caplog.text
     algorithm.stop()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -78,8 +79,8 @@ class RunnerGroup:
         self._deaths_in_a_row: dict[int, int] = {}
         #: Answers of new runners, which come when their environments are made.
         self._starting: dict[int, Any] = {}
-        #: The runner of each call of `next_answer` that has not been answered.
-        self._in_flight: dict[Any, int] = {}
+        #: For each call of `next_answer` without an answer: its runner, and when it was sent.
+        self._in_flight: dict[Any, tuple[int, float]] = {}
         self._actors: dict[int, Any] = {
             index: self._start(index, False) for index in range(1, num_runners + 1)
         }
@@ -148,27 +149,40 @@ class RunnerGroup:
             ready, _ = ray.wait(
                 list(self._in_flight), num_returns=1, timeout=self._options.timeout_s
             )
+            self._replace_late()
             if not ready:
-                late, self._in_flight = self._in_flight, {}
-                for index in sorted(late.values()):
-                    with self._replacing(index):
-                        raise GetTimeoutError(f"runner {index}")
                 continue
-            index = self._in_flight.pop(ready[0])
+            index, _ = self._in_flight.pop(ready[0])
             with self._replacing(index):
                 answer = ray.get(ready[0])
                 self._deaths_in_a_row.pop(index, None)
                 return answer
 
     def _call_idle(self, method: str, args: Callable[[], tuple[Any, ...]]) -> None:
-        for index in sorted(self._actors.keys() - self._in_flight.values()):
+        busy = {index for index, _ in self._in_flight.values()}
+        for index in sorted(self._actors.keys() - busy):
             with self._replacing(index):
                 self._wait_until_started(index)
             if index in self._actors:
-                self._in_flight[self._actors[index].call.remote(method, *args())] = index
+                call = self._actors[index].call.remote(method, *args())
+                self._in_flight[call] = index, time.monotonic()
+
+    def _replace_late(self) -> None:
+        """Replace the runners that have not answered in time, also while others answer."""
+        if self._options.timeout_s is None:
+            return
+        oldest = time.monotonic() - self._options.timeout_s
+        old = [call for call, (_, sent_at) in self._in_flight.items() if sent_at <= oldest]
+        if not old:
+            return
+        _, late = ray.wait(old, num_returns=len(old), timeout=0)
+        for call in late:
+            index, _ = self._in_flight[call]
+            with self._replacing(index):
+                raise GetTimeoutError(f"runner {index}")
 
     def forget_calls(self) -> None:
-        """Drop the calls in flight: the runners still carry them out, and nobody sees the answers."""
+        """Drop the calls in flight: the runners still run them, but their answers are not read."""
         self._in_flight = {}
 
     @contextlib.contextmanager
@@ -182,6 +196,11 @@ class RunnerGroup:
     def _after_death(self, index: int, error: Exception) -> None:
         options = self._options
         ray.kill(self._actors[index])
+        self._in_flight = {
+            call: (other, sent_at)
+            for call, (other, sent_at) in self._in_flight.items()
+            if other != index
+        }
         what = "did not answer in time" if isinstance(error, GetTimeoutError) else "has died"
         deaths = self._deaths_in_a_row[index] = self._deaths_in_a_row.get(index, 0) + 1
         if options.restarts and self.num_restarts < options.max_restarts:
