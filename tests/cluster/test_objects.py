@@ -151,7 +151,7 @@ def test_a_full_disk_is_said(small_store, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(segment, "_write_file", full)
-    with pytest.raises(ray.exceptions.ObjectStoreFullError, match="no room"):
+    with pytest.raises(ray.exceptions.ObjectStoreFullError, match="does not fit"):
         ray.put(np.ones(MEGABYTE))
 
 

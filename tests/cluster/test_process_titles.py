@@ -91,6 +91,7 @@ def test_an_async_actor_shows_its_method_and_its_class():
 def test_the_environment_of_a_task_is_whole_below_the_title():
     found = ray.get(ray.remote(lambda: dict(os.environ)).remote())
     missing = {name for name in os.environ if name not in found}
-    assert not missing - {"PYTEST_CURRENT_TEST"}
+    # A nanny of an earlier test has left the second one, which nodes drop.
+    assert not missing - {"PYTEST_CURRENT_TEST", "__DASK_PARENT_PID"}
     asked = ray.get(ray.remote(lambda: os.popen("echo $HOME").read().strip()).remote())
     assert asked == os.environ["HOME"]
