@@ -386,6 +386,7 @@ class Pool:
         if error is None:
             outcomes, duration_s = future.result()
         else:  # the process has died, or its results cannot be pickled
+            # counts as long, so that the next messages do not grow
             outcomes, duration_s = [_failed(chunk, error) for chunk in chunks], _TOGETHER_S
         num_run = len(outcomes)
         with self._changed:

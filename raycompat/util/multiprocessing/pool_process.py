@@ -29,7 +29,8 @@ class Function(NamedTuple):
     """A function in messages, which a process loads once for all chunks of one call of the pool."""
 
     id: str
-    #: Equal for two calls of the pool with the same function, or functions of the same code.
+    #: Equal for functions of the same code. It only tells how many chunks to send together: another
+    #: function may have the same number later.
     code_id: int
     #: One reference to the function: a reference in a list is not replaced by its value on the way.
     refs: list[ObjectRef[Any]]
