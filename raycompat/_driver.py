@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 import logging
 import os
 import pickle
@@ -321,16 +322,10 @@ def _begin(
     uses_leases: bool,
 ) -> RayContext:
     from raycompat._caller import interrupts
-    from raycompat._launch import addresses, connect
 
-    with interrupts.allowed():
-        destination = addresses.find(given["address"], authority)
-    if destination is None:
-        cluster = _start_cluster(given, temp_dir, authority)
-        destination = addresses.find(cluster.address, authority)
-        assert destination is not None
-    else:
-        addresses.refuse_node_options(given)
+    destination = _find_or_start(given, temp_dir, authority)
+    from raycompat._launch import connect
+
     client = connect.connect(destination)
     try:
         with interrupts.allowed():
@@ -412,12 +407,35 @@ def _way_of_dask(destination: Destination) -> str:
     )
 
 
+def _find_or_start(
+    given: dict[str, Any], temp_dir: str | None, authority: Authority | None
+) -> Destination:
+    """Return where the cluster is that the program names, or its own new one."""
+    from raycompat._caller import interrupts
+    from raycompat._launch import addresses
+
+    with interrupts.allowed():
+        found = addresses.find(given["address"], authority)
+    if found is not None:
+        addresses.refuse_node_options(given)
+        return found
+    cluster = _start_cluster(given, temp_dir, authority)
+    importlib.import_module("raycompat._launch.connect")  # Dask, while the processes start
+    with interrupts.allowed():
+        node = cluster.nodes[0]
+        node.join(cluster.address)
+        node.wait_until_up()
+    current_cluster.record_of_a_program(cluster.address, cluster.scheduler.pid)
+    destination = addresses.find(cluster.address, authority)
+    assert destination is not None
+    return destination
+
+
 def _start_cluster(
     given: dict[str, Any], temp_dir: str | None, authority: Authority | None
 ) -> LocalCluster:
-    """Start this process's cluster; after an error, the caller must end it."""
+    """Start this process's cluster, without waiting; after an error, the caller must end it."""
     global _cluster
-    from raycompat._caller import interrupts
     from raycompat._launch.local_cluster import LocalCluster
     from raycompat._launch.node_options import node_options
 
@@ -427,11 +445,7 @@ def _start_cluster(
     _cluster = cluster = LocalCluster(
         dashboard_address=dashboard_address(given), temp_dir=temp_dir, authority=authority
     )
-    node = cluster.start_node(options)
-    with interrupts.allowed():
-        node.join(cluster.address)
-        node.wait_until_up()
-    current_cluster.record_of_a_program(cluster.address, cluster.scheduler.pid)
+    cluster.start_node(options)
     return cluster
 
 

@@ -1,4 +1,8 @@
-"""The cluster to which `init` connects: every form of address, as one `Destination`."""
+"""The cluster to which `init` connects: every form of address, as one `Destination`.
+
+Dask is imported only for addresses that need it: where `init` starts a cluster, the processes start
+first, and Dask is imported at the same time.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,14 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from distributed import Client
-
-from raycompat import _dask_adapter as adapter
-from raycompat import _security
 from raycompat._protocol import current_cluster, local_address
 from raycompat._protocol.refusals import WAYS
 from raycompat._protocol.shared_secret import Authority
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 #: Environment variables with a cluster's address, for programs that give none: Ray's and Dask's.
 RAY_VARIABLE, DASK_VARIABLE = "RAY_ADDRESS", "DASK_SCHEDULER_ADDRESS"
@@ -64,6 +67,8 @@ def find(given: Any, authority: Authority | None = None) -> Destination | None:
         return None
     if isinstance(given, str | os.PathLike):
         return _of_text(os.fspath(given), authority)
+    from distributed import Client
+
     if isinstance(given, Client):
         return _of_client(given)
     if hasattr(given, "scheduler_address"):
@@ -100,6 +105,8 @@ def _of_text(text: str, authority: Authority | None) -> Destination:
             scheme, text = local_address.SCHEME, f"{local_address.SCHEME}://{place}"
     if authority is not None:
         return _by_password(scheme, place, authority)
+    from raycompat import _dask_adapter as adapter
+
     return Destination(f"{adapter.default_scheme()}://{place}" if scheme == "ray" else text)
 
 
@@ -109,6 +116,8 @@ def _by_password(scheme: str, place: str, authority: Authority) -> Destination:
             f"A password was given, but {scheme}://{place} does not use one. Write "
             f"tls:// or no scheme, or leave the password out ({WAYS})."
         )
+    from raycompat import _security
+
     host, port = _host_and_port(place, f"{scheme}://{place}")
     authority.join(host.strip("[]"), port)
     return Destination(f"tls://{place}", _security.dask_security(authority.credentials()))
@@ -149,6 +158,8 @@ def _of_client(client: Client) -> Destination:
 
 
 def _of_cluster(cluster: Any) -> Destination:
+    from raycompat import _dask_adapter as adapter
+
     address = cluster.scheduler_address
     status = getattr(getattr(cluster, "status", None), "name", "running")
     if status != "running" or not isinstance(address, str) or "://" not in address:

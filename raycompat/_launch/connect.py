@@ -18,9 +18,11 @@ from distributed import Client
 from raycompat import _dask_adapter as adapter
 from raycompat._dask_client import DaskClient
 from raycompat._launch.addresses import Destination
+from raycompat._node.plugin import NodePlugin
 from raycompat._protocol import refusals
 from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.version import VERSION
+from raycompat._scheduler.plugin import SchedulerPlugin
 
 #: Seconds for a scheduler to answer.
 _ANSWER_S = 5.0
@@ -96,9 +98,6 @@ def prepare(client: Client) -> list[dict[str, Any]]:
 
 
 async def _prepare(client: Client) -> list[dict[str, Any]]:
-    from raycompat._node.plugin import NodePlugin
-    from raycompat._scheduler.plugin import SchedulerPlugin
-
     try:
         async with asyncio.timeout(_PREPARE_S):
             await _check_versions(client)
