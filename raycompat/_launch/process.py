@@ -7,7 +7,6 @@ import json
 import os
 import select
 import subprocess
-import sys
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import psutil
 
 from raycompat import exceptions
-from raycompat._protocol import shared_secret
+from raycompat._protocol import run_module, shared_secret
 
 #: Seconds for a process of the cluster to start on a busy machine.
 _START_S = 120.0
@@ -42,7 +41,7 @@ class Process:
         variables = {**defaults, **shared_secret.environment_without(), **environment}
         with log.open("wb") as output:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", module, json.dumps(options)],
+                run_module.command(module, json.dumps(options)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,

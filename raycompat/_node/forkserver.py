@@ -178,7 +178,7 @@ def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoRet
 
 
 def main() -> None:
-    """Run as ``python -m raycompat._node.forkserver <descriptor> <pid of the node> [modules]``."""
+    """Run with a descriptor, the pid of the node, and modules (`_node.forkserver_client`)."""
     run(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), sys.argv[3:])
 
 

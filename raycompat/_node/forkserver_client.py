@@ -10,13 +10,13 @@ import pickle
 import signal
 import socket
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from raycompat._node import forkserver
 from raycompat._node.forkserver import MAX_PACKET_BYTES
+from raycompat._protocol import run_module
 
 #: Simultaneous fork requests to one forkserver: each has seven open descriptors here.
 _MANY_FORKS = 16
@@ -71,9 +71,9 @@ def _start_forkserver(
     environment = {**os.environ, **variables}
     # One thread: a forkserver with a pool of BLAS threads could not fork safely.
     environment.setdefault("OMP_NUM_THREADS", "1")
-    module = "raycompat._node.forkserver"
+    about = (str(theirs.fileno()), str(os.getpid()), *preload)
     server = subprocess.Popen(
-        [sys.executable, "-m", module, str(theirs.fileno()), str(os.getpid()), *preload],
+        run_module.command("raycompat._node.forkserver", *about),
         pass_fds=[theirs.fileno()],
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""A node process that raycompat starts: ``python -m raycompat._node.main <options>``."""
+"""A node process that raycompat starts (`_launch.process`)."""
 
 from __future__ import annotations
 

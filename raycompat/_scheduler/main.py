@@ -1,4 +1,4 @@
-"""A scheduler process that raycompat starts: ``python -m raycompat._scheduler.main <options>``."""
+"""A scheduler process that raycompat starts (`_launch.process`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `util.iter` and `experimental.shuffle` do where Ray 2.60 fails, and selectors that are refused."""
+"""What Ray 2.60 does not do: cases of `util.iter`, `experimental.shuffle`, selectors, causes of errors."""
 
 from __future__ import annotations
 
@@ -131,3 +131,21 @@ def test_a_second_logging_config_replaces_the_first(no_cluster):
     finally:
         root.handlers[:] = before
         root.setLevel(level)
+
+
+def test_what_an_error_was_raised_from_travels(cluster):
+    @ray.remote
+    def fail():
+        try:
+            try:
+                raise ZeroDivisionError("first")
+            except ZeroDivisionError as error:
+                raise ValueError("second") from error
+        except ValueError:
+            raise KeyError("third")
+
+    with pytest.raises(KeyError) as caught:
+        ray.get(fail.remote())
+    second = caught.value.cause.__context__
+    assert isinstance(second, ValueError)
+    assert isinstance(second.__cause__, ZeroDivisionError)

@@ -104,6 +104,27 @@ def test_status_prints_the_link_again(printed):
     assert f"Dashboard: {url}" in done.stdout
 
 
+def test_nodes_run_the_raycompat_of_the_driver_whatever_the_current_folder_has(tmp_path):
+    (tmp_path / "raycompat").mkdir()
+    (tmp_path / "raycompat" / "__init__.py").write_text("raise ImportError('not this one')")
+    driver = tmp_path / "driver"
+    driver.mkdir()
+    (driver / "program.py").write_text(
+        "import raycompat as ray\n"
+        "ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)\n"
+        "print(ray.get(ray.remote(lambda: 7).remote()))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, driver / "program.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == "7\n", done.stderr
+
+
 def test_the_switch_has_it_listen_on_tcp(no_cluster, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with ray.init(num_cpus=1, configure_logging=False, **QUIET):

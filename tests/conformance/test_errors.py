@@ -902,24 +902,6 @@ def test_a_task_may_change_its_directory(ray):
     assert ray.get(ray.remote(lambda: 1).remote()) == 1
 
 
-def test_what_an_error_was_raised_from_travels(cluster, ray):
-    @ray.remote
-    def fail():
-        try:
-            try:
-                raise ZeroDivisionError("first")
-            except ZeroDivisionError as error:
-                raise ValueError("second") from error
-        except ValueError:
-            raise KeyError("third")
-
-    with pytest.raises(KeyError) as caught:
-        ray.get(fail.remote())
-    second = caught.value.cause.__context__
-    assert isinstance(second, ValueError)
-    assert isinstance(second.__cause__, ZeroDivisionError)
-
-
 def test_a_function_that_is_too_large_is_refused(cluster, ray):
     large = bytes(96 * 2**20)
 
