@@ -136,19 +136,21 @@ class LeasePool(DirectSender):
     def _advance(self) -> None:
         """Send what can be sent; request leases if calls remain. The caller holds the lock."""
         waiting, limit = self._waiting, None
-        while (call := waiting.next(limit)) is not None:
+        while (queue := waiting.next(limit)) is not None:
+            call = queue[0]
             cost_s = self._costs.get(call.function, _UNKNOWN_S)
             lease = self._choose(cost_s, call.units)
             if lease is None:
                 limit = call.units  # no lease takes larger calls either
             elif call.dependencies and lease.host != self._session.setup.host:
-                waiting.queue_of(call).popleft()
+                queue.popleft()
                 self._mark_idle(lease)
                 self._leave_to_scheduler(call)
             else:
                 waiting.served(call.units)
-                self._post(call, lease, cost_s)
-        self._ask_for_more()
+                self._post(queue, lease, cost_s)
+        if limit is not None:
+            self._ask_for_more()
 
     def _ask_for_more(self) -> None:
         """Request leases as large as the largest waiting calls, which then take the others too.
@@ -202,9 +204,10 @@ class LeasePool(DirectSender):
         large = [lease for lease in self._idle.values() if lease.units >= units]
         return min(large, key=lambda lease: lease.units, default=None)
 
-    def _post(self, call: Call, lease: Lease, cost_s: float) -> None:
-        """Send the first call of its queue."""
+    def _post(self, queue: deque[Call], lease: Lease, cost_s: float) -> None:
+        """Send the first call of a queue."""
         assert lease.road is not None
+        call = queue[0]
         is_first = not lease.unanswered
         call.attempt += 1
         call.state, call.lease, call.cost_s = SENT, lease, cost_s
@@ -212,8 +215,7 @@ class LeasePool(DirectSender):
         for entry in call.returns:
             entry.channel, entry.is_on_wire = lease, True
         now = is_first or len(call.arguments or b"") > LARGE_BYTES
-        dequeue = self._waiting.queue_of(call).popleft
-        sent = (dequeue, partial(lease.unanswered.__setitem__, call.key, call))
+        sent = (queue.popleft, partial(lease.unanswered.__setitem__, call.key, call))
         lease.road.post(call.message(), now=now, notes=sent)
         if not now:
             self._session.unflushed.add(lease)
@@ -417,11 +419,9 @@ class LeasePool(DirectSender):
                 self._handle_unanswered(lease)
             else:
                 when_drained(self._session, lease.road, partial(self._end, lease, lease.road))
-            if not lease.was_connected and (error is not None or how):
-                call = self._waiting.next()
-                if call is not None:
-                    self._waiting.queue_of(call).popleft()
-                    self._leave_to_scheduler(call)  # the scheduler reports the error
+            is_refused = not lease.was_connected and (error is not None or how)
+            if is_refused and (queue := self._waiting.next()):
+                self._leave_to_scheduler(queue.popleft())  # the scheduler reports the error
             self._advance()
 
     def _close_when_synced(self, lease: Lease) -> None:

@@ -41,8 +41,11 @@ def _call(session: Session, call: Call, sender: Sender) -> Any:
     else:
         keys = [ids.return_key(call.key, index) for index in range(int(call.num_returns))]
     try:
-        call.returns = [table.add(key) for key in keys]
-        refs: Any = [ObjectRef._of_new(entry, session) for entry in call.returns]
+        refs: Any = []
+        for key in keys:
+            entry = table.add(key)
+            call.returns.append(entry)
+            refs.append(ObjectRef._of_new(entry, session))
         if call.num_returns == "streaming":
             call.stream = Stream(session, call.key, refs[0])
             refs = ObjectRefGenerator(call.stream)

@@ -48,6 +48,8 @@ class WaitingCalls:
 
     def enter(self, size: int, queue: deque[Call]) -> None:
         """Give a queue its turns from now on."""
+        if self._sizes == [size] and self._queues.get(size) is queue:
+            return
         current = self._queues.setdefault(size, queue)
         if current is not queue:  # the empty queue was removed while a call was appended
             current.extend(queue)
@@ -77,24 +79,23 @@ class WaitingCalls:
         """Return the name of a waiting call of this size."""
         return self._queues[size][0].name
 
-    def next(self, below: int | None = None) -> Call | None:
-        """Return the next call in turn, of a size below the limit if one is given."""
+    def next(self, below: int | None = None) -> deque[Call] | None:
+        """Return the queue whose first call is next in turn, of a size `below` the limit if any."""
         sizes = self._sizes
-        while sizes:
+        while len(sizes) > 1:
             index = bisect_left(sizes, self._turn)
             if index == len(sizes) or (below is not None and sizes[index] >= below):
                 index = 0
             size = sizes[index]
             if below is not None and size >= below:
                 return None
-            queue = self._queues[size]
-            self._drop_first_withdrawn(size)
-            if queue:
-                return queue[0]
-            if len(sizes) == 1:
-                return None  # more calls of this size are likely
+            if queue := self._without_withdrawn_head(size):
+                return queue
             self._give_up(index, size)
-        return None
+        if not sizes or (below is not None and sizes[0] >= below):
+            return None
+        # The only queue stays when it is empty: more calls of its size are likely.
+        return self._without_withdrawn_head(sizes[0]) or None
 
     def _give_up(self, index: int, size: int) -> None:
         del self._sizes[index]
@@ -118,7 +119,7 @@ class WaitingCalls:
             replace = [queue.popleft] * len(present) + [partial(queue.extendleft, kept[::-1])]
             deque(map(operator.call, replace), 0)  # in one C call: safe from interrupts and threads
             self._withdrawn[size] = 0
-        self._drop_first_withdrawn(size)
+        queue = self._without_withdrawn_head(size)
         if not queue and len(self._sizes) > 1:
             self._give_up(bisect_left(self._sizes, size), size)
 
@@ -128,12 +129,13 @@ class WaitingCalls:
         if queue is not None and call in list(queue):
             self.withdraw(call)
 
-    def _drop_first_withdrawn(self, size: int) -> None:
-        """Remove withdrawn calls from the head of a queue, so that it is empty when no call waits."""
+    def _without_withdrawn_head(self, size: int) -> deque[Call]:
+        """Return a queue, without the withdrawn calls at its head: it is empty when no call waits."""
         queue = self._queues[size]
         while queue and queue[0].state is ENDED:
             queue.popleft()
             self._withdrawn[size] -= 1
+        return queue
 
     def clear(self) -> list[Call]:
         """Remove all calls, and return them."""

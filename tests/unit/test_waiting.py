@@ -23,11 +23,11 @@ def add(waiting: WaitingCalls, each: Call) -> Call:
 
 
 def send(waiting: WaitingCalls, below: int | None = None) -> str | None:
-    each = waiting.next(below)
-    if each is None:
+    queue = waiting.next(below)
+    if queue is None:
         return None
+    each = queue.popleft()
     waiting.served(each.units)
-    waiting.queue_of(each).popleft()
     return each.name
 
 
