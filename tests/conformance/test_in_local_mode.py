@@ -79,7 +79,6 @@ CHOSEN = {
         an_argument_that_cannot_be_pickled_is_a_type_error_in_the_caller
         a_result_that_cannot_be_unpickled_is_a_system_error
         an_argument_that_cannot_be_unpickled_fails_the_task
-        what_an_error_was_raised_from_travels
     """,
     "nested": """
         the_fibonacci_numbers_are_computed_by_tasks
