@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 import raycompat as ray
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.experimental.shuffle import simple_shuffle
 from raycompat.util.iter import LocalIterator, from_range
+from raycompat.util.multiprocessing import Pool
 from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 
@@ -149,3 +153,18 @@ def test_what_an_error_was_raised_from_travels(cluster):
     second = caught.value.cause.__context__
     assert isinstance(second, ValueError)
     assert isinstance(second.__cause__, ZeroDivisionError)
+
+
+def test_the_callback_of_a_map_gets_the_results_in_order(cluster):
+    got, done = [], threading.Event()
+
+    def late_first(x):
+        time.sleep(0.1 if x == 0 else 0)
+        return x
+
+    with Pool(2) as pool:
+        pool.map_async(
+            late_first, range(4), chunksize=1, callback=lambda x: (got.append(x), done.set())
+        )
+        assert done.wait(30)
+    assert got == [[0, 1, 2, 3]]

@@ -163,7 +163,7 @@ def test_a_task_that_nobody_cancelled_is_not_cancelled(ask_task):
 
 
 def test_is_canceled_in_the_driver_is_a_runtime_error(ray):
-    with pytest.raises(RuntimeError, match="is_canceled is only available"):
+    with pytest.raises(RuntimeError, match="is only available"):
         ray.get_runtime_context().is_canceled()
 
 
