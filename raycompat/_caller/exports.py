@@ -76,6 +76,8 @@ def exported_id(
     """
     job = session.setup.job
     function = known.get(job)
+    if function in session.exported:
+        return function
     if function is None:
         function = uuid.uuid4().hex
         session.own_exports.add(function)

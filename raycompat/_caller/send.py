@@ -68,7 +68,7 @@ def sender_of(session: Session, call: Call, *, only_takes_cpus: bool) -> Sender:
         and session.setup.uses_leases
         and call.num_returns != "streaming"
         and (call.strategy == "DEFAULT" or isinstance(call.strategy, InGroup))
-        and _arguments_come_here(session, call)
+        and (not call.dependencies or _arguments_come_here(session, call))
     ):
         return session.lease_pool(call.strategy)
     return session.by_scheduler
