@@ -6,6 +6,7 @@ Everything else is imported as with ``-m``.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import runpy
@@ -16,6 +17,15 @@ from pathlib import Path
 def command(module: str, *arguments: str) -> list[str]:
     """Return the command that runs a module of this raycompat in a new process."""
     return [sys.executable, __file__, module, *arguments]
+
+
+def _look_in_the_current_folder() -> None:
+    """Import from the current folder first, as ``-m`` does, and not from this file's."""
+    if sys.flags.safe_path:
+        return
+    del sys.path[0]
+    with contextlib.suppress(FileNotFoundError):  # it was removed
+        sys.path.insert(0, os.getcwd())
 
 
 def _import_this_package() -> None:
@@ -30,7 +40,7 @@ def _import_this_package() -> None:
 
 
 if __name__ == "__main__":
-    sys.path[0] = os.getcwd()
+    _look_in_the_current_folder()
     _import_this_package()
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
