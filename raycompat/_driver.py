@@ -410,7 +410,7 @@ def _way_of_dask(destination: Destination) -> str:
 def _find_or_start(
     given: dict[str, Any], temp_dir: str | None, authority: Authority | None
 ) -> Destination:
-    """Return where the cluster is that the program names, or its own new one."""
+    """Return the address of the program's cluster; start a cluster if the program names none."""
     from raycompat._caller import interrupts
     from raycompat._launch import addresses
 

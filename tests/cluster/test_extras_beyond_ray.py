@@ -1,4 +1,4 @@
-"""What Ray 2.60 does not do: cases of `util.iter`, `experimental.shuffle`, selectors, causes of errors."""
+"""What raycompat does and Ray 2.60 does not: in `util`, `experimental.shuffle`, selectors and errors."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_the_callback_of_a_map_gets_the_results_in_order(cluster):
     got, done = [], threading.Event()
 
     def late_first(x):
-        time.sleep(0.1 if x == 0 else 0)
+        time.sleep(0.1 if x == 0 else 0)  # a long call: others end before it where they can
         return x
 
     with Pool(2) as pool:
