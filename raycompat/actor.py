@@ -420,9 +420,9 @@ class ActorMethod:
                 raise ValueError(_unknown_group(options.concurrency_group, about))
             call.group = options.concurrency_group
         call.holds = (handle,)
-        call.take_arguments(
-            Arguments(session, args, kwargs, name, inline_limit_bytes=CHANNEL_LIMIT_BYTES)
-        )
+        if args or kwargs:
+            limit = CHANNEL_LIMIT_BYTES
+            call.take_arguments(Arguments(session, args, kwargs, name, inline_limit_bytes=limit))
         return send.call(session, call, channel)
 
 

@@ -121,7 +121,8 @@ class RemoteFunction(Generic[P, Returned_co]):
             call.max_calls = options.max_calls
             call.runtime_env = inherited(session.setup.runtime_env, options.runtime_env)
         call.holds = session.exported.get(function, ())
-        call.take_arguments(Arguments(session, args, kwargs, self._function_name))
+        if args or kwargs:
+            call.take_arguments(Arguments(session, args, kwargs, self._function_name))
         sender = send.sender_of(session, call, only_takes_cpus=options.only_takes_cpus)
         return send.call(session, call, sender)
 

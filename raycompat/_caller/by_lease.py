@@ -20,7 +20,7 @@ import logging
 import operator
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,9 @@ _IDLE_S, _TICK_S = 0.2, 0.05
 #: Requests for leases that may be open at first; later, as many as there are leases.
 _ASKED = 3
 
+#: Seconds: an executor may still be busy after a call that takes longer, because it frees memory.
+_SHORT_S = 0.001
+
 #: The most functions whose durations are recorded.
 _MANY_COSTS = 10_000
 
@@ -72,7 +75,8 @@ class LeasePool(DirectSender):
         self._strategy = strategy
         #: Calls that are ready to be sent.
         self._waiting = WaitingCalls()
-        #: Granted leases, in turn; those without a call; those that are requested.
+        #: Granted leases, in turn; those without a call, in the order of their last answers; those
+        #: that are requested.
         self._leases: deque[Lease] = deque()
         self._idle: dict[str, Lease] = {}
         self._asked: dict[str, Lease] = {}
@@ -92,7 +96,7 @@ class LeasePool(DirectSender):
             if call.dependencies or call.carries_references:
                 with self._failing, self._lock:
                     self._await_arguments(call)
-            else:
+            elif not (self._idle and self._sent_at_once(call)):
                 queue = self._waiting.append(call)
                 # With others before it, it is sent together with them when there is room.
                 if queue is not None or self._may_ask:
@@ -105,6 +109,15 @@ class LeasePool(DirectSender):
                 self._waiting.withdraw_if_there(call)
             self._forget(call)
             raise
+
+    def _sent_at_once(self, call: Call) -> bool:
+        """Send a call to an idle lease, unless others wait; return whether it was sent."""
+        with self._lock:
+            cost_s = self._costs.get(call.function, _UNKNOWN_S)
+            lease = None if self._waiting else self._take_idle(cost_s, call.units)
+            if lease is not None:
+                self._post(call, lease, cost_s)
+        return lease is not None
 
     def _wait_is_over(self, call: Call) -> None:
         with self._failing, self._lock:
@@ -148,7 +161,7 @@ class LeasePool(DirectSender):
                 self._leave_to_scheduler(call)
             else:
                 waiting.served(call.units)
-                self._post(queue, lease, cost_s)
+                self._post(call, lease, cost_s, queue.popleft)
         if limit is not None:
             self._ask_for_more()
 
@@ -181,8 +194,8 @@ class LeasePool(DirectSender):
 
     def _choose(self, cost_s: float, units: int) -> Lease | None:
         """Return the lease for a call of this duration and size; None if the call must wait."""
-        if self._idle and (lease := self._fitting(units)) is not None:
-            return self._idle.pop(lease.key)
+        if self._idle and (lease := self._take_idle(cost_s, units)) is not None:
+            return lease
         best, choices = None, _CHOICES
         for _ in range(len(self._leases)):
             lease = self._leases[0]
@@ -196,18 +209,26 @@ class LeasePool(DirectSender):
                 break
         return best
 
-    def _fitting(self, units: int) -> Lease | None:
-        """Return the smallest idle lease that has at least `units` of CPU."""
-        first = next(iter(self._idle.values()))
-        if first.units == units:
-            return first
-        large = [lease for lease in self._idle.values() if lease.units >= units]
-        return min(large, key=lambda lease: lease.units, default=None)
+    def _take_idle(self, cost_s: float, units: int) -> Lease | None:
+        """Take the smallest idle lease that has at least `units` of CPU, if there is one.
 
-    def _post(self, queue: deque[Call], lease: Lease, cost_s: float) -> None:
-        """Send the first call of a queue."""
+        Short calls go to one executor as long as it keeps up, because its code is in the CPU's caches.
+        Otherwise, the lease comes first that is idle for the longest time.
+        """
+        idle = self._idle
+        lease = next(reversed(idle.values()), None)
+        if lease is None:
+            return None
+        if cost_s > _SHORT_S or lease.took_s > _SHORT_S:
+            lease = next(iter(idle.values()))
+        if lease.units != units:
+            large = [each for each in idle.values() if each.units >= units]
+            lease = min(large, key=lambda each: each.units, default=None)
+        return None if lease is None else idle.pop(lease.key)
+
+    def _post(self, call: Call, lease: Lease, cost_s: float, *taken: Callable[[], object]) -> None:
+        """Send a call; the functions in `taken` remove it from the queue where it waited."""
         assert lease.road is not None
-        call = queue[0]
         is_first = not lease.unanswered
         call.attempt += 1
         call.state, call.lease, call.cost_s = SENT, lease, cost_s
@@ -215,7 +236,7 @@ class LeasePool(DirectSender):
         for entry in call.returns:
             entry.channel, entry.is_on_wire = lease, True
         now = is_first or len(call.arguments or b"") > LARGE_BYTES
-        sent = (queue.popleft, partial(lease.unanswered.__setitem__, call.key, call))
+        sent = (*taken, partial(lease.unanswered.__setitem__, call.key, call))
         lease.road.post(call.message(), now=now, notes=sent)
         if not now:
             self._session.unflushed.add(lease)
@@ -511,6 +532,7 @@ class LeasePool(DirectSender):
     def _take_answer(
         self, lease: Lease, call: Call, message: tuple[Any, ...], took_s: float
     ) -> None:
+        lease.took_s = took_s
         self._costs[call.function] = (self._costs.get(call.function, took_s) + took_s) / 2
         if len(self._costs) > _MANY_COSTS:  # drop half of them at once, to save time
             self._costs = dict(list(self._costs.items())[_MANY_COSTS // 2 :])

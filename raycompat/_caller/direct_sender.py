@@ -150,11 +150,13 @@ class DirectSender(Sender):
         self._fail(call, failures.internal(f"The answer could not be handled: {error!r}"))
 
     def _succeed(self, call: Call, wires: Sequence[Wire], road: Road | None) -> None:
+        has_references = False
         for entry, wire in zip(call.returns, wires, strict=True):
             self._settle(entry, wire)
+            has_references = has_references or bool(wire[-1])
         if call.stream is not None:
             call.stream.end(None, None)
-        if any(wire[-1] for wire in wires):
+        if has_references:
             self._acknowledge(call.key, road)
         self._end_call(call)
 

@@ -39,6 +39,8 @@ class Lease:
         #: writer: the holder of the pool's lock, and the thread that reads.
         self.sent_s = self.done_s = 0.0
         self.idle_since = 0.0
+        #: Seconds that its last call took.
+        self.took_s = 0.0
         #: Whether the scheduler has reported its end, and the report.
         self.is_over = threading.Event()
         self.error: bytes | None = None
@@ -55,7 +57,7 @@ class Lease:
         if not self.is_open:
             return False
         sent = len(self.unanswered)
-        return not sent or (sent < _DEPTH and self.backlog_s + cost_s <= _DEPTH_S)
+        return not sent or (sent < _DEPTH and self.sent_s - self.done_s + cost_s <= _DEPTH_S)
 
     @property
     def is_low(self) -> bool:
@@ -81,8 +83,9 @@ class Lease:
             nonlocal returned
             if returned is None:  # this thread reads now, so only it can see returned calls
                 returned = self.num_returned
-                if not all(e.channel is self for e in entries if e.state is PENDING):
-                    return True
+                for entry in entries:
+                    if entry.state is PENDING and entry.channel is not self:
+                        return True
             return is_over() or self.num_returned != returned
 
         road.receive_until(stops, timeout_s)

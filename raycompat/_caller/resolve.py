@@ -177,7 +177,9 @@ class _AllSettled:
             return True
         if self._num_failed != self._table.num_failed:
             self._num_failed = self._table.num_failed
-            return any(entry.state is FAILED for entry in entries)
+            for entry in entries:
+                if entry.state is FAILED:
+                    return True
         return False
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import interrupts
@@ -61,8 +61,10 @@ class Sharing:
                 self.require_sync()
             return entry
 
-    def hold(self, keys: Iterable[str]) -> tuple[ObjectRef[Any], ...]:
+    def hold(self, keys: Sequence[str]) -> tuple[ObjectRef[Any], ...]:
         """Keep objects alive that a value of this process contains."""
+        if not keys:
+            return ()
         from raycompat.object_ref import ObjectRef
 
         held = []

@@ -249,9 +249,9 @@ class Connection:
         Return False when the time is up, another thread is reading, or the stream has ended.
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        open_still = True
+        open_still, over = True, False
         with self._reading(mute=True) as may_read:
-            while may_read and open_still and not is_over():
+            while may_read and open_still and not (over := is_over()):
                 left = None if end is None else (end - time.monotonic()) * 1000
                 if left is not None and left <= 0:
                     break
@@ -259,7 +259,7 @@ class Connection:
                 open_still = self.receive()
         if not open_still:
             self._end()
-        return may_read and is_over()
+        return may_read and (over or is_over())
 
     def _reading(self, *, mute: bool = False) -> _Reading:
         return _Reading(self, self._pump if mute else None)

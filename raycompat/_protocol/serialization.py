@@ -118,8 +118,6 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
 
 
 def _pickle(value: Any, buffers: list[pickle.PickleBuffer]) -> bytes:
-    if type(value) in _PLAIN_TYPES:
-        return pickle.dumps(value, protocol=5)
     with io.BytesIO() as file:
         Pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
         return file.getvalue()
@@ -153,7 +151,11 @@ def serialize(value: Any) -> tuple[Block, dict[str, Any]]:
         Any exception of the value's own pickling.
     """
     buffers: list[pickle.PickleBuffer] = []
-    data, found = collecting_refs(partial(_pickle, value, buffers))
+    found: dict[str, Any] = {}
+    if type(value) in _PLAIN_TYPES:
+        data = pickle.dumps(value, protocol=5)
+    else:
+        data, found = collecting_refs(partial(_pickle, value, buffers))
     parts, size = _lay_out(data, buffers)
     return Block(parts, size, tuple(found)), found
 
