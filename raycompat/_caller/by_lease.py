@@ -32,11 +32,12 @@ from raycompat._caller.direct_sender import (
     DirectSender,
     when_drained,
 )
-from raycompat._caller.lease import Lease
+from raycompat._caller.lease import Lease, best_idle
 from raycompat._caller.object_table import FAILED, Entry
 from raycompat._caller.waiting import WaitingCalls
 from raycompat._protocol import direct_messages, failures, ids
 from raycompat._protocol.call_spec import new_spec
+from raycompat._protocol.connection import Notes
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.values import SegmentLink, Wire
@@ -56,9 +57,6 @@ _IDLE_S, _TICK_S = 0.2, 0.05
 
 #: Requests for leases that may be open at first; later, as many as there are leases.
 _ASKED = 3
-
-#: Seconds: an executor may still be busy after a call that takes longer, because it frees memory.
-_SHORT_S = 0.001
 
 #: The most functions whose durations are recorded.
 _MANY_COSTS = 10_000
@@ -210,21 +208,9 @@ class LeasePool(DirectSender):
         return best
 
     def _take_idle(self, cost_s: float, units: int) -> Lease | None:
-        """Take the smallest idle lease that has at least `units` of CPU, if there is one.
-
-        Short calls go to one executor as long as it keeps up, because its code is in the CPU's caches.
-        Otherwise, the lease comes first that is idle for the longest time.
-        """
-        idle = self._idle
-        lease = next(reversed(idle.values()), None)
-        if lease is None:
-            return None
-        if cost_s > _SHORT_S or lease.took_s > _SHORT_S:
-            lease = next(iter(idle.values()))
-        if lease.units != units:
-            large = [each for each in idle.values() if each.units >= units]
-            lease = min(large, key=lambda each: each.units, default=None)
-        return None if lease is None else idle.pop(lease.key)
+        """Take the idle lease for a call of this duration and size, if there is one."""
+        lease = best_idle(self._idle, cost_s, units)
+        return None if lease is None else self._idle.pop(lease.key)
 
     def _post(self, call: Call, lease: Lease, cost_s: float, *taken: Callable[[], object]) -> None:
         """Send a call; the functions in `taken` remove it from the queue where it waited."""
@@ -236,7 +222,7 @@ class LeasePool(DirectSender):
         for entry in call.returns:
             entry.channel, entry.is_on_wire = lease, True
         now = is_first or len(call.arguments or b"") > LARGE_BYTES
-        sent = (*taken, partial(lease.unanswered.__setitem__, call.key, call))
+        sent: Notes = (*taken, partial(lease.unanswered.__setitem__, call.key, call))
         lease.road.post(call.message(), now=now, notes=sent)
         if not now:
             self._session.unflushed.add(lease)

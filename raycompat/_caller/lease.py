@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 _DEPTH_S, _DEPTH = 0.004, 256
 
 
+#: Seconds: an executor may still be busy after a call that takes longer, because it frees memory.
+_SHORT_S = 0.001
+
+
 class Lease:
     """One executor for calls of this process, from the request to the end. A `roads.Party`."""
 
@@ -119,3 +123,21 @@ class Lease:
     def await_report(self) -> None:
         """End the executor if it still runs."""
         self._pool.kill(self)
+
+
+def best_idle(idle: dict[str, Lease], cost_s: float, units: int) -> Lease | None:
+    """Return the smallest lease with at least `units` of CPU, for a call of `cost_s` seconds.
+
+    `idle` has the leases in the order of their last answers. Short calls go to one executor as long as
+    it keeps up, because its code is in the CPU's caches. Otherwise, the lease comes first that is idle
+    for the longest time.
+    """
+    lease = next(reversed(idle.values()), None)
+    if lease is None:
+        return None
+    if cost_s > _SHORT_S or lease.took_s > _SHORT_S:
+        lease = next(iter(idle.values()))
+    if lease.units == units:
+        return lease
+    large = [each for each in idle.values() if each.units >= units]
+    return min(large, key=lambda each: each.units, default=None)
