@@ -325,13 +325,15 @@ def wait(
 def _check_waitables(waitables: Any, session: Any) -> None:
     """Raise for anything but a list of references. It is fast, because programs wait in loops."""
     if isinstance(waitables, ObjectRef):
-        raise TypeError("wait() expected a list of ray.ObjectRef, got a single ray.ObjectRef")
+        raise TypeError(
+            "wait() expected a list of ray.ObjectRef, as in wait([ref]); this is one reference"
+        )
     if not isinstance(waitables, list):
-        raise TypeError(f"wait() expected a list of ray.ObjectRef, got {type(waitables)}")
+        raise TypeError(f"wait() expected a list of ray.ObjectRef; its type is {type(waitables)}")
     for kind in set(map(type, waitables)):
         if not issubclass(kind, ObjectRef | ObjectRefGenerator):
             raise TypeError(
-                f"wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator, and it has {kind}"
+                f"wait() expected a list of ray.ObjectRef, or generators of them; it has a {kind}"
             )
     for ref in waitables:
         if ref._session is not session:

@@ -81,13 +81,13 @@ def checked_fallbacks(name: str, fallbacks: Sequence[Any] | None) -> list[dict[s
         unknown = [option for option in entry if option not in _FALLBACK_OPTIONS]
         if unknown:
             raise ValueError(
-                f"{name}: Unsupported option found: {unknown[0]!r}, in {entry!r}. Entries have the "
-                "option label_selector only."
+                f"{name}: unknown option {unknown[0]!r} in {entry!r}. Entries have the option "
+                "label_selector only."
             )
         selector = entry["label_selector"]
         if not isinstance(selector, dict | None):
             raise ValueError(
-                f'{name}: the value of "label_selector" must be a dictionary; it is {selector!r}.'
+                f"{name}: label_selector={selector!r} in {entry!r}; expected a dictionary of labels."
             )
         selectors.append(checked(name, selector) or {})
     return selectors

@@ -84,7 +84,7 @@ def talk():
     import ctypes
     ctypes.CDLL(None).printf(b"native %d\\n", 7)
     ctypes.CDLL(None).fflush(None)
-    print("a" * 1_000_000)
+    sys.stdout.write("a" * 1_000_000 + "\\n")  # in one go: Ray shows what is there when it looks
     print("10%\\r20%\\r30%")
     print("windows\\r")
     print()
@@ -95,7 +95,7 @@ def talk():
 @ray.remote
 def count():
     for number in range(3000):
-        sys.stdout.write(f"line {number}\\n")  # in one go: Ray shows what is there when it looks
+        sys.stdout.write(f"line {number}\\n")  # in one go
 
 @ray.remote
 def plain():
@@ -143,7 +143,6 @@ try:
     ray.get(die.remote())
 except ray.exceptions.WorkerCrashedError:
     print("crashed")
-time.sleep(1)
 try:
     ray.get(late.leave.remote())
 except ray.exceptions.RayActorError:

@@ -163,8 +163,8 @@ class ParallelIterator(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         raise TypeError(
-            "You must use it.gather_sync() or it.gather_async() to iterate over a ParallelIterator: "
-            "`for item in it.gather_sync(): ...`."
+            "A ParallelIterator is not iterable itself. Use `for item in it.gather_sync(): ...`; "
+            "it.gather_async() gives the items as they become ready."
         )
 
     def __repr__(self) -> str:
