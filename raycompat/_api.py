@@ -238,7 +238,8 @@ def _check_session(ref: ObjectRef[Any], session: Any) -> None:
     if ref._session is not session:
         ref._entry  # noqa: B018  (raises if there is no object)
         raise ValueError(
-            f"{ref!r} is not from the current Ray session: its cluster is gone, and the value with it."
+            f"{ref!r} is not from the current Ray session: its cluster is gone, and the value with it. "
+            "Put the value again, or call the function again."
         )
 
 
@@ -307,13 +308,17 @@ def wait(
     session = _driver.any_session()
     _check_waitables(ray_waitables, session)
     if timeout is not None and timeout < 0:
-        raise ValueError(f"The 'timeout' argument must be nonnegative. Received {timeout}")
+        raise ValueError(
+            f"The 'timeout' argument must be nonnegative; it is {timeout}. Without a limit: None."
+        )
     if not ray_waitables:
         return [], []
     if len(ray_waitables) != len({ref._key for ref in ray_waitables}):
-        raise ValueError("Wait requires a list of unique ray_waitables.")
+        raise ValueError("Wait requires a list of unique references; one is in it twice.")
     if num_returns <= 0:
-        raise ValueError(f"Invalid number of objects to return {num_returns}.")
+        raise ValueError(
+            f"Invalid number of objects to return: num_returns={num_returns}; expected at least 1."
+        )
     if num_returns > len(ray_waitables):
         raise ValueError(
             f"num_returns cannot be greater than the references: it is {num_returns}, and wait was "

@@ -22,8 +22,8 @@ from raycompat._caller import current_session
 from raycompat._caller import session as sessions
 from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.home import home_at
-from raycompat._caller.packages import Package, pack, telling_of_uploads, upload
-from raycompat._caller.report import Report
+from raycompat._caller.html_report import Report
+from raycompat._caller.packages import Package, pack, upload, upload_errors
 from raycompat._protocol import current_cluster, ids, local_address, runtime_env, segment
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.resource_set import HEAD_RESOURCE
@@ -330,7 +330,7 @@ def _begin(
     try:
         with interrupts.allowed():
             nodes = connect.prepare(client)
-            with telling_of_uploads():
+            with upload_errors():
                 client.sync(upload, client.scheduler, client.id, packages)
         _open_session(client, nodes, given, env, uses_leases=uses_leases)
     except BaseException:
@@ -502,6 +502,7 @@ def _open_session(
             "log_to_driver": True if log_to_driver is None else log_to_driver,
         },
     )
+    session.sharing.require_sync()  # requests, which go by another connection, come after the job
 
 
 def _program(config: JobConfig, *, hides_own_paths: bool) -> bytes:

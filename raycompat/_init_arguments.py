@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from raycompat import exceptions
-from raycompat._caller.report import checked_file
+from raycompat._caller.html_report import checked_file
 from raycompat._logging_config import LoggingConfig
 from raycompat._protocol import shared_secret
 from raycompat._protocol.shared_secret import Authority

@@ -175,7 +175,9 @@ class ActorClass(Generic[T]):
         )
 
     def remote(self, *args: Any, **kwargs: Any) -> ActorProxy[T]:
-        """Start to create an actor, and return its handle at once.
+        """Start to create an actor, and return its handle.
+
+        With a name, this waits until the scheduler has reserved the name.
 
         Raises
         ------
@@ -352,7 +354,10 @@ class ActorMethod:
         )
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the method; calls of one caller run in their order.
+        """Call the method.
+
+        Calls of one caller start in their order, unless the actor is asynchronous, has threads or
+        concurrency groups, or allows another order (``allow_out_of_order_execution``).
 
         Raises
         ------
@@ -404,7 +409,8 @@ class ActorMethod:
         elif num_returns in ("streaming", "dynamic") and not method.is_generator:
             raise ValueError(
                 f"num_returns={num_returns!r} can only be used with generator functions, and "
-                f"{about.class_name}.{method.name} is not one: it has no yield."
+                f"{about.class_name}.{method.name} is not one: it has no yield. Remove "
+                "num_returns, or yield the items."
             )
         name = options.name or f"{about.class_name.rpartition('.')[2]}.{method.name}"
         call = Call(ids.call_key(method.name, ids.new_task_id()), method.name, name)

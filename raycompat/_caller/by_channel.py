@@ -14,11 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
-from raycompat._caller import roads
+from raycompat._caller import connections
 from raycompat._caller.calls import SENT, WAITING, Call
 from raycompat._caller.direct_sender import (
-    DRAIN_S,
     LARGE_BYTES,
+    REPORT_S,
     DirectSender,
     when_drained,
 )
@@ -30,6 +30,7 @@ from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import ErrorValue, Wire, to_wire
 
 if TYPE_CHECKING:
+    from raycompat._caller.connections import CallConnection
     from raycompat._caller.session import Session
 
 logger = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class Channel(DirectSender):
         #: The scheduler's last report, and the incarnation of the process that was connected.
         self._report: dict[str, Any] = {"state": "PENDING"}
         self._incarnation = -1
-        self._connection: roads.Road | None = None
+        self._connection: CallConnection | None = None
         self._host = ""
         self._node_address = ""
         entry = session.table.get(actor)
@@ -77,8 +78,8 @@ class Channel(DirectSender):
             if session.channels.get(self.key) is self:
                 del session.channels[self.key]
                 session.send(ToScheduler.UNWATCH_ACTOR, key=self.key)
-        # Wait until the scheduler knows the references in the last results: the actor holds them so
-        # far.
+        # Wait until the scheduler knows the references in the last results: the actor holds them until
+        # then.
         if not session.sharing.when_synced(self.close):
             self.close()
 
@@ -116,7 +117,10 @@ class Channel(DirectSender):
                 self._await_arguments(call)
                 self._refuse_while_restarting([call])
         except BaseException:  # the caller gets no reference
-            self._unanswered.pop(call.key, None)
+            with self._failing, self._lock:
+                self._unanswered.pop(call.key, None)
+                if self._queue.pop(call.key, None) is not None:
+                    self._advance()  # later calls may wait behind it
             raise
 
     def _wait_is_over(self, call: Call) -> None:
@@ -157,7 +161,7 @@ class Channel(DirectSender):
     def _dequeue(self, call: Call) -> Callable[[], object]:
         return partial(self._queue.pop, call.key, None)
 
-    def _post(self, call: Call, connection: roads.Road, *taken: Callable[[], object]) -> None:
+    def _post(self, call: Call, connection: CallConnection, *taken: Callable[[], object]) -> None:
         """Send a call; the functions in `taken` remove it from the queue where it waited."""
         is_first = not self._unanswered
         call.attempt += 1
@@ -219,7 +223,7 @@ class Channel(DirectSender):
                 connection = self._connection
                 when_drained(self._session, connection, partial(self._end, connection))
 
-    def _end(self, connection: roads.Road) -> None:
+    def _end(self, connection: CallConnection) -> None:
         if connection is self._connection:
             connection.close()
             self.disconnected(connection)
@@ -231,17 +235,17 @@ class Channel(DirectSender):
         if state == "ALIVE" and self._report["incarnation"] > self._incarnation:
             self._incarnation = self._report["incarnation"]
             self._host, self._node_address = self._report["host"], self._report["address"]
-            self._interrupt()
+            self._handle_unanswered()
             for call in self._queue.values():
                 call.wires = None  # the new process may be on another host
-            self._session.run(roads.connect(self._session, self._report, self))
+            self._session.run(connections.connect(self._session, self._report, self))
         elif state == "RESTARTING":
-            self._interrupt()
+            self._handle_unanswered()
             self._refuse_while_restarting(list(self._queue.values()))
         elif state == "DEAD":
             self._bury(error or failures.actor_died("The actor is dead.", self.key))
 
-    def connected(self, connection: roads.Road, incarnation: int) -> None:
+    def connected(self, connection: CallConnection, incarnation: int) -> None:
         """Send the calls that waited for a connection."""
         with self._failing, self._lock:
             with self._session.lock:
@@ -259,37 +263,41 @@ class Channel(DirectSender):
             if self._error is None:
                 self._bury(failures.actor_killed(self.key))
 
-    def disconnected(self, connection: roads.Road) -> None:
+    def disconnected(self, connection: CallConnection) -> None:
         """Follow the scheduler's reports: this connection has ended."""
         with self._failing, self._lock:
             if connection is self._connection:
                 self._connection = None
                 self._follow()
-                self.await_report()
+                self.connect_failed()
 
-    def await_report(self) -> None:
-        """Connect another way unless the scheduler soon reports the end of the actor's process."""
+    def connect_failed(self) -> None:
+        """Connect through the scheduler, unless it soon reports the end of the actor's process."""
         if self._error is None and not self._session.closed:
             incarnation = self._incarnation
             self._session.call_soon(
-                self._session.call_later, DRAIN_S, self._go_another_way, incarnation
+                self._session.call_later, REPORT_S, self._connect_through_scheduler, incarnation
             )
 
-    def _go_another_way(self, incarnation: int) -> None:
+    def _connect_through_scheduler(self, incarnation: int) -> None:
         with self._failing, self._lock:
             is_lost = self._connection is None and self._report["state"] == "ALIVE"
             if is_lost and incarnation == self._incarnation and self._num_handles:
-                self._interrupt()
-                self._session.run(roads.through_the_scheduler(self._session, self._report, self))
+                self._handle_unanswered()
+                self._session.run(
+                    connections.through_the_scheduler(self._session, self._report, self)
+                )
 
-    def broken(self, connection: roads.Road) -> None:
+    def broken(self, connection: CallConnection) -> None:
         """Connect another way, through the scheduler: the actor may be alive."""
         with self._failing, self._lock:
             if connection is self._connection:
-                self._interrupt()
-                self._session.run(roads.through_the_scheduler(self._session, self._report, self))
+                self._handle_unanswered()
+                self._session.run(
+                    connections.through_the_scheduler(self._session, self._report, self)
+                )
 
-    def _interrupt(self) -> None:
+    def _handle_unanswered(self) -> None:
         """Retry or fail the calls that were running in a lost process."""
         self.close()
         lost, self._unanswered = self._unanswered, {}
@@ -301,12 +309,12 @@ class Channel(DirectSender):
                 self._fail(call, self._unavailable("its process has died or is out of reach"))
         self._queue = OrderedDict({call.key: call for call in (*again, *self._queue.values())})
         for call in again:
-            self._wait_again(call)
+            self._mark_waiting(call)
             call.wires = None
             self._await_arguments(call)
 
     @staticmethod
-    def _wait_again(call: Call) -> None:
+    def _mark_waiting(call: Call) -> None:
         call.state = WAITING
         for entry in call.returns:
             entry.is_on_wire = False
@@ -362,7 +370,7 @@ class Channel(DirectSender):
                 self._post(call, self._connection)
                 self._connection.flush()
             else:
-                self._wait_again(call)
+                self._mark_waiting(call)
                 self._queue[call.key] = call
 
     def _add_item(self, call: Call, index: int, wire: Wire) -> None:

@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from raycompat._caller import roads
+from raycompat._caller import connections
 from raycompat._caller.calls import SENT, WAITING, Call
 from raycompat._caller.direct_sender import (
-    DRAIN_S,
     LARGE_BYTES,
+    REPORT_S,
     DirectSender,
     when_drained,
 )
@@ -44,6 +44,7 @@ from raycompat._protocol.values import SegmentLink, Wire
 from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
+    from raycompat._caller.connections import CallConnection
     from raycompat._caller.session import Session
     from raycompat._protocol.strategy import LeaseStrategy
 
@@ -73,10 +74,11 @@ class LeasePool(DirectSender):
         self._strategy = strategy
         #: Calls that are ready to be sent.
         self._waiting = WaitingCalls()
-        #: Granted leases, in turn; those without a call, in the order of their last answers; those
-        #: that are requested.
+        #: The granted leases. `_choose` compares a few at a time, and moves those to the end.
         self._leases: deque[Lease] = deque()
+        #: Granted leases without a call, in the order of their last answers.
         self._idle: dict[str, Lease] = {}
+        #: The leases that are requested.
         self._asked: dict[str, Lease] = {}
         #: The average seconds that a call of each function takes.
         self._costs: dict[str, float] = {}
@@ -112,7 +114,10 @@ class LeasePool(DirectSender):
         """Send a call to an idle lease, unless others wait; return whether it was sent."""
         with self._lock:
             cost_s = self._costs.get(call.function, _UNKNOWN_S)
-            lease = None if self._waiting else self._take_idle(cost_s, call.units)
+            # A cancelled call is counted as withdrawn, so it passes through the queue.
+            if self._waiting or call.is_cancelled:
+                return False
+            lease = self._take_idle(call, cost_s)
             if lease is not None:
                 self._post(call, lease, cost_s)
         return lease is not None
@@ -150,7 +155,7 @@ class LeasePool(DirectSender):
         while (queue := waiting.next(limit)) is not None:
             call = queue[0]
             cost_s = self._costs.get(call.function, _UNKNOWN_S)
-            lease = self._choose(cost_s, call.units)
+            lease = self._choose(call, cost_s)
             if lease is None:
                 limit = call.units  # no lease takes larger calls either
             elif call.dependencies and lease.host != self._session.setup.host:
@@ -190,15 +195,15 @@ class LeasePool(DirectSender):
         """Whether another request is allowed: as many as there are leases, or `_ASKED`."""
         return len(self._asked) < max(_ASKED, len(self._leases))
 
-    def _choose(self, cost_s: float, units: int) -> Lease | None:
-        """Return the lease for a call of this duration and size; None if the call must wait."""
-        if self._idle and (lease := self._take_idle(cost_s, units)) is not None:
+    def _choose(self, call: Call, cost_s: float) -> Lease | None:
+        """Return the lease for a call of this duration; None if the call must wait."""
+        if self._idle and (lease := self._take_idle(call, cost_s)) is not None:
             return lease
         best, choices = None, _CHOICES
         for _ in range(len(self._leases)):
             lease = self._leases[0]
             self._leases.rotate(-1)
-            if lease.units < units:
+            if lease.units < call.units:
                 continue
             if lease.has_room(cost_s) and (best is None or lease.backlog_s < best.backlog_s):
                 best = lease
@@ -207,14 +212,22 @@ class LeasePool(DirectSender):
                 break
         return best
 
-    def _take_idle(self, cost_s: float, units: int) -> Lease | None:
-        """Take the idle lease for a call of this duration and size, if there is one."""
-        lease = best_idle(self._idle, cost_s, units)
-        return None if lease is None else self._idle.pop(lease.key)
+    def _take_idle(self, call: Call, cost_s: float) -> Lease | None:
+        """Take the idle lease for a call of this duration, if there is one.
+
+        A call with dependencies gets a lease on this host, if one is idle.
+        """
+        lease, here = best_idle(self._idle, cost_s, call.units), self._session.setup.host
+        if lease is None:
+            return None
+        if call.dependencies and lease.host != here:
+            near = {key: each for key, each in self._idle.items() if each.host == here}
+            lease = best_idle(near, cost_s, call.units) or lease
+        return self._idle.pop(lease.key)
 
     def _post(self, call: Call, lease: Lease, cost_s: float, *taken: Callable[[], object]) -> None:
         """Send a call; the functions in `taken` remove it from the queue where it waited."""
-        assert lease.road is not None
+        assert lease.connection is not None
         is_first = not lease.unanswered
         call.attempt += 1
         call.state, call.lease, call.cost_s = SENT, lease, cost_s
@@ -223,7 +236,7 @@ class LeasePool(DirectSender):
             entry.channel, entry.is_on_wire = lease, True
         now = is_first or len(call.arguments or b"") > LARGE_BYTES
         sent: Notes = (*taken, partial(lease.unanswered.__setitem__, call.key, call))
-        lease.road.post(call.message(), now=now, notes=sent)
+        lease.connection.post(call.message(), now=now, notes=sent)
         if not now:
             self._session.unflushed.add(lease)
 
@@ -249,7 +262,7 @@ class LeasePool(DirectSender):
             lease.idle_since = time.monotonic()
             self._idle[lease.key] = lease
 
-    def _take_back(self, calls: Iterable[Call]) -> None:
+    def _requeue(self, calls: Iterable[Call]) -> None:
         """Put calls that were sent and not started back at the head of the queue."""
         for call in reversed(list(calls)):
             lease = call.lease
@@ -268,7 +281,7 @@ class LeasePool(DirectSender):
             call.state, call.lease = WAITING, None
 
     def _leave_to_scheduler(self, call: Call) -> None:
-        self._session.by_scheduler.take(call)
+        self._session.by_scheduler.take_from_lease(call)
         if call.lease is not None:
             call.lease.num_returned += 1
             self._forget(call)
@@ -311,17 +324,17 @@ class LeasePool(DirectSender):
     def granted(self, lease: Lease, place: dict[str, Any]) -> None:
         """Connect to the executor. Called in the session's event loop."""
         lease.host, lease.node_address = place["host"], place["address"]
-        self._session.run(roads.connect(self._session, place, lease))
+        self._session.run(connections.connect(self._session, place, lease))
 
-    def connected(self, lease: Lease, road: roads.Road) -> None:
+    def connected(self, lease: Lease, connection: CallConnection) -> None:
         """Use a lease from now on: its executor is connected."""
         with self._failing, self._lock:
             self._asked.pop(lease.key, None)
             if lease.key not in self._session.leases or lease.is_over.is_set():
-                road.close()
+                connection.close()
                 return
-            lease.road, lease.is_open, lease.was_connected = road, True, True
-            road.post(self._session.hello, now=True)
+            lease.connection, lease.is_open, lease.was_connected = connection, True, True
+            connection.post(self._session.hello, now=True)
             self._leases.append(lease)
             self._mark_idle(lease)
             self._advance()
@@ -345,6 +358,7 @@ class LeasePool(DirectSender):
         for lease in list(self._leases):  # an interrupt may have come between choice and call
             self._mark_idle(lease)
         self._waiting.enter_all()
+        self._advance()
         # Idle leases are too small for the waiting calls, which may need their CPUs.
         idle_s = _TICK_S if self._waiting else _IDLE_S
         for lease in [each for each in self._idle.values() if now - each.idle_since > idle_s]:
@@ -364,8 +378,8 @@ class LeasePool(DirectSender):
 
     def _return(self, lease: Lease) -> None:
         self._strike_out(lease)
-        if lease.road is not None:
-            lease.road.post((direct_messages.RETURN,), now=True)
+        if lease.connection is not None:
+            lease.connection.post((direct_messages.RETURN,), now=True)
 
     def _strike_out(self, lease: Lease) -> None:
         lease.is_open = False
@@ -384,7 +398,7 @@ class LeasePool(DirectSender):
         if asked:
             self._session.wake()
 
-    def drop_waiting(self) -> None:
+    def fail_waiting(self) -> None:
         """Fail the calls that wait for a lease: the cluster was restarted and lost all its tasks."""
         with self._failing, self._lock:
             for call in self._waiting.clear():
@@ -395,18 +409,18 @@ class LeasePool(DirectSender):
         if not lease.is_over.is_set():
             self._session.send(ToScheduler.CANCEL, key=lease.key, force=True, recursive=False)
 
-    def disconnected(self, lease: Lease, road: roads.Road) -> None:
+    def disconnected(self, lease: Lease, connection: CallConnection) -> None:
         """Handle the end of the connection to an executor."""
         with self._failing, self._lock:
-            if road is not lease.road:
+            if connection is not lease.connection:
                 return
-            lease.road = None
+            lease.connection = None
             self._strike_out(lease)
             if lease.is_over.is_set():
                 self._handle_unanswered(lease)
             else:
                 session = self._session
-                session.call_soon(session.call_later, DRAIN_S, self._give_up, lease)
+                session.call_soon(session.call_later, REPORT_S, self._give_up, lease)
             self._advance()
 
     def ended(self, lease: Lease, error: bytes | None, how: str) -> None:
@@ -422,10 +436,12 @@ class LeasePool(DirectSender):
             lease.ref = None
             self._session.leases.pop(lease.key, None)
             self._strike_out(lease)
-            if lease.road is None:
+            if lease.connection is None:
                 self._handle_unanswered(lease)
             else:
-                when_drained(self._session, lease.road, partial(self._end, lease, lease.road))
+                when_drained(
+                    self._session, lease.connection, partial(self._end, lease, lease.connection)
+                )
             is_refused = not lease.was_connected and (error is not None or how)
             if is_refused and (queue := self._waiting.next()):
                 self._leave_to_scheduler(queue.popleft())  # the scheduler reports the error
@@ -433,21 +449,21 @@ class LeasePool(DirectSender):
 
     def _close_when_synced(self, lease: Lease) -> None:
         """Close the connection once the scheduler knows which references are held here."""
-        road = lease.road
-        if road is None:
+        connection = lease.connection
+        if connection is None:
             return
 
         def close() -> None:
-            road.close()
-            self.disconnected(lease, road)
+            connection.close()
+            self.disconnected(lease, connection)
 
         if not self._session.sharing.when_synced(close):
             close()
 
-    def _end(self, lease: Lease, road: roads.Road) -> None:
-        if road is lease.road:
-            road.close()
-            self.disconnected(lease, road)
+    def _end(self, lease: Lease, connection: CallConnection) -> None:
+        if connection is lease.connection:
+            connection.close()
+            self.disconnected(lease, connection)
 
     def _give_up(self, lease: Lease) -> None:
         if not lease.is_over.is_set() and not self._session.closed:
@@ -457,15 +473,16 @@ class LeasePool(DirectSender):
     def _handle_unanswered(self, lease: Lease) -> None:
         """Retry, return or fail the calls that a process did not answer.
 
-        Answers are written in order, and a call that must not run twice is answered by itself. So of
-        those calls, only the first can have started, unless answers were lost with the node.
+        An executor writes the answer to a call that must not run twice before it starts the next call.
+        So of those calls, only the first unanswered one can have started. If answers were lost with the
+        node, each can have started.
         """
         lost = list(lease.unanswered.values())
         if not lost or (lease.error is None and not lease.how):
-            self._take_back(lost)
+            self._requeue(lost)
             return
         num_begun = 1 if lease.how else len(lost)
-        self._take_back(lost[num_begun:])
+        self._requeue(lost[num_begun:])
         for call in lost[:num_begun]:
             if call.is_cancelled:
                 self._fail(call, failures.cancelled(call.key))
@@ -482,7 +499,7 @@ class LeasePool(DirectSender):
             case (direct_messages.DONE | direct_messages.FAILED, key, *_, took_s):
                 call = lease.unanswered.get(key)
                 if call is None:
-                    self._discard(message, lease.road)
+                    self._discard(message, lease.connection)
                 else:
                     self._take_answer(lease, call, message, took_s)
             case (direct_messages.RETURNED, calls):
@@ -508,7 +525,7 @@ class LeasePool(DirectSender):
             lease.is_open = False
             lease.num_returned += 1
             self._idle.pop(lease.key, None)
-            self._take_back(
+            self._requeue(
                 call
                 for key, attempt in calls
                 if (call := lease.unanswered.get(key)) is not None and call.attempt == attempt
@@ -525,7 +542,7 @@ class LeasePool(DirectSender):
         try:
             match message:
                 case (direct_messages.DONE, *_):
-                    self._take_results(call, message, lease.road)
+                    self._take_results(call, message, lease.connection)
                 case (_, _, error, may_retry, _):
                     self._fail_or_retry(call, error, may_retry and not call.is_cancelled)
         except Exception as error:
@@ -537,13 +554,15 @@ class LeasePool(DirectSender):
         else:
             self._fail(call, error)
 
-    def _succeed(self, call: Call, wires: Sequence[Wire], road: roads.Road | None) -> None:
+    def _succeed(
+        self, call: Call, wires: Sequence[Wire], connection: CallConnection | None
+    ) -> None:
         session, lease = self._session, call.lease
         assert lease is not None  # it has sent this answer
         if lease.host != session.setup.host and any(wire[0] == "segment" for wire in wires):
             session.by_scheduler.announce(call)  # Dask stores large results of other hosts
             session.by_scheduler.report_end(call, wires=wires, worker=lease.node_address)
-        super()._succeed(call, wires, road)
+        super()._succeed(call, wires, connection)
 
     def _settle(self, entry: Entry, wire: Wire) -> None:
         if not self._settle_here(entry, wire):
@@ -552,7 +571,7 @@ class LeasePool(DirectSender):
     def _end_call(self, call: Call, error: bytes | None = None) -> None:
         if error is not None:
             self._session.by_scheduler.report_end(call, error=error)
-        self._session.by_scheduler.keep_for_others(call)
+        self._session.by_scheduler.conclude_lease_call(call)
         super()._end_call(call, error)
 
 

@@ -3,7 +3,7 @@
 The scheduler does not see a call that a lease runs, with two exceptions: its result is passed on before
 it is ready, or is large, so that another process may need it computed again. Then the call is
 *announced*, as a task that waits until this process reports its result. From then on the result is like
-that of any other task. The scheduler can also run any call of a lease itself (`take`).
+that of any other task. The scheduler can also run any call of a lease itself (`take_from_lease`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ class SchedulerSender(Sender):
             return
         session = self._session
         if call.actor is not None:
-            call.returns[
-                0
-            ].is_known_elsewhere = True  # keeps the row of a dead actor, which says why it died
+            # Keeps the row of a dead actor, which says why it died.
+            call.returns[0].is_known_elsewhere = True
         session.calls[call.key] = call
         ref = self._make_known(call, runs_by_lease=False)
         call.state = SENT
@@ -53,7 +52,7 @@ class SchedulerSender(Sender):
         self._session.send(ToScheduler.CANCEL, key=call.key, force=force, recursive=recursive)
 
     def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:
-        """Report to the generator of a call how many of its items were received, by the scheduler."""
+        """Report, through the scheduler, how many items of a call's generator were received here."""
         credit = {"num_received": num_received, "is_wanted": is_wanted}
         self._session.send(ToScheduler.CREDIT, key=call.key, **credit)
 
@@ -98,22 +97,23 @@ class SchedulerSender(Sender):
     def announce(self, call: Call) -> None:
         """Announce to Dask a call that this process runs by a lease."""
         with self._session.lock:
-            if not call.runs_by_lease:
-                call.runs_by_lease = True
+            if not call.is_announced:
+                call.is_announced = True
                 ref = self._make_known(call, runs_by_lease=True)
                 call.holds = (*call.holds, ref)  # until it has ended
 
-    def take(self, call: Call) -> None:
-        """Submit a call that a lease could not run."""
+    def take_from_lease(self, call: Call) -> None:
+        """Submit a call that its lease pool gives up: no lease can run it, or it is to be retried."""
         with self._session.lock:
-            if call.sender is not self and call.state is not ENDED:  # else: interrupted
-                self.run_again(call)
+            # After an interrupt, the pool may give up a call for the second time.
+            if call.sender is not self and call.state is not ENDED:
+                self.resubmit(call)
 
-    def run_again(self, call: Call) -> None:
-        """Submit a call that a lease has already run, because its result is lost."""
+    def resubmit(self, call: Call) -> None:
+        """Submit a call of a lease pool: no lease runs it, or its result was lost."""
         session = self._session
         with session.lock:
-            if call.runs_by_lease:
+            if call.is_announced:
                 call.ref = ObjectRef._from_key(call.key, session)
                 session.send(ToScheduler.SCHEDULE, key=call.key, retries=call.retries)
             else:
@@ -158,7 +158,7 @@ class SchedulerSender(Sender):
         """
         session = self._session
         with session.lock:
-            if call.is_end_reported or not call.runs_by_lease:
+            if call.is_end_reported or not call.is_announced:
                 return
             call.is_end_reported = True
             if error is None and wires is None:
@@ -178,9 +178,13 @@ class SchedulerSender(Sender):
             return to_wire(ErrorValue(failures.object_lost(entry.key)))  # unreferenced
         return self._session.sharing.give(entry)
 
-    def keep_for_others(self, call: Call) -> None:
-        """Announce a call with a large result, which may have to be computed again."""
-        if not call.runs_by_lease and not any(
+    def conclude_lease_call(self, call: Call) -> None:
+        """Report the end of an announced call of a lease.
+
+        A call whose large result may have to be computed again is announced first, as long as its
+        arguments exist.
+        """
+        if not call.is_announced and not any(
             isinstance(e.value, SegmentLink) for e in call.returns
         ):
             for entry in call.returns:
@@ -194,7 +198,7 @@ class SchedulerSender(Sender):
                 for each in call.returns
                 if isinstance(each.value, SegmentLink) and table.get(each.key) is each
             ]
-            if large and not call.runs_by_lease:
+            if large and not call.is_announced:
                 if not call.dependencies and call.num_returns == 1:
                     return  # `publish` will announce the call
                 self.announce(call)  # while its arguments still exist

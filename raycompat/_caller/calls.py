@@ -96,8 +96,9 @@ class Call:
     units = 0
     lease: Lease | None = None
     cost_s = 0.0
-    #: For a call of a lease: whether Dask knows it, and whether Dask knows its end.
-    runs_by_lease = False
+    #: For a call of a lease: whether it was announced to Dask (see `by_scheduler`).
+    is_announced = False
+    #: Whether its end was reported to Dask.
     is_end_reported = False
 
     def __init__(self, key: str, function: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Dask's futures and collections as arguments of calls."""
+"""Dask's futures and collections as arguments of calls, and references as collections of Dask."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def as_ref(session: Session, value: Any) -> ObjectRef[Any]:
     Raises
     ------
     ValueError
-        When it is a future of another cluster, or was cancelled.
+        When it is a future of another cluster, was cancelled, or has failed.
     """
     future = value if isinstance(value, _future_class()) else session.client.compute(value)
     theirs, ours = future.client.scheduler_info(0)["id"], session.client.scheduler_info(0)["id"]

@@ -23,7 +23,7 @@ from raycompat._protocol import direct_messages, failures, segment
 from raycompat._protocol.values import InlineValue, SegmentLink, Wire, from_wire, to_wire
 
 if TYPE_CHECKING:
-    from raycompat._caller.roads import Road
+    from raycompat._caller.connections import CallConnection
     from raycompat._caller.session import Session
 
 logger = logging.getLogger(__name__)
@@ -35,15 +35,21 @@ _Failure: TypeAlias = tuple[Call, bytes, str | None]
 LARGE_BYTES = 16 * 1024
 
 #: Seconds for reading the last answers of a process that was reported dead.
-DRAIN_S = 5.0
+_DRAIN_S = 5.0
 
-#: Seconds between two checks whether they were read; and a delay of a check that shows that code held
-#: the interpreter lock, so that the reading threads were delayed too.
-_LOOK_S, _HELD_UP_S = 0.1, 0.5
+#: Seconds for the scheduler to report the end of a process whose connection has ended.
+REPORT_S = 5.0
+
+#: Seconds between two checks whether the last answers were read.
+_LOOK_S = 0.1
+
+#: A check that is so many seconds late shows that code held the interpreter lock. It has delayed the
+#: reading threads too.
+_HELD_UP_S = 0.5
 
 
-def when_drained(session: Session, road: Road, end: Callable[[], None]) -> None:
-    """Call `end` when the last answers on a road had time to arrive, and all of them were handled.
+def when_drained(session: Session, connection: CallConnection, end: Callable[[], None]) -> None:
+    """Call `end` when the last answers had time to arrive, and all of them were handled.
 
     Called in the session's event loop. A call with an unread answer must not count as unanswered: it
     would run again.
@@ -51,12 +57,12 @@ def when_drained(session: Session, road: Road, end: Callable[[], None]) -> None:
 
     def look(due: float) -> None:
         now = time.monotonic()
-        if now - due > _HELD_UP_S or not road.is_silent:
+        if now - due > _HELD_UP_S or not connection.is_silent:
             session.call_later(_LOOK_S, look, now + _LOOK_S)
         else:
             end()
 
-    session.call_later(DRAIN_S, look, time.monotonic() + DRAIN_S)
+    session.call_later(_DRAIN_S, look, time.monotonic() + _DRAIN_S)
 
 
 class _FailAfterUnlock:
@@ -128,17 +134,19 @@ class DirectSender(Sender):
 
     # --- answers --------------------------------------------------------------------------------
 
-    def _take_results(self, call: Call, answer: tuple[Any, ...], road: Road | None) -> None:
+    def _take_results(
+        self, call: Call, answer: tuple[Any, ...], connection: CallConnection | None
+    ) -> None:
         """Handle the answer `direct_messages.DONE` to a call."""
         if call.is_cancelled:  # as in Ray, a result that was lost is not made again
-            self._discard(answer, road)
+            self._discard(answer, connection)
             self._fail(call, failures.cancelled(call.key))
             return
         wires = self._take_over(answer[2])
         if wires is None:
             self._fail_or_retry(call, failures.object_lost(call.key), may_retry=True)
         else:
-            self._succeed(call, wires, road)
+            self._succeed(call, wires, connection)
 
     def _fail_or_retry(self, call: Call, error: bytes, may_retry: bool) -> None:
         """Make a call again if it may be retried and has a retry left; otherwise fail it."""
@@ -149,18 +157,21 @@ class DirectSender(Sender):
         logger.error("raycompat could not handle the answer to %s", call.name, exc_info=error)
         self._fail(call, failures.internal(f"The answer could not be handled: {error!r}"))
 
-    def _succeed(self, call: Call, wires: Sequence[Wire], road: Road | None) -> None:
+    def _succeed(
+        self, call: Call, wires: Sequence[Wire], connection: CallConnection | None
+    ) -> None:
         has_references = False
         for entry, wire in zip(call.returns, wires, strict=True):
             self._settle(entry, wire)
-            has_references = has_references or bool(wire[-1])
+            if wire[-1]:
+                has_references = True
         if call.stream is not None:
             call.stream.end(None, None)
         if has_references:
-            self._acknowledge(call.key, road)
+            self._acknowledge(call.key, connection)
         self._end_call(call)
 
-    def _discard(self, message: tuple[Any, ...], road: Road | None) -> None:
+    def _discard(self, message: tuple[Any, ...], connection: CallConnection | None) -> None:
         """Drop an answer to a call that has already ended."""
         match message:
             case (direct_messages.DONE, key, wires, _):
@@ -173,16 +184,16 @@ class DirectSender(Sender):
             if wire[0] == "segment" and wire[3] == self._session.setup.host:
                 self._session.home.place.remove(wire[1])
         if any(wire[-1] for wire in wires):
-            self._acknowledge(key, road)
+            self._acknowledge(key, connection)
 
-    def _acknowledge(self, key: str, road: Road | None) -> None:
+    def _acknowledge(self, key: str, connection: CallConnection | None) -> None:
         """Report to the other process that this one holds the references in a result."""
-        if road is None:
+        if connection is None:
             return
         if not self._session.sharing.when_synced(
-            lambda: road.post((direct_messages.HELD, key), now=True)
+            lambda: connection.post((direct_messages.HELD, key), now=True)
         ):
-            road.post((direct_messages.HELD, key), now=True)
+            connection.post((direct_messages.HELD, key), now=True)
 
     def _take_over(self, wires: Sequence[Wire]) -> Sequence[Wire] | None:
         """Take ownership of an answer's segments; None if a segment is lost with its node.

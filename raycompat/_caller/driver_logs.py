@@ -78,7 +78,7 @@ class DriverLogs:
         self._is_flushed = threading.Event()
         self._num_printed = 0
         #: Printed bytes that were not yet reported, by node.
-        self._unsaid: dict[str, int] = {}
+        self._unreported: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name="raycompat-print", daemon=True)
         self._thread.start()
 
@@ -131,11 +131,11 @@ class DriverLogs:
                 logger.exception("raycompat could not print the output of a task")
             self._num_printed += 1
             if "cost" in message:
-                self._say_printed(message["worker"], message["cost"])
+                self._report_printed(message["worker"], message["cost"])
         self._finish()
 
     def _until_due(self) -> float | None:
-        if self._unsaid:
+        if self._unreported:
             return 0.0
         times = [folding.next_due() for folding in self._foldings.values()]
         due = [each for each in times if each is not None]
@@ -189,8 +189,8 @@ class DriverLogs:
         for stream, folding in self._foldings.items():
             for folded in folding.due(now):
                 self._print(stream, folded.source, [self._repeated(folded.line, folded.count)])
-        for worker in list(self._unsaid) if self._queue.empty() else ():
-            self._say_printed(worker, 0, now=True)
+        for worker in list(self._unreported) if self._queue.empty() else ():
+            self._report_printed(worker, 0, now=True)
 
     def _repeated(self, line: str, count: int) -> str:
         if count == 1:
@@ -204,13 +204,13 @@ class DriverLogs:
             )
         return f"{line}{_GREEN}{text}{_NORMAL}"
 
-    def _say_printed(self, worker: str, cost: int, *, now: bool = False) -> None:
-        cost += self._unsaid.pop(worker, 0)
+    def _report_printed(self, worker: str, cost: int, *, now: bool = False) -> None:
+        cost += self._unreported.pop(worker, 0)
         if cost and (now or cost > _PRINTED_BYTES):
             job = self._session.setup.job
             self._session.send(ToScheduler.LOG_PRINTED, worker=worker, job=job, cost=cost)
         elif cost:
-            self._unsaid[worker] = cost
+            self._unreported[worker] = cost
 
     def _finish(self) -> None:
         for stream, folding in self._foldings.items():

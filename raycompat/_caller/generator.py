@@ -57,7 +57,10 @@ class Stream:
             self.session.wake()
 
     def drop_handle(self) -> None:
-        """Drop all items, present and future, and stop the generator: the handle is gone."""
+        """Drop all items, present and future, because the handle is gone.
+
+        The generator runs to its end; its process keeps no more items.
+        """
         with self._news:
             self._is_wanted = False
             ready, self._ready = self._ready, deque()

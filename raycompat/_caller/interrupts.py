@@ -51,7 +51,7 @@ def _deliver() -> None:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Defer interrupts until the end of the block; of nested blocks the outermost counts."""
+    """Defer interrupts until the block ends; with nested blocks, until the outermost one ends."""
     global _handler
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or _handler is not None or signal.getsignal(_number) is None:

@@ -6,23 +6,22 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from raycompat._caller import roads
 from raycompat._caller.object_table import PENDING, Entry
 
 if TYPE_CHECKING:
     from raycompat._caller.by_lease import LeasePool
     from raycompat._caller.calls import Call
+    from raycompat._caller.connections import CallConnection
 
 #: Seconds of work, and calls, that may wait in an executor: enough to keep it busy for a round trip.
 _DEPTH_S, _DEPTH = 0.004, 256
-
 
 #: Seconds: an executor may still be busy after a call that takes longer, because it frees memory.
 _SHORT_S = 0.001
 
 
 class Lease:
-    """One executor for calls of this process, from the request to the end. A `roads.Party`."""
+    """One executor for calls of this process, from the request to the end. A `connections.Party`."""
 
     def __init__(self, pool: LeasePool, key: str, ref: Any, units: int) -> None:
         self.key = key
@@ -32,7 +31,7 @@ class Lease:
         self.ref = ref
         self.host = ""
         self.node_address = ""
-        self.road: roads.Road | None = None
+        self.connection: CallConnection | None = None
         self.was_connected = False
         #: Whether it accepts calls now, and how often it returned some.
         self.is_open = False
@@ -70,16 +69,16 @@ class Lease:
 
     def flush(self) -> None:
         """Write the calls that have gathered."""
-        road = self.road
-        if road is not None:
-            road.flush()
+        connection = self.connection
+        if connection is not None:
+            connection.flush()
 
     def read_until(
         self, is_over: Callable[[], bool], timeout_s: float | None, entries: Sequence[Entry]
     ) -> bool:
         """Handle answers in this thread until `is_over()`; False when it must wait in another way."""
-        road = self.road
-        if road is None:
+        connection = self.connection
+        if connection is None:
             return False
         returned: int | None = None
 
@@ -92,7 +91,7 @@ class Lease:
                         return True
             return is_over() or self.num_returned != returned
 
-        road.receive_until(stops, timeout_s)
+        connection.receive_until(stops, timeout_s)
         return is_over()
 
     def granted(self, place: dict[str, Any]) -> None:
@@ -103,7 +102,7 @@ class Lease:
         """Handle the scheduler's report that it has ended. Called in the session's event loop."""
         self._pool.ended(self, error, how)
 
-    def connected(self, connection: roads.Road, incarnation: int) -> None:
+    def connected(self, connection: CallConnection, incarnation: int) -> None:
         """Send calls from now on."""
         self._pool.connected(self, connection)
 
@@ -111,16 +110,16 @@ class Lease:
         """Handle one message from the executor."""
         self._pool.on_message(self, message)
 
-    def disconnected(self, connection: roads.Road) -> None:
+    def disconnected(self, connection: CallConnection) -> None:
         """Handle unanswered calls, once the end of the lease is known."""
         self._pool.disconnected(self, connection)
 
-    def broken(self, connection: roads.Road) -> None:
+    def broken(self, connection: CallConnection) -> None:
         """End the executor, because this process cannot reach it any more."""
         self._pool.kill(self)
         self._pool.disconnected(self, connection)
 
-    def await_report(self) -> None:
+    def connect_failed(self) -> None:
         """End the executor if it still runs."""
         self._pool.kill(self)
 
@@ -128,16 +127,17 @@ class Lease:
 def best_idle(idle: dict[str, Lease], cost_s: float, units: int) -> Lease | None:
     """Return the smallest lease with at least `units` of CPU, for a call of `cost_s` seconds.
 
-    `idle` has the leases in the order of their last answers. Short calls go to one executor as long as
-    it keeps up, because its code is in the CPU's caches. Otherwise, the lease comes first that is idle
-    for the longest time.
+    `idle` has the leases in the order in which they became idle. Of those with the same size, a short
+    call goes to the last one, because its code is in the CPU's caches. Any other call, and one after a
+    longer call, goes to the first one.
     """
-    lease = next(reversed(idle.values()), None)
-    if lease is None:
+    if not idle:
         return None
-    if cost_s > _SHORT_S or lease.took_s > _SHORT_S:
-        lease = next(iter(idle.values()))
+    leases = idle.values()
+    last = next(reversed(leases))
+    is_short = cost_s <= _SHORT_S and last.took_s <= _SHORT_S
+    lease = last if is_short else next(iter(leases))
     if lease.units == units:
         return lease
-    large = [each for each in idle.values() if each.units >= units]
+    large = [each for each in (reversed(leases) if is_short else leases) if each.units >= units]
     return min(large, key=lambda each: each.units, default=None)

@@ -58,8 +58,9 @@ class Entry:
     raised: BaseException | None = None
     #: The name of the call that could not run because an argument had this error.
     victim: str | None = None
-    #: Whether a call of this process failed with it, and whether its end was ever requested.
+    #: Whether a call of this process failed with it.
     is_failed_call = False
+    #: Whether code has asked for the value or the error: then the error is not logged as unhandled.
     is_asked_for = False
     #: Whether this process's Dask client holds the key.
     is_held_in_dask = False
@@ -320,7 +321,7 @@ class ObjectTable:
             self.own[entry.key] = entry
             self.own_bytes += entry.value.size
 
-    def take_back(self, entry: Entry) -> None:
+    def own_again(self, entry: Entry) -> None:
         """Own a segment again, because no other process keeps it."""
         if isinstance(entry.value, SegmentLink):
             self._own_segment(entry)

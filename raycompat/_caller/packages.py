@@ -104,8 +104,8 @@ def _check_size(num_bytes: int, what: str) -> None:
     limit = _limit_bytes()
     if num_bytes >= limit:
         raise RuntimeEnvSetupError(
-            f"Failed to upload {what} to the cluster: Package size ({num_bytes / 2**20:.2f}MiB) "
-            f"exceeds the maximum size of {limit / 2**20:.2f}MiB. Exclude large files "
+            f"{what} cannot be uploaded to the cluster: it has at least {num_bytes / 2**20:.2f} MiB, "
+            f"which exceeds the maximum size of {limit / 2**20:.2f} MiB. Exclude large files "
             "(runtime_env['excludes'], '.gitignore' or '.rayignore'), or put the package where every "
             f"node has it and name it by file:// or local://. The limit is in {_LIMIT_VARIABLE}."
         )
@@ -262,7 +262,7 @@ async def upload(scheduler: Any, client: str, packages: list[Package]) -> None:
 
 
 @contextlib.contextmanager
-def telling_of_uploads() -> Iterator[None]:
+def upload_errors() -> Iterator[None]:
     """Raise Ray's exception class when an upload fails."""
     try:
         yield

@@ -216,7 +216,7 @@ def get(session: Session, refs: Sequence[ObjectRef[Any]], timeout_s: float | Non
             raise exceptions.GetTimeoutError(
                 f"Get timed out: some object(s) not ready: "
                 f"{sum(e.state is PENDING for e in entries)} of {len(entries)} after "
-                f"{timeout_s} s."
+                f"{timeout_s} s. Wait longer, or take what is ready with ray.wait."
             )
         if not _fetch(session, entries, deadline):
             raise exceptions.GetTimeoutError(

@@ -95,5 +95,8 @@ def cancel(session: Session, ref: ObjectRef[Any], *, force: bool, recursive: boo
         With `force` on a call of an actor's method.
     """
     if force and isinstance(ref._entry.channel, Channel):
-        raise ValueError("force=True is not supported for actor tasks. Use ray.kill(actor).")
+        raise ValueError(
+            "force=True is not supported for actor tasks: it would end the actor. Call ray.kill(actor) "
+            "for that, or cancel without force."
+        )
     session.cancel(ids.call_of(ref._key), force=force, recursive=recursive)

@@ -27,7 +27,7 @@ from raycompat._caller.by_scheduler import SchedulerSender
 from raycompat._caller.calls import Call
 from raycompat._caller.home import Home
 from raycompat._caller.object_table import PENDING, Entry, ObjectTable
-from raycompat._caller.reports import Reports
+from raycompat._caller.scheduler_messages import SchedulerMessages
 from raycompat._caller.sharing import Sharing
 from raycompat._protocol import direct_messages, failures, ids, segment
 from raycompat._protocol.call_spec import CallSpec
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from raycompat._caller.by_lease import LeasePool
+    from raycompat._caller.connections import RelayedConnection
     from raycompat._caller.driver_logs import DriverLogs
+    from raycompat._caller.html_report import Report
     from raycompat._caller.lease import Lease
-    from raycompat._caller.report import Report
-    from raycompat._caller.roads import RelayedRoad
     from raycompat._protocol.resource_set import ResourceSet
 
 logger = logging.getLogger(__name__)
 
 #: Seconds for idle executors to close their connections before this process leaves the cluster.
-_PART_S = 1.0
+_RETURN_S = 1.0
 
 #: Seconds for the Dask client to close its connections.
 _CLOSE_S = 5.0
@@ -116,7 +116,7 @@ class Session:
         #: Channels and leases with gathered calls that were not written yet.
         self.unflushed: set[Channel | Lease] = set()
         #: Connections that go through the scheduler, by name.
-        self.relays: dict[str, RelayedRoad] = {}
+        self.relays: dict[str, RelayedConnection] = {}
         #: Addresses of nodes that only the scheduler can reach.
         self.out_of_reach: set[str] = set()
         self.pump = Pump()
@@ -127,7 +127,7 @@ class Session:
         self.tracker = Tracker(self._send_tracked, self._call_later)
         #: Writes a report of the program at its end, if the program requested one.
         self.report: Report | None = None
-        self._reports = Reports(self)
+        self._scheduler_messages = SchedulerMessages(self)
         #: Called before and after a wait. An executor notifies its node, which lends the CPU meanwhile.
         self.on_block: Callable[[], None] = lambda: None
         self.on_unblock: Callable[[], None] = lambda: None
@@ -226,15 +226,15 @@ class Session:
         from raycompat import _transfer  # noqa: F401  (registers how values cross)
 
         handlers = {
-            **self._reports.handlers(),
+            **self._scheduler_messages.handlers(),
             ToCaller.SYNCED: self.sharing.on_synced,
             ToCaller.LOG: self._on_log,
             ToCaller.LOGS_FLUSHED: self._on_log,
             ToCaller.LOOK: self._on_look,
         }
         client.sync(_call_soon, adapter.prepare_client, client, handlers, self.lose_connection)
-        # Set last: a thread that wakes a loop which cannot send yet would wait for this one.
         self._write = partial(adapter.send, client)
+        # Set last: other threads send as soon as it is set. Until then, they wait in `client`.
         self._loop = adapter.event_loop(client)
         self._loop.call_soon_threadsafe(self._tick)
 
@@ -257,7 +257,7 @@ class Session:
     def submit(self, spec: CallSpec) -> None:
         """Queue one call; calls in a row travel in one message."""
         self.send(ToScheduler.SUBMIT, calls=[spec])
-        self.sharing.note_said()
+        self.sharing.count_message()
 
     def wake(self) -> None:
         """Wake the event loop to send the queued messages. Safe everywhere, also in ``__del__``."""
@@ -306,7 +306,7 @@ class Session:
         """
         client = self.client
         self.check_connection()
-        self.sharing.hand_over()  # requests go by another connection
+        self.sharing.wait_until_synced()  # requests go by another connection
         try:
             return client.sync(ask, client.scheduler, request, **fields)
         except OSError:
@@ -320,7 +320,7 @@ class Session:
         """
         self.check_connection()
         with interrupts.allowed():
-            self.sharing.hand_over()  # no request was sent yet, so there is nothing to undo
+            self.sharing.wait_until_synced()  # no request was sent yet, so there is nothing to undo
         answer = self.run(ask(self.client.scheduler, request, **fields))
         try:
             with interrupts.allowed():
@@ -378,10 +378,10 @@ class Session:
         for pool in list(self._pools.values()):
             pool.return_idle()
 
-    def drop_waiting(self) -> None:
+    def fail_waiting(self) -> None:
         """Fail the calls that wait for leases."""
         for pool in list(self._pools.values()):
-            pool.drop_waiting()
+            pool.fail_waiting()
 
     def flush(self) -> None:
         """Write the calls that have gathered, because a thread is about to wait."""
@@ -404,7 +404,7 @@ class Session:
             steps.callback(self._remove_segments)
             steps.callback(self._end_work)
             with interrupts.allowed():
-                self._say_the_last()
+                self._send_last_messages()
 
     def _send_measured(self, measured: list[Any]) -> None:
         process = ids.worker_id(os.getpid(), self.setup.job)
@@ -417,11 +417,11 @@ class Session:
     def _call_later(self, delay_s: float, function: Callable[[], None]) -> None:
         self.call_soon(self.call_later, delay_s, function)
 
-    def _say_the_last(self) -> None:
+    def _send_last_messages(self) -> None:
         if self.is_connected:
             self.measurements.flush()
             self.tracker.flush()
-        self._part_with_leases()
+        self._return_leases_and_wait()
         if self.logs is not None and not self.closed and self.client.status == "running":
             self.logs.flush()
         if self._client is not None and not self.closed:
@@ -434,7 +434,7 @@ class Session:
         with contextlib.ExitStack() as steps:
             if self._callbacks is not None:
                 steps.callback(self._callbacks.shutdown, wait=False, cancel_futures=True)
-            steps.callback(self._fail_waiting, failures.internal(text))
+            steps.callback(self._fail_all, failures.internal(text))
             steps.callback(self.pump.close)
 
     def _remove_segments(self) -> None:
@@ -450,13 +450,13 @@ class Session:
         if self._client is not None:
             self._client.close(timeout=_CLOSE_S)
 
-    def _part_with_leases(self) -> None:
+    def _return_leases_and_wait(self) -> None:
         """Return the idle leases, and wait for their last messages: the output of their calls."""
         leases = list(self.leases.values())
         self.return_leases()
-        deadline = time.monotonic() + _PART_S
+        deadline = time.monotonic() + _RETURN_S
         for lease in leases:
-            if not lease.unanswered and lease.road is not None and self.setup.is_driver:
+            if not lease.unanswered and lease.connection is not None and self.setup.is_driver:
                 lease.is_over.wait(max(0.0, deadline - time.monotonic()))
 
     def lose_connection(self) -> None:
@@ -472,19 +472,19 @@ class Session:
         )
         logger.log(logging.ERROR if self.setup.is_driver else logging.DEBUG, "%s", text)
         self.closed = True
-        self._fail_waiting(failures.internal(text))
+        self._fail_all(failures.internal(text))
         for channel in list(self.channels.values()):
             channel.close()  # a waiting thread may be reading there
         for lease in list(self.leases.values()):
-            if lease.road is not None:
-                lease.road.close()
+            if lease.connection is not None:
+                lease.connection.close()
 
-    def _fail_waiting(self, error: bytes) -> None:
+    def _fail_all(self, error: bytes) -> None:
         for call in list(self.calls.values()):
             if call.stream is not None:
                 call.stream.end(error, None)
         self.table.end(error)
-        self.sharing.wait_no_more()
+        self.sharing.end_waits()
 
     @property
     def callbacks(self) -> ThreadPoolExecutor:
@@ -551,7 +551,7 @@ class Session:
             origin = entry.origin
             if origin is not None and origin.use_retry():
                 entry.state = PENDING
-                self.by_scheduler.run_again(origin)
+                self.by_scheduler.resubmit(origin)
             else:
                 self.table.lose(entry)
 

@@ -1,7 +1,7 @@
 """The exchange of objects between this process and Dask: values that it gives, keys that it needs.
 
 Messages about references go through the stream to the scheduler, in order. A process that gets a
-reference by another road must not use it earlier: `Sharing.hand_over` waits until they were handled.
+reference in another way must not use it earlier. So its sender calls `Sharing.wait_until_synced` first.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ class Sharing:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        #: The number of messages about references, the number that the scheduler is known to have
-        #: handled, and the callbacks that wait for that.
-        self._num_said = 0
-        self._num_heard = 0
-        self._last_hold = 0
-        self._when_heard: deque[tuple[int, Callable[[], None]]] = deque()
+        #: The number of messages about references that were queued.
+        self._num_sent = 0
+        #: How many of them the scheduler is known to have handled.
+        self._num_handled = 0
+        #: How many it must have handled before another process may use the references.
+        self._sync_up_to = 0
+        #: Callbacks, each with the number of handled messages that it waits for.
+        self._when_handled: deque[tuple[int, Callable[[], None]]] = deque()
         #: Notified when the scheduler has handled more, or cannot handle more.
         self._news = threading.Condition()
         #: Keys of values for the next home node, while there is none.
@@ -85,54 +87,54 @@ class Sharing:
 
     def require_sync(self) -> None:
         """Let the next receiver wait until the scheduler has handled all messages sent so far."""
-        self.note_said()
-        self._last_hold = self._num_said
+        self.count_message()
+        self._sync_up_to = self._num_sent
 
-    def note_said(self) -> None:
+    def count_message(self) -> None:
         """Count a message after it was queued, so that a later sync follows it."""
         with self._session.lock:
-            self._num_said += 1
+            self._num_sent += 1
 
     def when_synced(self, callback: Callable[[], None]) -> bool:
         """Call `callback` once the scheduler has handled all messages about references.
 
         Return False, without a call, if it has handled them already.
         """
-        said = self._num_said
-        if said == self._num_heard:
+        sent = self._num_sent
+        if sent == self._num_handled:
             return False
-        self._when_heard.append((said, callback))
-        self._session.send(ToScheduler.SYNC, token=said)
+        self._when_handled.append((sent, callback))
+        self._session.send(ToScheduler.SYNC, token=sent)
         return True
 
-    def hand_over(self) -> None:
+    def wait_until_synced(self) -> None:
         """Wait until the scheduler knows the references that this process and its values keep.
 
-        A process that gets a reference by another road then finds its object. When the cluster is gone,
+        A process that gets a reference in another way then finds its object. When the cluster is gone,
         this does not wait. It does not wait in the event loop either, which writes the stream itself.
         """
-        session, said = self._session, self._num_said
-        if self._last_hold <= self._num_heard or session.is_in_event_loop():
+        session, sent = self._session, self._num_sent
+        if self._sync_up_to <= self._num_handled or session.is_in_event_loop():
             return
-        session.send(ToScheduler.SYNC, token=said)
+        session.send(ToScheduler.SYNC, token=sent)
         with self._news:
-            self._news.wait_for(lambda: self._num_heard >= said or session.closed)
+            self._news.wait_for(lambda: self._num_handled >= sent or session.closed)
 
-    def wait_no_more(self) -> None:
+    def end_waits(self) -> None:
         """End all waits for the scheduler, because the session is closed."""
         with self._news:
             self._news.notify_all()
 
     def on_synced(self, token: int) -> None:
         with self._news:
-            self._num_heard = max(self._num_heard, token)
+            self._num_handled = max(self._num_handled, token)
             self._news.notify_all()
-        for _ in range(len(self._when_heard)):
-            said, callback = self._when_heard.popleft()
-            if said <= self._num_heard:
+        for _ in range(len(self._when_handled)):
+            sent, callback = self._when_handled.popleft()
+            if sent <= self._num_handled:
                 callback()
             else:
-                self._when_heard.append((said, callback))
+                self._when_handled.append((sent, callback))
 
     # --- values that this process gives -----------------------------------------------------------
 
@@ -169,7 +171,7 @@ class Sharing:
                 self.fulfil(entry)
             else:
                 self._give(entry, ToScheduler.ADOPT)
-            self.note_said()
+            self.count_message()
             return entry.key
 
     def _announce_origin(self, entry: Entry, origin: Call) -> None:
@@ -191,7 +193,7 @@ class Sharing:
                 self._session.send(ToScheduler.LOAD, key=entry.key_in_dask, source=source)
                 self.require_sync()
             key = entry.key_in_dask
-        self.hand_over()  # a graph may be sent by another client
+        self.wait_until_synced()  # a graph may be sent by another client
         return key
 
     def fulfil(self, entry: Entry) -> None:
@@ -210,7 +212,7 @@ class Sharing:
             operation = ToScheduler.FULFIL if entry.is_promised else ToScheduler.ADOPT
             entry.is_promised = False
             self._session.send(operation, key=entry.key, wire=wire, worker=worker)
-            self.note_said()
+            self.count_message()
 
     def give_again(self, key: str) -> None:
         """Give a node a value again, because the earlier node left. Called in the event loop."""
@@ -218,7 +220,7 @@ class Sharing:
             entry = self._session.table.get(key)
             if entry is None:
                 return  # unneeded, as the scheduler knows
-            self._session.table.take_back(entry)
+            self._session.table.own_again(entry)
             if self._session.home_left.is_set():
                 self._to_give.append(key)
             elif entry.value is not None:

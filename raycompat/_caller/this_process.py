@@ -68,7 +68,7 @@ class RunningCall:
     #: The placement group that it runs in.
     group: InGroup | None = None
     #: In local mode, the part of this process that stands for an executor.
-    host: Executor | None = None
+    runner: Executor | None = None
 
     @property
     def task_id(self) -> str:
@@ -109,12 +109,15 @@ def executor() -> Executor | None:
     """Return this process's executor; None in drivers, except in the calls of local mode."""
     if _executor is None:
         call = _here.get()
-        return call.host if call is not None else None
+        return call.runner if call is not None else None
     return _executor
 
 
-def describe(key: str, about: dict[str, Any]) -> RunningCall:
-    """Describe a task or an actor's constructor; a call that was given GPUs sees only those."""
+def prepare_call(key: str, about: dict[str, Any]) -> RunningCall:
+    """Prepare this process for a task or an actor's constructor, and return its description.
+
+    A call that was given GPUs sees only those.
+    """
     global _actor_about, _actor_group
     _show_gpus(about["gpus"])
     actor, group = None, group_of(about)

@@ -44,7 +44,7 @@ class WaitingCalls:
         if queue is None:
             queue = self._queues.setdefault(call.units, deque())
         queue.append(call)
-        return queue if len(queue) == 1 else None
+        return queue if len(queue) == 1 or call.units not in self._sizes else None
 
     def enter(self, size: int, queue: deque[Call]) -> None:
         """Give a queue its turns from now on."""

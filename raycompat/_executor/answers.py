@@ -59,15 +59,19 @@ class Answers(Sink):
         self._keep(f"{self._key}:{index}", (wire,), outcome)
         self._post(self._caller, (direct_messages.ITEM, self._key, index, wire))
 
-    def end(self, outcome: Outcome, remark: float) -> None:
-        """Send the end of the call; `remark` is the last field."""
+    def end(self, outcome: Outcome, last: float) -> None:
+        """Send the end of the call.
+
+        `last` is the last field of the message: the seconds that a call of a lease took, or the attempt
+        of a method.
+        """
         message: tuple[Any, ...]
         if outcome.values is None:
-            self._executor.session.sharing.hand_over()  # the actor may keep the call's references
-            message = (direct_messages.FAILED, self._key, outcome.error, outcome.retry, remark)
+            self._executor.session.sharing.wait_until_synced()  # the actor may keep references
+            message = (direct_messages.FAILED, self._key, outcome.error, outcome.retry, last)
         else:
             self._keep(self._key, outcome.values, outcome)
-            message = (direct_messages.DONE, self._key, outcome.values, remark)
+            message = (direct_messages.DONE, self._key, outcome.values, last)
         self._post(self._caller, message)
 
     def _keep(self, key: str, wires: Any, outcome: Outcome) -> None:
@@ -82,4 +86,4 @@ class Answers(Sink):
                 self._caller.note_segment(wire[1])
             elif wire[0] == "segment":
                 executor.send(executor_messages.HAND_OVER, self._caller.client, wire)
-        executor.session.sharing.hand_over()
+        executor.session.sharing.wait_until_synced()

@@ -9,7 +9,7 @@ from raycompat.environment_variables import Values, Version, table_id, unknown
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:
-    from raycompat._executor.host import Host
+    from raycompat._executor.call_runner import CallRunner
 
 logger = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 class Environment:
     """The values of `ray.env`. Calls that this process makes carry its version."""
 
-    def __init__(self, executor: Host) -> None:
+    def __init__(self, executor: CallRunner) -> None:
         self._executor = executor
         self._values = Values()
 

@@ -145,7 +145,7 @@ class Mailbox:
             caller.post(message, now=True)
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when `look` has something to read."""
+        """Return a descriptor that is readable when `read_arrived` has work."""
         return self._epoll.fileno()
 
     def wake(self) -> None:

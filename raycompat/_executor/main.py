@@ -217,7 +217,7 @@ class Executor:
         """Send the node the running calls of an actor or a lease, and what this process refers to."""
         serving = self.actor or self.lease
         if serving is not None:
-            serving.tell_what_has_ended()
+            serving.report_ended()
         running = serving.running if serving is not None else {}
         description = look.describe(self.session, most)
         self.send(executor_messages.RUNNING, "", token, running, description)
@@ -256,7 +256,7 @@ class Executor:
                 continue
             key, payload, wires, about = work
             self._run_one(
-                Call(this_process.describe(key, about), pickle.loads(payload), wires), about
+                Call(this_process.prepare_call(key, about), pickle.loads(payload), wires), about
             )
             del work, payload, wires
             if self.actor is not None and self.actor.instance is not None:
@@ -275,7 +275,7 @@ class Executor:
         title.show(title.IDLE)
         self.lease = None
         self.session.table.collect_dropped()
-        self.session.sharing.hand_over()
+        self.session.sharing.wait_until_synced()
         self._tell_what_it_owns()
         self.send(executor_messages.DONE, lease.key, is_complete)
 
@@ -313,7 +313,7 @@ class Executor:
             title.show(self.actor.class_name if self.actor is not None else title.IDLE)
         self.forget_cancelled(key)
         self.session.table.collect_dropped()
-        self.session.sharing.hand_over()
+        self.session.sharing.wait_until_synced()
         self.flush_output()
         if self.actor is not None:
             if outcome.values is None:
@@ -434,7 +434,7 @@ class _NodeSink(Sink):
         if outcome.refs:
             session.sharing.pin(self._key, outcome.refs)
             self._holds += outcome.holds
-        session.sharing.hand_over()
+        session.sharing.wait_until_synced()
         self._executor.send(executor_messages.ITEM, self._key, index, wire)
 
 
@@ -444,17 +444,8 @@ def _call_later(delay_s: float, function: Callable[[], None]) -> None:
     timer.start()
 
 
-_executor: Executor | None = None
-
-
-def current() -> Executor | None:
-    """Return this process's executor; None in drivers."""
-    return _executor
-
-
 def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
     """Run as an executor until the node ends it; return the exit code."""
-    global _executor
     if setup["as_ray"]:
         install_as_ray()
     paths = [path for path in setup["sys_path"] if path not in sys.path] + sys.path
@@ -475,11 +466,11 @@ def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
         os.chdir(setup["cwd"])
     except OSError as error:
         print(f"raycompat: no folder of the driver on this node: {error}", file=sys.stderr)
-    _executor = Executor(connection, setup)
-    this_process.set_executor(_executor)
+    executor = Executor(connection, setup)
+    this_process.set_executor(executor)
     debugger.install()
     if setup["logging"] is not None:
         from raycompat._logging_config import LoggingConfig
 
         LoggingConfig.from_dict(setup["logging"])._apply()
-    return _executor.serve()
+    return executor.serve()

@@ -56,7 +56,7 @@ class Actor:
         about = self.about
         return bool(about["is_async"] or (about["max_concurrency"] or 1) > 1 or about["groups"])
 
-    def tell_what_has_ended(self) -> None:
+    def report_ended(self) -> None:
         """Report ended calls that were not reported yet. Called from any thread."""
         self._timeline.flush()
 

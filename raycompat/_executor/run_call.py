@@ -26,7 +26,7 @@ from raycompat.object_ref import DynamicObjectRefGenerator, ObjectRef
 
 if TYPE_CHECKING:
     from raycompat._caller.this_process import RunningCall
-    from raycompat._executor.host import Host
+    from raycompat._executor.call_runner import CallRunner
     from raycompat._executor.item_window import ItemWindow
     from raycompat._executor.main import Executor
 
@@ -61,7 +61,7 @@ class Outcome:
         return cls(error=failures.cancelled(key), text=text, error_type="TASK_CANCELLED")
 
     @classmethod
-    def of_error(cls, executor: Host, call: Call, error: BaseException) -> Outcome:
+    def of_error(cls, executor: CallRunner, call: Call, error: BaseException) -> Outcome:
         """Return the outcome of a call that raised."""
         described = _describe(executor, call.running, error)
         is_actor = call.payload.get("is_actor")
@@ -81,7 +81,7 @@ class Outcome:
         """The failure for the timeline; None if the call has succeeded."""
         return Failure(self.error_type, self.text) if self.values is None else None
 
-    def discard(self, executor: Host) -> None:
+    def discard(self, executor: CallRunner) -> None:
         """Remove the segments of results that will not be used."""
         for wire in self.values or ():
             if wire[0] == "segment":
@@ -181,7 +181,7 @@ def _outcome_of(executor: Executor, call: Call, error: BaseException) -> Outcome
     return Outcome.of_error(executor, call, error)
 
 
-def prepare(executor: Host, call: Call) -> Callable[[], Any] | Outcome:
+def prepare(executor: CallRunner, call: Call) -> Callable[[], Any] | Outcome:
     """Return the user's function with its arguments, or the outcome if an argument failed."""
     function = _find_function(executor, call.payload)
     if call.payload["arguments"] == NO_ARGUMENTS:
@@ -194,7 +194,7 @@ def prepare(executor: Host, call: Call) -> Callable[[], Any] | Outcome:
     return functools.partial(function, *args, **kwargs)
 
 
-def _arguments(executor: Host, call: Call) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(executor: CallRunner, call: Call) -> tuple[list[Any], dict[str, Any]]:
     values = [_value(executor, wire) for wire in call.wires]
     block = call.payload["arguments"]
     given, named = deserialize(block) if block is not None else values.pop()
@@ -202,7 +202,7 @@ def _arguments(executor: Host, call: Call) -> tuple[list[Any], dict[str, Any]]:
     return args, {name: _argument(each, values) for name, each in named.items()}
 
 
-def _value(executor: Host, wire: Any) -> Any:
+def _value(executor: CallRunner, wire: Any) -> Any:
     if wire[0] == "key":
         if wire[2] is not None:
             with contextlib.suppress(FileNotFoundError):
@@ -224,7 +224,7 @@ def _argument(given: Any, values: list[Any]) -> Any:
     return given
 
 
-def _find_function(executor: Host, payload: dict[str, Any]) -> Callable[..., Any]:
+def _find_function(executor: CallRunner, payload: dict[str, Any]) -> Callable[..., Any]:
     method = payload.get("method")
     if method is not None:
         return _find_method(executor, method)
@@ -235,7 +235,7 @@ def _find_function(executor: Host, payload: dict[str, Any]) -> Callable[..., Any
     return function
 
 
-def _builder(executor: Host, cls: Any) -> Callable[..., Any]:
+def _builder(executor: CallRunner, cls: Any) -> Callable[..., Any]:
     def build(*args: Any, **kwargs: Any) -> Any:
         instance = cls.__new__(cls)
         assert executor.actor is not None
@@ -245,7 +245,7 @@ def _builder(executor: Host, cls: Any) -> Callable[..., Any]:
     return build
 
 
-def _find_method(executor: Host, name: str) -> Callable[..., Any]:
+def _find_method(executor: CallRunner, name: str) -> Callable[..., Any]:
     assert executor.actor is not None
     instance, leave = executor.actor.instance, executor.actor.exit
     if name == "__ray_ready__":
@@ -258,7 +258,7 @@ def _find_method(executor: Host, name: str) -> Callable[..., Any]:
     return method
 
 
-def lay_out(executor: Host, call: Call, result: Any) -> Outcome:
+def lay_out(executor: CallRunner, call: Call, result: Any) -> Outcome:
     """Serialize what a call returned: one result, or as many as it has."""
     num_returns = call.payload["num_returns"]
     outcome = Outcome(values=[])
@@ -279,18 +279,19 @@ def lay_out(executor: Host, call: Call, result: Any) -> Outcome:
     return outcome
 
 
-def _split(executor: Host, call: RunningCall, result: Any, num_returns: int) -> Iterator[Any]:
+def _split(executor: CallRunner, call: RunningCall, result: Any, num_returns: int) -> Iterator[Any]:
     """Yield each of several results; for items that a generator does not yield, yield an error."""
     if not isinstance(result, Iterator):
         if not hasattr(result, "__len__"):
             raise TypeError(
-                f"object of type {type(result).__name__!r} has no len(): with "
-                f"num_returns={num_returns} task {call.name} has to return that many "
-                "objects, in a tuple or a list."
+                f"object of type {type(result).__name__!r} has no len(): task {call.name} has "
+                f"num_returns={num_returns}, so it must return a tuple or a list of "
+                f"{num_returns} objects."
             )
         if len(result) != num_returns:
             raise ValueError(
-                f"Task {call.name} returned {len(result)} objects, but num_returns={num_returns}."
+                f"Task {call.name} returned {len(result)} objects, but num_returns={num_returns}. "
+                f"Return {num_returns}, or change num_returns."
             )
         yield from result
         return
@@ -311,7 +312,7 @@ def _split(executor: Host, call: RunningCall, result: Any, num_returns: int) -> 
         yield missing
 
 
-def _gather(executor: Host, call: Call, items: Any) -> DynamicObjectRefGenerator:
+def _gather(executor: CallRunner, call: Call, items: Any) -> DynamicObjectRefGenerator:
     """Put all items of a generator; its error, if it raises, is the last of them."""
     _check_is_iterator(call, items)
     session = executor.session
@@ -324,7 +325,7 @@ def _gather(executor: Host, call: Call, items: Any) -> DynamicObjectRefGenerator
     return DynamicObjectRefGenerator(refs)
 
 
-def _store(executor: Host, value: Any, outcome: Outcome) -> Wire:
+def _store(executor: CallRunner, value: Any, outcome: Outcome) -> Wire:
     block, found = serialize(value)
     outcome.refs.update(found)
     outcome.holds += found.values()
@@ -336,7 +337,7 @@ def _store(executor: Host, value: Any, outcome: Outcome) -> Wire:
         ) from error
 
 
-def stream(executor: Host, call: Call, items: Any, sink: Sink) -> Outcome:
+def stream(executor: CallRunner, call: Call, items: Any, sink: Sink) -> Outcome:
     """Send each item as soon as it is yielded; the outcome is that of the generator's end.
 
     Items that the consumer does not need are dropped, and the generator runs to its end, as in Ray.
@@ -357,7 +358,7 @@ def stream(executor: Host, call: Call, items: Any, sink: Sink) -> Outcome:
     return lay_out(executor, call, None)
 
 
-async def stream_in_loop(executor: Host, call: Call, items: Any, sink: Sink) -> Outcome:
+async def stream_in_loop(executor: CallRunner, call: Call, items: Any, sink: Sink) -> Outcome:
     """Do the same as `stream` in an event loop, which runs other calls while the generator waits."""
     if not isinstance(items, AsyncIterator):
         _check_is_iterator(call, items)
@@ -392,7 +393,7 @@ def _check_is_iterator(call: Call, items: Any) -> None:
         )
 
 
-def _send_item(executor: Host, sink: Sink, window: ItemWindow, index: int, item: Any) -> None:
+def _send_item(executor: CallRunner, sink: Sink, window: ItemWindow, index: int, item: Any) -> None:
     if window.is_wanted:
         one = Outcome()
         wire = _store(executor, item, one)
@@ -400,7 +401,7 @@ def _send_item(executor: Host, sink: Sink, window: ItemWindow, index: int, item:
         sink.item(index, wire, one)
 
 
-def _failed_argument(executor: Host, call: Call, error: Exception) -> Outcome:
+def _failed_argument(executor: CallRunner, call: Call, error: Exception) -> Outcome:
     """Return the outcome of a call with an argument that failed."""
     if not isinstance(error, exceptions.RayError):
         error = exceptions.RaySystemError(error, traceback.format_exc())
@@ -412,7 +413,9 @@ def _failed_argument(executor: Host, call: Call, error: Exception) -> Outcome:
     return Outcome(error=exceptions.dumps_error(whole), text=str(failure)[:10_000])
 
 
-def _describe(executor: Host, call: RunningCall, error: BaseException) -> exceptions.RayTaskError:
+def _describe(
+    executor: CallRunner, call: RunningCall, error: BaseException
+) -> exceptions.RayTaskError:
     instance = executor.actor.instance if executor.actor is not None else None
     return exceptions.RayTaskError.from_exception(
         error,

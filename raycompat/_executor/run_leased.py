@@ -202,7 +202,7 @@ class Lease:
             self._mailbox.tell_all((direct_messages.TRIMMED, self._units))
             self._executor.send(executor_messages.TRIMMED, self.key, self._units)
 
-    def tell_what_has_ended(self) -> None:
+    def report_ended(self) -> None:
         """Report ended calls that were not reported yet. Called from any thread."""
         self._timeline.flush()
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 #: The program of a new interpreter; its arguments: the descriptor of the request, raycompat's folder.
 _BOOT = (
     "import sys; sys.path.append(sys.argv[2]); "
-    "from raycompat._executor.start import begin_anew; begin_anew(int(sys.argv[1]))"
+    "from raycompat._executor import start; start.begin_in_new_interpreter(int(sys.argv[1]))"
 )
 
 _UNKNOWN_VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")
@@ -44,7 +44,7 @@ def expanded(variables: Mapping[str, str], environment: Mapping[str, str]) -> di
 
 
 def prepare() -> None:
-    """Do in the forkserver what its children cannot do after `begin` has changed the environment."""
+    """Prepare the forkserver: find the memory of its title, which lies beside the environment."""
     from raycompat._executor import title
 
     title.find()
@@ -78,7 +78,7 @@ def _replace(
     os.execve(request["interpreter"], [request["interpreter"], *arguments], environment)
 
 
-def begin_anew(descriptor: int) -> NoReturn:
+def begin_in_new_interpreter(descriptor: int) -> NoReturn:
     """Run as an executor in a new interpreter that `_replace` has started."""
     with os.fdopen(descriptor, "rb") as file:
         file.seek(0)

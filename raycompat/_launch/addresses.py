@@ -48,7 +48,7 @@ class Destination:
 def find(given: Any, authority: Authority | None = None) -> Destination | None:
     """Return the cluster to connect to; None if this process must start one.
 
-    With an authority, text addresses are connected to with its certificates.
+    With an authority, connections to text addresses use its certificates.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def _of_cluster(cluster: Any) -> Destination:
 def _not_in_process(address: str) -> str:
     return (
         f"The cluster at {address} is inside one process and cannot be reached from others, such as "
-        "those in which tasks run. Start it as LocalCluster(processes=True)."
+        "those in which tasks run. Start it as distributed.LocalCluster(processes=True)."
     )
 
 

@@ -92,6 +92,8 @@ def prepare(client: Client) -> list[dict[str, Any]]:
         When a process of the cluster lacks raycompat, or has another version.
     ConnectionError
         When there are no workers, or some do not answer.
+    ValueError
+        When a worker cannot be a node.
     """
     nodes: list[dict[str, Any]] = client.sync(_prepare, client)
     return nodes
@@ -169,8 +171,9 @@ async def _wait_for_nodes(client: Client) -> list[dict[str, Any]]:
     scheduler = client.scheduler
     ready = await ask(scheduler, Request.READY, at_least=1, timeout_s=_FIRST_NODE_S)
     nodes: list[dict[str, Any]] = ready["nodes"]
-    for worker, reason in ready["unfit"].items():
-        raise ValueError(f"The Dask worker {worker} cannot be a node. {reason}")
+    if unfit := ready["unfit"]:
+        reasons = "; ".join(f"{worker}: {reason}" for worker, reason in unfit.items())
+        raise ValueError(f"These Dask workers cannot be nodes: {reasons}")
     if ready["silent"]:
         raise ConnectionError(
             f"These workers of the Dask cluster at {scheduler.address} have not become nodes within "

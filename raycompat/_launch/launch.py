@@ -43,12 +43,12 @@ class LocalNode:
     @property
     def address(self) -> str | None:
         """The address of its Dask worker; None if it has not joined yet."""
-        words = self.process.words_within(0)
-        return str(words["address"]) if words is not None else None
+        report = self.process.report_within(0)
+        return str(report["address"]) if report is not None else None
 
     def wait_until_up(self) -> str:
         """Wait until the node has joined, and return the address of its Dask worker."""
-        return str(self.process.first_words()["address"])
+        return str(self.process.ready_report()["address"])
 
     def end(self) -> None:
         """Tell the node to end, with its executors, and wait until it has ended."""
@@ -89,12 +89,12 @@ class Launch:
     @property
     def address(self) -> str:
         """The address of the scheduler; waits until it is up."""
-        return str(self.scheduler.first_words()["address"])
+        return str(self.scheduler.ready_report()["address"])
 
     @property
     def dashboard_url(self) -> str | None:
         """The dashboard's host and port, or its URL; None without a dashboard."""
-        url: str | None = self.scheduler.first_words()["dashboard"]
+        url: str | None = self.scheduler.ready_report()["dashboard"]
         return url
 
     def _credentials(self) -> Token | Credentials | None:

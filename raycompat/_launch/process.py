@@ -34,7 +34,7 @@ class Process:
         self, module: str, options: dict[str, Any], log: Path, environment: dict[str, str]
     ) -> None:
         self.log = log
-        self._words: dict[str, Any] | None = None
+        self._report: dict[str, Any] | None = None
         # One thread: executors are forked from a process that has imported numpy. The node belongs to
         # the user, so it may install packages.
         defaults = {"OMP_NUM_THREADS": "1", "RAYCOMPAT_ALLOW_PIP": "1"}
@@ -60,7 +60,7 @@ class Process:
         """Whether it has not ended."""
         return self._popen.poll() is None
 
-    def first_words(self) -> dict[str, Any]:
+    def ready_report(self) -> dict[str, Any]:
         """Wait until the process is ready and return its report.
 
         Raises
@@ -68,21 +68,21 @@ class Process:
         RaySystemError
             When the process ends first, or is not ready in time.
         """
-        words = self.words_within(_START_S)
-        if words is None:
+        report = self.report_within(_START_S)
+        if report is None:
             raise exceptions.RaySystemError(self._why_not())
-        return words
+        return report
 
-    def words_within(self, timeout_s: float) -> dict[str, Any] | None:
+    def report_within(self, timeout_s: float) -> dict[str, Any] | None:
         """Return the process's report; None if it has ended, or does not report in time."""
         output = self._popen.stdout
         assert output is not None
-        if self._words is None and not output.closed:
+        if self._report is None and not output.closed:
             waiting = select.poll()
             waiting.register(output, select.POLLIN)
             line = output.readline() if waiting.poll(timeout_s * 1000) else b""
-            self._words = json.loads(line) if line else None
-        return self._words
+            self._report = json.loads(line) if line else None
+        return self._report
 
     def _why_not(self) -> str:
         """Return why the process is not ready: it has ended, or is too slow."""
@@ -100,7 +100,7 @@ class Process:
         self._close_output()
         self._popen.returncode = 0  # otherwise Python would warn that it still runs
 
-    def tell(self, words: Mapping[str, Any]) -> None:
+    def tell(self, message: Mapping[str, Any]) -> None:
         """Send the process a message that it waits for.
 
         Raises
@@ -110,7 +110,7 @@ class Process:
         """
         assert self._popen.stdin is not None
         try:
-            self._popen.stdin.write(json.dumps(words).encode() + b"\n")
+            self._popen.stdin.write(json.dumps(message).encode() + b"\n")
             self._popen.stdin.flush()
         except BrokenPipeError:
             raise exceptions.RaySystemError(self._why_not()) from None

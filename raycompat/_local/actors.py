@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from raycompat._caller.calls import Call
 from raycompat._caller.this_process import RunningCall
 from raycompat._executor.run_actor import ActorExit
-from raycompat._local.host import LocalHost
+from raycompat._local.call_runner import LocalRunner
 from raycompat._local.sender import LocalSender, describe, group_of
 from raycompat._protocol import failures
 from raycompat._protocol.actor_about import SYSTEM_GROUP
@@ -25,7 +25,7 @@ class LocalActor(LocalSender):
     """One actor: it runs its methods, and takes the place of the channel to an actor's process."""
 
     def __init__(self, session: LocalSession, creation: Call, spec: ActorSpec) -> None:
-        super().__init__(session, LocalHost(session, self))
+        super().__init__(session, LocalRunner(session, self))
         self.key = creation.key
         self.spec = spec
         #: What `raycompat.runtime_context` reads.
@@ -39,7 +39,7 @@ class LocalActor(LocalSender):
         self._creation = creation
         self._held = creation.holds
         self._restarts_left = spec["max_restarts"]
-        self._running = describe(creation, self._host, self.key, spec["name"])
+        self._running = describe(creation, self._runner, self.key, spec["name"])
 
     @property
     def group(self) -> str | None:
@@ -81,7 +81,7 @@ class LocalActor(LocalSender):
             self.key,
             about.actor_name,
             about.group,
-            self._host,
+            self._runner,
         )
         try:
             outcome = self._run(call, running, None, call.function)
@@ -127,7 +127,7 @@ class LocalActor(LocalSender):
         self.error = error
         self.instance = None
         self._held = ()
-        self._host.close()
+        self._runner.close()
 
 
 class LocalActors:

@@ -11,7 +11,7 @@ from raycompat._caller.this_process import RunningCall, in_this_thread
 from raycompat._executor import run_call
 from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.run_call import Outcome, Sink
-from raycompat._local.host import LocalHost
+from raycompat._local.call_runner import LocalRunner
 from raycompat._protocol import failures, ids
 from raycompat._protocol.strategy import InGroup, without_selectors
 from raycompat._protocol.values import ErrorValue, SegmentLink, Wire, from_wire, to_wire
@@ -27,10 +27,10 @@ class LocalSender(Sender):
 
     _session: LocalSession
 
-    def __init__(self, session: LocalSession, host: LocalHost) -> None:
+    def __init__(self, session: LocalSession, runner: LocalRunner) -> None:
         super().__init__(session)
         self._session = session
-        self._host = host
+        self._runner = runner
 
     def cancel(self, call: Call, *, force: bool, recursive: bool) -> None:
         """Do nothing: the call has ended, or it runs below the caller."""
@@ -62,7 +62,7 @@ class LocalSender(Sender):
             while True:
                 sink = _Items(self._session, call)
                 execution = run_call.Call(running, payload, wires)
-                outcome, raised = self._host.run(execution, sink)
+                outcome, raised = self._runner.run(execution, sink)
                 if not (outcome.retry and call.use_retry()):
                     break
         for entry in call.returns:
@@ -113,7 +113,7 @@ class LocalTasks(LocalSender):
         elif removed is not None:
             self._fail(call, removed)
         else:
-            running = describe(call, self._host, None, None)
+            running = describe(call, self._runner, None, None)
             try:
                 outcome = self._run(call, running, call.function, None)
             except SystemExit as leave:
@@ -180,8 +180,8 @@ def group_of(call: Call) -> InGroup | None:
     return strategy if isinstance(strategy, InGroup) else None
 
 
-def describe(call: Call, host: LocalHost, actor: str | None, name: str | None) -> RunningCall:
+def describe(call: Call, runner: LocalRunner, actor: str | None, name: str | None) -> RunningCall:
     """Describe a task or an actor's constructor that is about to run."""
     resources = (call.keep if call.keep is not None else call.request).amounts()
     gpus = [str(number) for number in range(math.ceil(resources.get("GPU", 0)))]
-    return RunningCall(call.key, call.name, resources, gpus, actor, name, group_of(call), host)
+    return RunningCall(call.key, call.name, resources, gpus, actor, name, group_of(call), runner)

@@ -18,9 +18,9 @@ from raycompat._caller.object_table import Entry
 from raycompat._caller.session import Session, Setup
 from raycompat._caller.sharing import Sharing
 from raycompat._local.actors import LocalActor, LocalActors
+from raycompat._local.call_runner import LocalRunner
 from raycompat._local.code import Code
 from raycompat._local.groups import LocalGroups
-from raycompat._local.host import LocalHost
 from raycompat._local.sender import LocalTasks
 from raycompat._protocol import failures, ids, segment
 from raycompat._protocol.operations import Request, ToScheduler
@@ -90,7 +90,7 @@ class LocalSession(Session):
         #: The actors whose handles exist, dead ones too.
         self.local_channels: dict[str, LocalActor] = {}
         self._resources = dict(resources)
-        self.by_scheduler = cast("SchedulerSender", LocalTasks(self, LocalHost(self)))
+        self.by_scheduler = cast("SchedulerSender", LocalTasks(self, LocalRunner(self)))
         self._messages: dict[str, Callable[..., Any]] = {
             ToScheduler.EXPORT: self.code.add,
             ToScheduler.KILL_ACTOR: self.actors.kill,
@@ -221,5 +221,5 @@ class _LocalSharing(Sharing):
                 self._session.table.settle(entry, error=failures.object_lost(key))
             return entry
 
-    def hand_over(self) -> None:
+    def wait_until_synced(self) -> None:
         """Return at once: no other process gets references."""

@@ -69,13 +69,13 @@ _counter = itertools.count()
 _began = f"{time.time_ns():x}"
 
 
-def _begin_anew() -> None:
+def _reset_in_child() -> None:
     """Give a forked process new names, because the kernel uses pids again."""
     global _began
     _began = f"{time.time_ns():x}"
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(after_in_child=_reset_in_child)
 
 
 def _number() -> str:
@@ -498,12 +498,15 @@ class Gauge:
         Free segments that would then exceed the limit are removed.
         """
         self._written += size
-        if self._written > self._limit // 16 or self._used + self._written > self._limit:
+        is_full = self._used + self._written > self._limit
+        if is_full:
             if time.monotonic() - self._looked > _LOOK_AGAIN_S:
                 self._look(size)
-            if self._used + self._written > self._limit:
-                self._written -= size
-                return False
+        elif self._written > self._limit // 16:
+            self._look(size)
+        if self._used + self._written > self._limit:
+            self._written -= size
+            return False
         room = self._limit - self._used - self._written
         if self._free > room:
             self._free = thin_free(self._directory, self._store, size, room)

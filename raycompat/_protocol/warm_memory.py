@@ -39,14 +39,14 @@ _lock = threading.Lock()
 _timer: threading.Timer | None = None
 
 
-def _begin_anew() -> None:
+def _reset_in_child() -> None:
     """Drop the parent's mappings in a forked process, where no thread would drop them."""
     global _lock, _timer
     _kept.clear()
     _lock, _timer = threading.Lock(), None
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(after_in_child=_reset_in_child)
 
 
 def write(descriptor: int, block: Block) -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Relays:
-    """The open relays. `_node.relay` has the node's end, and `_caller.roads` the caller's."""
+    """The open relays. `_node.relay` has the node's end, and `_caller.connections` the caller's."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts

@@ -77,4 +77,4 @@ def post_mortem(traceback: TracebackType | None = None) -> None:
 def _is_remote() -> bool:
     """Return whether this code runs in another process than the driver."""
     call = this_process.current()
-    return this_process.executor() is not None and (call is None or call.host is None)
+    return this_process.executor() is not None and (call is None or call.runner is None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from raycompat import _driver
-from raycompat._caller.report import Report
+from raycompat._caller.html_report import Report
 
 
 @contextmanager

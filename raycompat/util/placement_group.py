@@ -106,7 +106,7 @@ class PlacementGroup(GroupHandle):
     def __reduce__(self) -> tuple[Any, ...]:
         session = current_session.get()
         if session is not None:
-            session.sharing.hand_over()  # the scheduler must know the group before other processes
+            session.sharing.wait_until_synced()  # other processes may ask the scheduler for it
         return _Pickled(self).__reduce__()
 
     def __repr__(self) -> str:

@@ -333,7 +333,7 @@ def test_the_security_of_a_cluster_is_everybody_s():
 
 
 def test_the_security_of_a_client_is_everybody_s(monkeypatch):
-    monkeypatch.setenv("RAYCOMPAT_ROADS", "node")
+    monkeypatch.setenv("RAYCOMPAT_CONNECTIONS", "node")
     security = Security.temporary()
     with (
         dask_local_cluster(n_workers=1, security=security) as cluster,

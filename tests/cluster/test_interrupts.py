@@ -21,6 +21,12 @@ class Named:
         return "pong"
 
 
+@ray.remote(num_cpus=0)
+class Sizes:
+    def size(self, array):
+        return array.nbytes
+
+
 @ray.remote
 def count(number):
     yield from range(number)
@@ -77,6 +83,15 @@ def test_a_value_that_was_about_to_be_passed_is_there(cluster, options):
         ref = ray.put(np.zeros(30_000))
         interruption.run(lambda ref=ref: call.remote(ref))
         assert ray.get(call.remote(ref), timeout=30) == 240_000
+
+
+def test_methods_run_after_one_whose_call_was_interrupted(cluster):
+    actor = Sizes.remote()
+    ray.get(actor.size.remote(np.zeros(1)))
+    for interruption in interruptions():
+        ref = ray.put(np.zeros(30_000))
+        interruption.run(lambda ref=ref: actor.size.remote(ref))
+        assert ray.get(actor.size.remote(ref), timeout=30) == 240_000
 
 
 def test_a_put_is_there_or_not(cluster):

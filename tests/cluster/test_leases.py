@@ -727,7 +727,7 @@ def test_an_answer_that_was_not_read_when_its_lease_ended_still_counts(
     """As in a driver whose code holds the interpreter lock for long, so that no thread reads."""
     ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
     session = sys.modules["raycompat._caller.current_session"].get()
-    monkeypatch.setattr(sys.modules["raycompat._caller.direct_sender"], "DRAIN_S", 0.2)
+    monkeypatch.setattr(sys.modules["raycompat._caller.direct_sender"], "_DRAIN_S", 0.2)
     # The second call goes to the lease of the first, however late this process makes it.
     monkeypatch.setattr(sys.modules["raycompat._caller.by_lease"], "_IDLE_S", 60.0)
 
@@ -740,15 +740,43 @@ def test_an_answer_that_was_not_read_when_its_lease_ended_still_counts(
     path = tmp_path / "runs"
     assert ray.get(note.remote(tmp_path / "first")) == "answer"
     (lease,) = session.leases.values()
-    road = lease.road
-    with road.read_lock:
+    connection = lease.connection
+    with connection.read_lock:
         ref = note.remote(path)
         session.flush()
-        wait_until(lambda: path.exists() and not road.is_silent)
+        wait_until(lambda: path.exists() and not connection.is_silent)
         session.call_soon(lease.ended, None, "")
         assert lease.is_over.wait(30)
-        ready, _ = ray.wait([ref], timeout=1)  # five times as long as the road waits
+        ready, _ = ray.wait([ref], timeout=1)  # five times as long as the connection waits
         assert not ready
-    road.read_soon()
+    connection.read_soon()
     assert ray.get(ref, timeout=30) == "answer"
     assert path.read_text() == "ran\n"
+
+
+def test_a_call_that_is_cancelled_while_it_is_submitted_does_not_run(no_cluster, tmp_path):
+    """As when a parent is cancelled by another thread while it makes a call."""
+    ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
+    session = sys.modules["raycompat._caller.current_session"].get()
+
+    class Calls(dict):
+        def __setitem__(self, key, call):
+            super().__setitem__(key, call)
+            thread = threading.Thread(target=session.cancel_children, args=[call.parent])
+            thread.start()
+            thread.join()
+
+    @ray.remote
+    def note(path):
+        path.touch()
+
+    ray.get(note.remote(tmp_path / "first"))
+    calls, session.calls = session.calls, Calls()
+    refs = [note.remote(tmp_path / "cancelled") for _ in range(2)]
+    session.calls = calls
+    for ref in refs:
+        with pytest.raises(ray.exceptions.TaskCancelledError):
+            ray.get(ref, timeout=30)
+    ray.get(note.remote(tmp_path / "last"), timeout=30)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "last"]
+    assert [len(pool._waiting) for pool in session._pools.values()] == [0]

@@ -21,7 +21,7 @@ from distributed.comm import connect
 from distributed.comm.core import FatalCommClosedError
 
 import raycompat as ray
-from raycompat._caller import roads
+from raycompat._caller import connections
 from raycompat._launch.local_cluster import LocalCluster
 from raycompat._launch.node_options import NodeOptions
 from raycompat._node.relay import Relays
@@ -197,7 +197,10 @@ def test_a_caller_does_not_talk_to_another_user_s_process():
     place = {"socket": name, "incarnation": 1}
     with _other_user.Running(LISTEN, name) as attacker:
         assert attacker.first_line == "listening"
-        assert asyncio.run(roads._by_socket(SimpleNamespace(pump=None), place, NoParty())) is False
+        assert (
+            asyncio.run(connections._by_socket(SimpleNamespace(pump=None), place, NoParty()))
+            is False
+        )
         assert attacker.next_line() == "b''"
 
 

@@ -204,9 +204,9 @@ def test_the_environment_has_the_password_too(no_cluster, monkeypatch, password_
         assert "RAYCOMPAT_PASSWORD_FILE" not in variables
 
 
-@pytest.mark.parametrize("road", ["unix", "node", "scheduler"])
-def test_every_road_to_an_actor_is_there_with_a_password(secured, monkeypatch, road):
-    monkeypatch.setenv("RAYCOMPAT_ROADS", road)
+@pytest.mark.parametrize("connection", ["unix", "node", "scheduler"])
+def test_every_connection_to_an_actor_is_there_with_a_password(secured, monkeypatch, connection):
+    monkeypatch.setenv("RAYCOMPAT_CONNECTIONS", connection)
     with ray.init(secured.current["address"], _redis_password=PASSWORD, **init_options()):
         use_everything()
         assert len(ray.nodes()) == 2

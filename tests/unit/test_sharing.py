@@ -35,7 +35,7 @@ def handing_over():
     """A session, and a thread of it that waits for the scheduler to hear of a reference."""
     session = SilentSession()
     session.sharing.require_sync()
-    thread = threading.Thread(target=session.sharing.hand_over, daemon=True)
+    thread = threading.Thread(target=session.sharing.wait_until_synced, daemon=True)
     thread.start()
     assert session.has_asked.wait(TIMEOUT_S)
     return session, thread
@@ -57,4 +57,4 @@ def test_nobody_waits_for_a_scheduler_that_is_gone(handing_over):
     thread.join(TIMEOUT_S)
     assert not thread.is_alive()
     session.sharing.require_sync()
-    session.sharing.hand_over()
+    session.sharing.wait_until_synced()

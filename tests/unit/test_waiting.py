@@ -42,6 +42,14 @@ def test_sizes_take_turns():
     assert send(waiting) is None
 
 
+def test_a_call_that_comes_before_its_queue_is_entered_enters_it_too():
+    """Two threads append; the first is interrupted before it enters the queue."""
+    waiting = WaitingCalls()
+    waiting.append(call("first"))
+    add(waiting, call("second"))
+    assert [send(waiting), send(waiting), send(waiting)] == ["first", "second", None]
+
+
 def test_only_sizes_below_a_limit():
     waiting = WaitingCalls()
     for size in (10, 20, 30):

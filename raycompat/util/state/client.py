@@ -186,7 +186,10 @@ def _client(address: str | None, destination: Destination | None) -> Iterator[An
     session = current_session.get()
     if address is None and destination is None and session is not None:
         session.check_connection()
-        yield session.client
+        client = session.client
+        session.sharing.require_sync()
+        session.sharing.wait_until_synced()  # the answer contains what this process did before
+        yield client
         return
     from raycompat._launch import addresses, connect
 

@@ -1,8 +1,8 @@
-"""The roads from a caller to the process that runs its calls. All carry the same messages.
+"""The connections from a caller to the process that runs its calls. All carry the same messages.
 
-On one host it is a Unix socket to the process. On another host, a connection to the actor's node, which
-passes the frames on: it uses Dask's network and the same TLS. If the node cannot be reached, the
-scheduler's streams carry the frames: that is slower, and works wherever the cluster works.
+On one host it is a Unix socket to the process. On another host, it is a connection to that process's
+node, which passes the frames on: it uses Dask's network and the same TLS. If the node cannot be
+reached, the scheduler's streams carry the frames: that is slower, and works wherever the cluster works.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The roads that may be used, for tests and for networks where one of them is slow: some of "unix",
-#: "node" and "scheduler", separated by commas.
-ROADS_VARIABLE = "RAYCOMPAT_ROADS"
+#: The kinds of connections that may be used, for tests and for networks where one of them is slow: some
+#: of "unix", "node" and "scheduler", separated by commas.
+CONNECTIONS_VARIABLE = "RAYCOMPAT_CONNECTIONS"
 
 #: Seconds after which a node that does not answer counts as unreachable.
 _CONNECT_S = 5.0
@@ -37,7 +37,7 @@ _CONNECT_S = 5.0
 _BUSY_S = 0.05
 
 
-class Road(Protocol):
+class CallConnection(Protocol):
     """The interface of a connection, as a `Party` uses it."""
 
     def post(self, message: tuple[Any, ...], *, now: bool, notes: Notes = ()) -> None:
@@ -62,28 +62,28 @@ class Party(Protocol):
 
     key: str
 
-    def connected(self, connection: Road, incarnation: int) -> None:
+    def connected(self, connection: CallConnection, incarnation: int) -> None:
         """Use a new connection. Called in the session's event loop."""
 
     def on_message(self, message: tuple[Any, ...]) -> None:
         """Handle one message from the process at the other end."""
 
-    def disconnected(self, connection: Road) -> None:
+    def disconnected(self, connection: CallConnection) -> None:
         """Handle the end of the connection: the other process has closed it or died."""
 
-    def broken(self, connection: Road) -> None:
+    def broken(self, connection: CallConnection) -> None:
         """Handle a broken connection; the process at the other end may be alive."""
 
-    def await_report(self) -> None:
-        """Handle a failed attempt to connect: the process has ended, or a report will follow."""
+    def connect_failed(self) -> None:
+        """Handle a failed attempt to connect: the process may have ended."""
 
 
 def _allowed() -> list[str]:
-    return os.environ.get(ROADS_VARIABLE, "unix,node,scheduler").split(",")
+    return os.environ.get(CONNECTIONS_VARIABLE, "unix,node,scheduler").split(",")
 
 
 async def connect(session: Session, place: dict[str, Any], party: Party) -> None:
-    """Connect `party` to the actor at `place`, by the best road that works."""
+    """Connect `party` to the process at `place`, by the first kind of connection that works."""
     allowed = _allowed()
     same_host = place["host"] == session.setup.host
     try:
@@ -96,7 +96,7 @@ async def connect(session: Session, place: dict[str, Any], party: Party) -> None
     except Exception:
         if not session.closed:  # a closed session needs no connection
             logger.exception("raycompat could not connect to %s", party.key)
-        party.await_report()
+        party.connect_failed()
 
 
 async def _by_socket(session: Session, place: dict[str, Any], party: Party) -> bool:
@@ -133,8 +133,8 @@ async def _reach(stream: socket.socket, name: str) -> None:
             return
 
 
-class RelayedRoad:
-    """A road whose frames another process passes on: `send` sends them in the event loop."""
+class RelayedConnection:
+    """A connection whose frames another process passes on: `send` sends them in the event loop."""
 
     def __init__(
         self,
@@ -164,7 +164,8 @@ class RelayedRoad:
 
     def _flush(self) -> None:
         self._flush_due = False
-        posted, self._posted = self._posted, []
+        posted = self._posted.copy()  # the list stays: another thread may be about to append to it
+        del self._posted[: len(posted)]
         if posted and not self.closed:
             self._send(frames.encode(posted))
 
@@ -210,19 +211,19 @@ async def _by_node(session: Session, place: dict[str, Any], party: Party) -> boo
         return False
     if greeting != b"open":
         comm.abort()
-        party.await_report()  # the process has ended: the scheduler will report it
+        party.connect_failed()  # the process has ended: the scheduler will report it
         return True
     outgoing: asyncio.Queue[bytes] = asyncio.Queue()
-    road = RelayedRoad(session, party, outgoing.put_nowait, comm.abort)
+    connection = RelayedConnection(session, party, outgoing.put_nowait, comm.abort)
     writing = asyncio.ensure_future(_write_all(comm, outgoing))
-    party.connected(road, place["incarnation"])
+    party.connected(connection, place["incarnation"])
     try:
         while (data := await comm.read()) != b"end":
-            road.on_data(data)
-        road.on_data(None)
+            connection.on_data(data)
+        connection.on_data(None)
     except OSError:  # Dask's CommClosedError is an OSError
-        if not road.closed:
-            party.broken(road)
+        if not connection.closed:
+            party.broken(connection)
     finally:
         writing.cancel()
         comm.abort()
@@ -248,7 +249,7 @@ async def through_the_scheduler(session: Session, place: dict[str, Any], party: 
         session.relays.pop(name, None)
         session.send(ToScheduler.RELAY_CLOSE, relay=name)
 
-    road = RelayedRoad(session, party, send, end)
-    session.relays[name] = road
+    connection = RelayedConnection(session, party, send, end)
+    session.relays[name] = connection
     session.send(ToScheduler.RELAY_OPEN, relay=name, actor=party.key)
-    party.connected(road, place["incarnation"])
+    party.connected(connection, place["incarnation"])

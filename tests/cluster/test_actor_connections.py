@@ -1,4 +1,4 @@
-"""The roads to an actor: by a Unix socket, through its node (with TLS too), through the scheduler."""
+"""The connections to an actor: by a Unix socket, through its node (with TLS too), through the scheduler."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ except KeyError:
 else:
     raise AssertionError("no KeyError")
 channel = current_session.get().channels[counter._actor_ref._key]
-road, relays = type(channel._connection).__name__, list(current_session.get().relays)
+connection, relays = type(channel._connection).__name__, list(current_session.get().relays)
 lost = [counter.die.remote(), *(counter.add.remote() for _ in range(100))]
 for ref in lost:
     try:
@@ -81,15 +81,15 @@ for ref in lost:
     except ray.exceptions.ActorDiedError:
         continue
     raise AssertionError("no ActorDiedError")
-print(road, *relays)
+print(connection, *relays)
 ray.shutdown()
 """
 
 
-def run(program: Path, roads: str, *arguments: str, **environment: str) -> list[str]:
+def run(program: Path, allowed: str, *arguments: str, **environment: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, str(program), *arguments],
-        env={**os.environ, **environment, "RAYCOMPAT_ROADS": roads},
+        env={**os.environ, **environment, "RAYCOMPAT_CONNECTIONS": allowed},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -108,16 +108,16 @@ def program(tmp_path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("roads", "kind", "by_scheduler"),
+    ("allowed", "kind", "by_scheduler"),
     [
         ("unix", "Connection", False),
-        ("node", "RelayedRoad", False),
-        ("scheduler", "RelayedRoad", True),
+        ("node", "RelayedConnection", False),
+        ("scheduler", "RelayedConnection", True),
     ],
 )
-def test_everything_works_on_every_road(program, no_cluster, roads, kind, by_scheduler):
-    road, *relays = run(program, roads)
-    assert (road, bool(relays)) == (kind, by_scheduler)
+def test_everything_works_on_every_connection(program, no_cluster, allowed, kind, by_scheduler):
+    connection, *relays = run(program, allowed)
+    assert (connection, bool(relays)) == (kind, by_scheduler)
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def tls_cluster(tmp_path, tls_environment):
         process.wait(PROGRAM_S)
 
 
-@pytest.mark.parametrize("roads", ["node", "scheduler"])
-def test_frames_are_relayed_with_tls(program, no_cluster, tls_cluster, tls_environment, roads):
+@pytest.mark.parametrize("allowed", ["node", "scheduler"])
+def test_frames_are_relayed_with_tls(program, no_cluster, tls_cluster, tls_environment, allowed):
     assert tls_cluster.startswith("tls://")
-    assert run(program, roads, tls_cluster, **tls_environment)[0] == "RelayedRoad"
+    assert run(program, allowed, tls_cluster, **tls_environment)[0] == "RelayedConnection"

@@ -1,4 +1,4 @@
-"""The scheduler's reports to this process: ended calls, places of leases and actors, lost objects.
+"""The scheduler's messages to this process: ended calls, places of leases and actors, lost objects.
 
 The Dask client's event loop handles all of them, in the order in which the scheduler sent them.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from raycompat.object_ref import ObjectRef
 
 
-class Reports:
+class SchedulerMessages:
     """The handlers of the scheduler's messages. A session has one."""
 
     def __init__(self, session: Session) -> None:
@@ -111,9 +111,9 @@ class Reports:
             channel.on_report(report)
 
     def _on_relay_data(self, relay: str, data: bytes | None) -> None:
-        road = self._session.relays.get(relay)
-        if road is not None:
-            road.on_data(data)
+        connection = self._session.relays.get(relay)
+        if connection is not None:
+            connection.on_data(data)
 
     def _on_cancel_by_lease(self, key: str, recursive: bool) -> None:
         call = self._session.calls.get(call_of(key))
@@ -129,7 +129,7 @@ class Reports:
         if not is_wanted and stored and session.table.get(item) is None:
             session.send("client-releases-keys", keys=[item])
 
-    def _dask_has_seen_the_end(self, key: str) -> None:
+    def _release_ended(self, key: str) -> None:
         session = self._session
         ref = self._ending.pop(key, None)
         if ref is not None:
@@ -139,7 +139,7 @@ class Reports:
 
     def _on_key_in_memory(self, key: str, **_: Any) -> None:
         session = self._session
-        self._dask_has_seen_the_end(key)
+        self._release_ended(key)
         entry = session.table.get(key)
         # The answer to a call of this process has the value, so it settles the entry.
         if entry is not None and key not in session.calls and entry.state is PENDING:
@@ -149,7 +149,7 @@ class Reports:
         from raycompat import _dask_adapter as adapter
 
         session = self._session
-        self._dask_has_seen_the_end(key)
+        self._release_ended(key)
         entry = session.table.get(key)
         if entry is not None and key not in session.calls:
             session.table.settle(entry, error=adapter.error_bytes(exception))
@@ -182,7 +182,7 @@ class Reports:
                 self._on_done(key, error=failures.object_lost(key), unknown=True)
             else:
                 call.retries = 0
-        session.drop_waiting()
+        session.fail_waiting()
         for key in list(session.leases):
             self._on_lease_ended(key, error=failures.object_lost(key), unknown=True)
         for entry in list(session.table.entries.values()):

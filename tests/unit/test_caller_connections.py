@@ -1,4 +1,4 @@
-"""Roads: a party hears of its connection before it hears of the end of it."""
+"""Connections of a caller: their ends, and messages of several threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import types
 
 import pytest
 
-from raycompat._caller import roads
+from raycompat._caller import connections
+from raycompat._protocol import frames
 from raycompat._protocol.connection import Connection, Pump
 
 #: Seconds; nothing here takes long.
@@ -37,13 +38,13 @@ class Party:
         self.heard: list[str] = []
         self.is_over = threading.Event()
 
-    def connected(self, connection: roads.Road, incarnation: int) -> None:
+    def connected(self, connection: connections.CallConnection, incarnation: int) -> None:
         self.heard.append("connected")
 
     def on_message(self, message: tuple) -> None:
         self.heard.append(message[0])
 
-    def disconnected(self, connection: roads.Road) -> None:
+    def disconnected(self, connection: connections.CallConnection) -> None:
         self.heard.append("disconnected")
         self.is_over.set()
 
@@ -60,7 +61,7 @@ def test_the_end_of_a_connection_comes_after_it(pump, monkeypatch):
     name, party = f"raycompat-test-{os.getpid()}", Party()
     setup = types.SimpleNamespace(host="here")
     session = types.SimpleNamespace(pump=pump, setup=setup)
-    reach = roads._reach
+    reach = connections._reach
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind("\0" + name)
@@ -70,8 +71,27 @@ def test_the_end_of_a_connection_comes_after_it(pump, monkeypatch):
             await reach(stream, socket_name)
             listener.accept()[0].close()
 
-        monkeypatch.setattr(roads, "_reach", reach_one_that_leaves)
+        monkeypatch.setattr(connections, "_reach", reach_one_that_leaves)
         place = {"host": "here", "socket": name, "incarnation": 0}
-        asyncio.run(roads.connect(session, place, party))
+        asyncio.run(connections.connect(session, place, party))
         assert party.is_over.wait(TIMEOUT_S)
     assert party.heard == ["connected", "disconnected"]
+
+
+def test_no_message_is_lost_when_a_flush_comes_before_the_message_is_appended(monkeypatch):
+    """As when the event loop flushes while another thread is inside `post`."""
+    written: list[bytes] = []
+    session = types.SimpleNamespace(call_soon=lambda flush: None)
+    connection = connections.RelayedConnection(session, Party(), written.append, lambda: None)
+    append = connections.post_and_note
+
+    def append_after_a_flush(posted, message, notes):
+        connection._flush()
+        append(posted, message, notes)
+
+    connection.post(("first",), now=True)
+    monkeypatch.setattr(connections, "post_and_note", append_after_a_flush)
+    connection.post(("second",), now=True)
+    connection._flush()
+    batches, _ = frames.split(b"".join(written))
+    assert [message for batch in batches for message in batch] == [("first",), ("second",)]

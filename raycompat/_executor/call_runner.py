@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from raycompat._executor.environment import Environment
 
 
-class HostActor(Protocol):
+class RunningActor(Protocol):
     """The actor whose method or constructor runs."""
 
     #: The user's object; None before the constructor.
@@ -25,7 +25,7 @@ class HostActor(Protocol):
         """Leave the running method and end the actor."""
 
 
-class Host(Protocol):
+class CallRunner(Protocol):
     """The process, or its part, in which a call runs."""
 
     @property
@@ -33,7 +33,7 @@ class Host(Protocol):
         """The session that stores results and makes further calls."""
 
     @property
-    def actor(self) -> HostActor | None:
+    def actor(self) -> RunningActor | None:
         """The actor that runs here, if any."""
 
     @property

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _END_OF_THE_PROGRAM = (KeyboardInterrupt, bdb.BdbQuit)
 
 
-class LocalHost:
-    """The part of the driver in which tasks run, or in which one actor runs (`_executor.host`)."""
+class LocalRunner:
+    """The part of the driver that runs tasks, or one actor (an `_executor.call_runner.CallRunner`)."""
 
     def __init__(self, session: LocalSession, actor: LocalActor | None = None) -> None:
         self.session = session
@@ -87,7 +87,7 @@ class LocalHost:
         return lay_out(self, call, result)
 
     def _run_to_its_end(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine in this host's event loop, also where another loop runs in this thread."""
+        """Run a coroutine in its event loop, also where another loop runs in this thread."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
         is_nested = self._loop.is_running()  # the method has called its own actor
