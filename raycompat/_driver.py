@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _as_ray, exceptions
 from raycompat import _init_arguments as arguments
-from raycompat._caller import current_session
+from raycompat._caller import current_session, interrupts
 from raycompat._caller import session as sessions
 from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.home import home_at
@@ -301,8 +301,6 @@ def _start_or_connect(
     *,
     uses_leases: bool,
 ) -> RayContext:
-    from raycompat._caller import interrupts
-
     with interrupts.deferred():
         try:
             return _begin(given, temp_dir, authority, env, packages, uses_leases=uses_leases)
@@ -321,8 +319,6 @@ def _begin(
     *,
     uses_leases: bool,
 ) -> RayContext:
-    from raycompat._caller import interrupts
-
     destination = _find_or_start(given, temp_dir, authority)
     from raycompat._launch import connect
 
@@ -387,8 +383,6 @@ def _write_report(session: sessions.Session) -> None:
     """Write the report of a session that is about to end, if one was requested."""
     if session.report is None:
         return
-    from raycompat._caller import interrupts
-
     try:
         with interrupts.allowed():
             session.report.write()
@@ -411,7 +405,6 @@ def _find_or_start(
     given: dict[str, Any], temp_dir: str | None, authority: Authority | None
 ) -> Destination:
     """Return the address of the program's cluster; start a cluster if the program names none."""
-    from raycompat._caller import interrupts
     from raycompat._launch import addresses
 
     with interrupts.allowed():
@@ -602,8 +595,6 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
     session = current_session.get()
     if session is None or not session.setup.is_driver:
         return
-    from raycompat._caller import interrupts
-
     with _init_lock, interrupts.deferred():
         session = current_session.get()
         if session is None:

@@ -139,7 +139,7 @@ class Channel(DirectSender):
         """Insert the values of arguments that were references; False if it must wait longer."""
         if call.wires is None:
             call.wires = tuple(self._wire_of(entry, self._host) for entry in call.dependencies)
-            self._when_synced(call)
+            self._await_sync(call)
         return not call.num_waits
 
     def _advance(self, calls: Iterable[Call] = ()) -> None:
@@ -275,9 +275,7 @@ class Channel(DirectSender):
         """Connect through the scheduler, unless it soon reports the end of the actor's process."""
         if self._error is None and not self._session.closed:
             incarnation = self._incarnation
-            self._session.call_soon(
-                self._session.call_later, REPORT_S, self._connect_through_scheduler, incarnation
-            )
+            self._session.call_later(REPORT_S, self._connect_through_scheduler, incarnation)
 
     def _connect_through_scheduler(self, incarnation: int) -> None:
         with self._failing, self._lock:

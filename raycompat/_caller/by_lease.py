@@ -146,7 +146,7 @@ class LeasePool(DirectSender):
             self._leave_to_scheduler(call)  # the scheduler runs it near its arguments
             return False
         call.wires = tuple(self._wire_of(entry, here) for entry in call.dependencies)
-        self._when_synced(call)
+        self._await_sync(call)
         return True
 
     def _advance(self) -> None:
@@ -283,7 +283,7 @@ class LeasePool(DirectSender):
     def _leave_to_scheduler(self, call: Call) -> None:
         self._session.by_scheduler.take_from_lease(call)
         if call.lease is not None:
-            call.lease.num_returned += 1
+            call.lease.num_departures += 1
             self._forget(call)
 
     def cancel(self, call: Call, *, force: bool, recursive: bool) -> None:
@@ -351,7 +351,7 @@ class LeasePool(DirectSender):
             finally:
                 self._ticks = bool(self._leases or self._asked) and not self._session.closed
                 if self._ticks:
-                    self._session.call_later(_TICK_S, self._tick)
+                    self._session.call_later_in_loop(_TICK_S, self._tick)
 
     def _return_what_is_not_needed(self) -> None:
         now = time.monotonic()
@@ -420,7 +420,7 @@ class LeasePool(DirectSender):
                 self._handle_unanswered(lease)
             else:
                 session = self._session
-                session.call_soon(session.call_later, REPORT_S, self._give_up, lease)
+                session.call_later(REPORT_S, self._give_up, lease)
             self._advance()
 
     def ended(self, lease: Lease, error: bytes | None, how: str) -> None:
@@ -431,7 +431,7 @@ class LeasePool(DirectSender):
         with self._failing, self._lock:
             if lease.is_over.is_set():
                 return
-            lease.error, lease.how = error, how
+            lease.error, lease.how_it_died = error, how
             lease.is_over.set()
             lease.ref = None
             self._session.leases.pop(lease.key, None)
@@ -478,10 +478,10 @@ class LeasePool(DirectSender):
         node, each can have started.
         """
         lost = list(lease.unanswered.values())
-        if not lost or (lease.error is None and not lease.how):
+        if not lost or (lease.error is None and not lease.how_it_died):
             self._requeue(lost)
             return
-        num_begun = 1 if lease.how else len(lost)
+        num_begun = 1 if lease.how_it_died else len(lost)
         self._requeue(lost[num_begun:])
         for call in lost[:num_begun]:
             if call.is_cancelled:
@@ -489,7 +489,7 @@ class LeasePool(DirectSender):
             elif call.use_retry():
                 self._leave_to_scheduler(call)
             else:
-                self._fail(call, lease.error or failures.crashed(call.name, lease.how))
+                self._fail(call, lease.error or failures.crashed(call.name, lease.how_it_died))
 
     # --- answers --------------------------------------------------------------------------------
 
@@ -523,7 +523,7 @@ class LeasePool(DirectSender):
         """Queue calls that an executor returns, by key and attempt; it takes no more for now."""
         with self._failing, self._lock:
             lease.is_open = False
-            lease.num_returned += 1
+            lease.num_departures += 1
             self._idle.pop(lease.key, None)
             self._requeue(
                 call

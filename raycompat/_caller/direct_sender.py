@@ -58,11 +58,11 @@ def when_drained(session: Session, connection: CallConnection, end: Callable[[],
     def look(due: float) -> None:
         now = time.monotonic()
         if now - due > _HELD_UP_S or not connection.is_silent:
-            session.call_later(_LOOK_S, look, now + _LOOK_S)
+            session.call_later_in_loop(_LOOK_S, look, now + _LOOK_S)
         else:
             end()
 
-    session.call_later(_DRAIN_S, look, time.monotonic() + _DRAIN_S)
+    session.call_later_in_loop(_DRAIN_S, look, time.monotonic() + _DRAIN_S)
 
 
 class _FailAfterUnlock:
@@ -114,7 +114,7 @@ class DirectSender(Sender):
         """Count one finished wait of a call."""
         raise NotImplementedError
 
-    def _when_synced(self, call: Call) -> None:
+    def _await_sync(self, call: Call) -> None:
         """Delay a call until the scheduler knows the references that are sent with it.
 
         The process that receives them may ask the scheduler for their values.

@@ -33,9 +33,10 @@ class Lease:
         self.node_address = ""
         self.connection: CallConnection | None = None
         self.was_connected = False
-        #: Whether it accepts calls now, and how often it returned some.
+        #: Whether it accepts calls now.
         self.is_open = False
-        self.num_returned = 0
+        #: How often calls left it without an answer.
+        self.num_departures = 0
         #: Calls that were sent and not answered, in order.
         self.unanswered: dict[str, Call] = {}
         #: Estimated seconds of all calls that were sent, and of all that were answered. Each has one
@@ -44,10 +45,12 @@ class Lease:
         self.idle_since = 0.0
         #: Seconds that its last call took.
         self.took_s = 0.0
-        #: Whether the scheduler has reported its end, and the report.
+        #: Set when the scheduler has reported its end.
         self.is_over = threading.Event()
+        #: The error in that report.
         self.error: bytes | None = None
-        self.how = ""
+        #: How its process died, as in that report; empty if it did not, or if that is not known.
+        self.how_it_died = ""
         self._pool = pool
 
     @property
@@ -85,11 +88,11 @@ class Lease:
         def stops() -> bool:
             nonlocal returned
             if returned is None:  # this thread reads now, so only it can see returned calls
-                returned = self.num_returned
+                returned = self.num_departures
                 for entry in entries:
                     if entry.state is PENDING and entry.channel is not self:
                         return True
-            return is_over() or self.num_returned != returned
+            return is_over() or self.num_departures != returned
 
         connection.receive_until(stops, timeout_s)
         return is_over()

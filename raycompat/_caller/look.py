@@ -50,7 +50,7 @@ def describe(session: Session, most: int) -> dict[str, Any]:
         shown = heapq.nlargest(most, objects[:_MOST_COUNTED], key=lambda each: _size(each[1]))
     return {
         "pid": os.getpid(),
-        "ip": session.home.ip if session.is_near else "",
+        "ip": session.home.ip if session.shares_home_memory else "",
         "job": session.setup.job,
         "is_driver": session.setup.is_driver,
         "num_calls": len(session.calls),
@@ -59,7 +59,7 @@ def describe(session: Session, most: int) -> dict[str, Any]:
         "calls": [_call(call) for call in calls[:most]],
         "num_objects": len(objects),
         # Objects in its node's shared memory that Dask does not know of.
-        "home": session.home.address if session.is_near else None,
+        "home": session.home.address if session.shares_home_memory else None,
         "own_bytes": session.table.own_bytes,
         "objects": [_object(key, entry, is_used=key in used) for key, entry in shown],
     }

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from raycompat._protocol import ids, label_selector
-from raycompat._protocol.operations import Request, ToScheduler
+from raycompat._caller import placement_groups
+from raycompat._protocol import label_selector
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._protocol.serialization import serialize
 from raycompat._protocol.strategy import GroupStrategy, InGroup, NodeStrategy, Selecting, Strategy
-from raycompat._protocol.values import InlineValue
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
-    from raycompat._protocol.call_spec import GroupSpec
     from raycompat._protocol.options import PlacementOptions
-
-#: The most placement groups whose bundles are remembered.
-_MANY_GROUPS = 1_000
 
 
 def choose(
@@ -85,82 +78,10 @@ def _unselected(
                 "group, or leave placement_group_bundle_index out."
             )
         return "DEFAULT"
-    bundles = group_bundles(session, group_id)
+    bundles = placement_groups.bundles_of(session, group_id)
     _check_index(index, len(bundles))
     _check_fit(name, bundles, index, request, to_start)
     return InGroup(group_id, index, captures)
-
-
-def group_bundles(session: Session, group: str) -> list[ResourceSet]:
-    """Return the bundles of a placement group; the scheduler is asked once."""
-    bundles = session.group_bundles.get(group)
-    if bundles is None:
-        row = session.rpc(Request.GROUPS, group=group).get(group)
-        if row is None:
-            raise ValueError(f"There is no placement group with the id {group}.")
-        bundles = [ResourceSet.from_amounts(bundle) for bundle in row["bundles"]]
-        keep_bundles(session, group, bundles)
-    return bundles
-
-
-def keep_bundles(session: Session, group: str, bundles: list[ResourceSet]) -> None:
-    """Remember the bundles of a placement group; forget the oldest if there are too many."""
-    known = session.group_bundles
-    known[group] = bundles
-    if len(known) > _MANY_GROUPS:
-        session.group_bundles = dict(list(known.items())[_MANY_GROUPS // 2 :])
-
-
-def create(session: Session, spec: GroupSpec, undo: Callable[[], object]) -> bool:
-    """Request a group; return False when its name is taken.
-
-    Only a group with a name needs an answer from the scheduler. If an interrupt comes while this waits
-    for the answer, `undo` is called after the answer.
-    """
-    client = session.client_id
-    if spec["name"]:
-        answer = session.rpc_or_undo(Request.CREATE_GROUP, undo, client=client, spec=spec)
-        return bool(answer)
-    session.check_connection()
-    session.send(ToScheduler.CREATE_GROUP, spec=spec)
-    session.sharing.require_sync()
-    return True
-
-
-def remove(session: Session, group: str) -> None:
-    """Remove a group; later requests of this process are handled after the removal."""
-    session.check_connection()
-    session.send(ToScheduler.REMOVE_GROUP, group=group)
-    session.sharing.require_sync()
-
-
-def when_ready(session: Session, group: str, value: Any) -> ObjectRef[Any]:
-    """Return a reference to `value`, which becomes ready when all bundles of the group are reserved."""
-    key = ids.call_key("placement_group_ready", ids.new_task_id())
-    block, _ = serialize(value)
-    with session.lock:
-        session.table.add(key)
-        ref: ObjectRef[Any] = ObjectRef._from_key(key, session)
-        is_first = group not in session.awaited_groups
-        waiting = session.awaited_groups.setdefault(group, {})
-        for gone in [each for each in waiting if session.table.get(each) is None]:
-            del waiting[gone]  # each `wait` that timed out leaves one
-        waiting[key] = InlineValue(block.to_bytes())
-        if is_first:
-            session.send(ToScheduler.AWAIT_GROUP, group=group)
-    return ref
-
-
-def on_ready(session: Session, group: str, error: bytes | None) -> None:
-    """Handle the report that a group is reserved or failed. Called in the event loop."""
-    with session.lock:
-        waiting = session.awaited_groups.pop(group, {})
-    for key, value in waiting.items():
-        entry = session.table.get(key)
-        if entry is not None:
-            session.table.settle(entry, value=None if error else value, error=error)
-            if entry.is_promised:
-                session.sharing.fulfil(entry)
 
 
 def _check_index(index: int, num_bundles: int) -> None:

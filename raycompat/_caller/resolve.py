@@ -131,10 +131,10 @@ def _wait_for(
             return True
         try:
             session.on_block()
-            left = None if deadline is None else deadline - time.monotonic()
+            left = _left_s(deadline)
             if _read(entries, lambda: countdown.is_over, left):
                 return True
-            left = None if deadline is None else deadline - time.monotonic()
+            left = _left_s(deadline)
             return countdown.wait(left)
         finally:
             session.on_unblock()
@@ -181,6 +181,11 @@ class _AllSettled:
                 if entry.state is FAILED:
                     return True
         return False
+
+
+def _left_s(deadline: float | None) -> float | None:
+    """Return the seconds until a deadline, at least 0; None without a deadline."""
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 def _read_quickly(session: Session, entries: Sequence[Entry], deadline: float | None) -> bool:
@@ -231,7 +236,7 @@ def _fetch(session: Session, entries: Iterable[Entry], deadline: float | None) -
     absent = {e.key: e for e in entries if e.state is READY and e.value is None}
     if not absent:
         return True
-    left = None if deadline is None else max(0.0, deadline - time.monotonic())
+    left = _left_s(deadline)
     try:
         session.run(fetch(session, list(absent.values()))).result(left)
     except TimeoutError:
@@ -277,14 +282,14 @@ def _wait_for_any(session: Session, number: int, deadline: float | None) -> bool
     """Wait until `number` objects of any kind have ended; False after the deadline."""
     session.flush()
     table = session.table
-    left = None if deadline is None else max(0.0, deadline - time.monotonic())
+    left = _left_s(deadline)
     if table.wait_until_settled(number, _BRIEF_S if left is None else min(left, _BRIEF_S)):
         return True
     if left is not None and left <= _BRIEF_S:
         return False
     try:
         session.on_block()
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        left = _left_s(deadline)
         return table.wait_until_settled(number, left)
     finally:
         session.on_unblock()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from raycompat._caller import placement
+from raycompat._caller import placement_groups
 from raycompat._caller.home import home_at
 from raycompat._caller.object_table import PENDING, READY
 from raycompat._protocol import failures
@@ -41,7 +41,7 @@ class SchedulerMessages:
             ToCaller.HOME: self._on_home,
             ToCaller.GIVE_AGAIN: self._session.sharing.give_again,
             ToCaller.ACTOR_STATE: self._on_actor_state,
-            ToCaller.GROUP_READY: partial(placement.on_ready, self._session),
+            ToCaller.GROUP_READY: partial(placement_groups.on_ready, self._session),
             ToCaller.RELAY_DATA: self._on_relay_data,
             ToCaller.CANCEL_BY_LEASE: self._on_cancel_by_lease,
             ToCaller.ITEM: self._on_item,

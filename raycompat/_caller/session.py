@@ -123,8 +123,8 @@ class Session:
         self.sharing = Sharing(self)
         self.by_scheduler = SchedulerSender(self)
         #: Values that the program records: executors send them through their nodes.
-        self.measurements = Measurements(self._send_measured, self._call_later)
-        self.tracker = Tracker(self._send_tracked, self._call_later)
+        self.measurements = Measurements(self._send_measured, self.call_later)
+        self.tracker = Tracker(self._send_tracked, self.call_later)
         #: Writes a report of the program at its end, if the program requested one.
         self.report: Report | None = None
         self._scheduler_messages = SchedulerMessages(self)
@@ -199,7 +199,7 @@ class Session:
         return (direct_messages.HELLO, self.setup.host, self.client_id)
 
     @property
-    def is_near(self) -> bool:
+    def shares_home_memory(self) -> bool:
         """Whether the home node can map the segments that this process writes."""
         return self.home.host == self.setup.host
 
@@ -349,10 +349,16 @@ class Session:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(function, *arguments)
 
-    def call_later(self, delay_s: float, function: Callable[..., Any], *arguments: Any) -> None:
+    def call_later_in_loop(
+        self, delay_s: float, function: Callable[..., Any], *arguments: Any
+    ) -> None:
         """Call a function later in the client's event loop. Must be called in that loop."""
         assert self._loop is not None
         self._loop.call_later(delay_s, function, *arguments)
+
+    def call_later(self, delay_s: float, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call a function later in the client's event loop."""
+        self.call_soon(self.call_later_in_loop, delay_s, function, *arguments)
 
     def channel(self, actor: str, *, in_order: bool) -> Channel:
         """Return the channel to an actor, for one more handle."""
@@ -414,9 +420,6 @@ class Session:
         process = ids.worker_id(os.getpid(), self.setup.job)
         self.send(ToScheduler.TRACKED_BY_CALLER, process=process, records=records)
 
-    def _call_later(self, delay_s: float, function: Callable[[], None]) -> None:
-        self.call_soon(self.call_later, delay_s, function)
-
     def _send_last_messages(self) -> None:
         if self.is_connected:
             self.measurements.flush()
@@ -443,7 +446,7 @@ class Session:
                 segment.remove(entry.value.path)
         for place in self._former_places:
             segment.remove_all(place.directories, place.store, os.getpid())
-        if not self.is_near:
+        if not self.shares_home_memory:
             segment.remove_all(self.home.place.directories, self.home.place.store)
 
     def _close_client(self) -> None:

@@ -238,7 +238,7 @@ class Sharing:
         """Return a value of this process in the form in which the home node stores it."""
         assert entry.value is not None
         wire = to_wire(entry.value)
-        if isinstance(entry.value, SegmentLink) and not self._session.is_near:
+        if isinstance(entry.value, SegmentLink) and not self._session.shares_home_memory:
             wire = ("inline", bytes(segment.read(entry.value.path)), entry.value.refs)
         elif entry.own_segment:
             self._session.table.disown(entry)

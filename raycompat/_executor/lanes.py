@@ -133,17 +133,17 @@ def serve_in_loops(
     run_beside: Run,
     is_leaving: Callable[[], bool],
     limits: dict[str | None, int],
-    when_cancelled: Callable[[Callable[[str], None]], None],
+    set_on_cancel: Callable[[Callable[[str], None]], None],
     main_loop: asyncio.AbstractEventLoop,
 ) -> None:
-    """Run calls as coroutines; `when_cancelled` gets a function to call with a cancelled key."""
+    """Run calls as coroutines. `set_on_cancel` is given the function that cancels a call by its key."""
     groups = _start_loops(run, limits, main_loop)
 
     def cancel(key: str) -> None:
         for each in groups.values():
             each.loop.call_soon_threadsafe(each.cancel, key)
 
-    when_cancelled(cancel)
+    set_on_cancel(cancel)
 
     def arrived() -> None:
         mailbox.read_arrived()

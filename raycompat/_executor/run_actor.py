@@ -103,7 +103,7 @@ class Actor:
                 self._run_in_thread,
                 self._leaves,
                 limits,
-                self._on_cancel,
+                self._set_on_cancel,
                 self._loop,
             )
         elif (most or 1) > 1 or groups:
@@ -128,7 +128,7 @@ class Actor:
     def _leaves(self) -> bool:
         return self._is_leaving
 
-    def _on_cancel(self, cancel: Any) -> None:
+    def _set_on_cancel(self, cancel: Any) -> None:
         self.executor.on_cancel = cancel
 
     # --- its calls ------------------------------------------------------------------------------

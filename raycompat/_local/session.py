@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from raycompat._caller import placement, this_process
+from raycompat._caller import placement_groups, this_process
 from raycompat._caller.home import Home, own_place
 from raycompat._caller.object_table import Entry
 from raycompat._caller.session import Session, Setup
@@ -184,7 +184,7 @@ class LocalSession(Session):
 
     def _settle_group(self, group: str) -> None:
         error = failures.group_removed() if self.groups.is_removed(group) else None
-        placement.on_ready(self, group, error)
+        placement_groups.on_ready(self, group, error)
 
     def _state(self) -> dict[str, Any]:
         home = self.home

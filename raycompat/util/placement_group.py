@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from raycompat import _api, _driver
-from raycompat._caller import current_session, interrupts, placement, this_process
+from raycompat._caller import current_session, interrupts, placement_groups, this_process
 from raycompat._protocol import id_types, ids
 from raycompat._protocol.call_spec import GroupSpec
 from raycompat._protocol.operations import Request
@@ -62,7 +62,7 @@ class PlacementGroup(GroupHandle):
         """
         if self.is_empty:
             return _api.put(self)
-        return placement.when_ready(_driver.require_session(), self.id.hex(), _Pickled(self))
+        return placement_groups.when_ready(_driver.require_session(), self.id.hex(), _Pickled(self))
 
     def wait(self, timeout_seconds: float = 30) -> bool:
         """Wait until all bundles are reserved, for at most `timeout_seconds`.
@@ -88,7 +88,7 @@ class PlacementGroup(GroupHandle):
         """The resources of each bundle, by name."""
         if not self.bundle_cache:
             session = _driver.require_session()
-            bundles = placement.group_bundles(session, self.id.hex())
+            bundles = placement_groups.bundles_of(session, self.id.hex())
             self.bundle_cache = [bundle.amounts() for bundle in bundles]
         return self.bundle_cache
 
@@ -211,12 +211,12 @@ def placement_group(
     is_made = False
 
     def undo() -> None:
-        placement.remove(session, group)
+        placement_groups.remove(session, group)
 
     try:
         with interrupts.deferred():
-            is_made = placement.create(session, spec, undo)
-            placement.keep_bundles(session, group, sets)
+            is_made = placement_groups.create(session, spec, undo)
+            placement_groups.keep_bundles(session, group, sets)
         if is_made:
             return PlacementGroup(id_types.PlacementGroupID.from_hex(group), amounts)
     except KeyboardInterrupt:
@@ -290,7 +290,7 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
     calls, fail too; in Ray they wait without limit.
     """
     assert placement_group is not None
-    placement.remove(_driver.require_session(), placement_group.id.hex())
+    placement_groups.remove(_driver.require_session(), placement_group.id.hex())
 
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:
