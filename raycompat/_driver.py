@@ -18,13 +18,20 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _as_ray, exceptions
 from raycompat import _init_arguments as arguments
-from raycompat._caller import current_session, interrupts
+from raycompat._caller import current_session
 from raycompat._caller import session as sessions
 from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.home import home_at
 from raycompat._caller.html_report import Report
 from raycompat._caller.packages import Package, pack, upload, upload_errors
-from raycompat._protocol import current_cluster, ids, local_address, runtime_env, segment
+from raycompat._protocol import (
+    current_cluster,
+    ids,
+    interrupts,
+    local_address,
+    runtime_env,
+    segment,
+)
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._protocol.shared_secret import Authority
@@ -461,6 +468,7 @@ def _open_session(
     here = segment.host_id()
     home = _home(nodes, here)
     config = given["job_config"]
+    program = _program(config, hides_own_paths="working_dir" in env)
     namespace = config.ray_namespace or str(uuid.uuid4())
     setup = sessions.Setup(
         job=ids.new_job_id(),
@@ -484,7 +492,7 @@ def _open_session(
         job=setup.job,
         namespace=namespace,
         setup={
-            "program": _program(config, hides_own_paths="working_dir" in env),
+            "program": program,
             "runtime_env": setup.runtime_env,
             "driver_pid": os.getpid(),
             "driver_host": here,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import logging
 import os
 import warnings
 from collections.abc import Collection
@@ -107,6 +108,25 @@ def refuse(given: dict[str, Any]) -> None:
     for name in _NOT_HONOURED:
         if given[name] is not None:
             raise unsupported(f"init({name}=...)")
+    if given["configure_logging"]:
+        _check_logging_arguments(given["logging_level"], given["logging_format"])
+
+
+def _check_logging_arguments(level: int | str, text: str | None) -> None:
+    try:
+        logging.Handler(level.upper() if isinstance(level, str) else level)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"init(logging_level={level!r}): expected a level of Python's logging, as in "
+            "logging_level='DEBUG'."
+        ) from None
+    try:
+        logging.Formatter(text)
+    except ValueError as error:
+        raise ValueError(
+            f"init(logging_format={text!r}): {error}. Expected a format of Python's logging, as in "
+            "logging_format='%(levelname)s %(message)s'."
+        ) from None
 
 
 def _refuse_in_local_mode(given: dict[str, Any]) -> None:

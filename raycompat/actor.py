@@ -27,11 +27,11 @@ from typing import (
 )
 
 from raycompat import _driver, environment_variables, exceptions
-from raycompat._caller import interrupts, placement, send
+from raycompat._caller import placement, send
 from raycompat._caller.arguments import CHANNEL_LIMIT_BYTES, Arguments
 from raycompat._caller.calls import Call
 from raycompat._caller.exports import exported_id
-from raycompat._protocol import id_types, ids
+from raycompat._protocol import id_types, ids, interrupts
 from raycompat._protocol.actor_about import (
     SYSTEM_GROUP,
     About,

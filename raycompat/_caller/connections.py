@@ -157,7 +157,11 @@ class RelayedConnection:
         post_and_note(self._posted, message, notes)
         if not self._flush_due:
             self._flush_due = True
-            self._session.call_soon(self._flush)
+            try:
+                self._session.call_soon(self._flush)
+            except BaseException:
+                self._flush_due = False
+                raise
 
     def flush(self) -> None:
         """Do nothing: posted messages are already on their way to the event loop."""

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import cloudpickle
 
-from raycompat._caller import interrupts
-from raycompat._protocol import tensorflow_mode
+from raycompat._protocol import interrupts, tensorflow_mode
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.serialization import collecting_refs, unpicklable
 

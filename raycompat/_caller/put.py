@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
-from raycompat._caller import interrupts
-from raycompat._protocol import ids
+from raycompat._protocol import ids, interrupts
 from raycompat._protocol.serialization import (
     INLINE_LIMIT_BYTES,
     Block,

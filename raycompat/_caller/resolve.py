@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import threading
 import time
 import traceback
@@ -27,7 +28,7 @@ from raycompat._caller.fetch import fetch
 from raycompat._caller.object_table import FAILED, PENDING, READY, Entry
 from raycompat._protocol import segment
 from raycompat._protocol.serialization import deserialize
-from raycompat._protocol.values import InlineValue, SegmentLink
+from raycompat._protocol.values import InlineValue
 from raycompat.object_ref import ObjectRef, ObjectRefGenerator
 
 if TYPE_CHECKING:
@@ -68,13 +69,15 @@ def read(entry: Entry) -> Any:
         When the value cannot be unpickled here.
     """
     block: bytes | Mapping
-    if isinstance(entry.value, InlineValue):
-        block = entry.value.block
+    value = entry.value  # another thread may give it to a node meanwhile
+    if isinstance(value, InlineValue):
+        block = value.block
+    elif value is None:
+        raise FileNotFoundError(errno.ENOENT, "the value has moved to a node", "")
     else:
-        assert isinstance(entry.value, SegmentLink)
         mapping = entry.mapping()
         if mapping is None:
-            mapping = segment.read(entry.value.path)
+            mapping = segment.read(value.path)
             entry.mapping = weakref.ref(mapping)
         block = mapping
     try:

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
-from raycompat._caller import interrupts, look, unhandled
+from raycompat._caller import look, unhandled
 from raycompat._caller.by_channel import Channel
 from raycompat._caller.by_scheduler import SchedulerSender
 from raycompat._caller.calls import Call
@@ -29,7 +29,7 @@ from raycompat._caller.home import Home
 from raycompat._caller.object_table import PENDING, Entry, ObjectTable
 from raycompat._caller.scheduler_messages import SchedulerMessages
 from raycompat._caller.sharing import Sharing
-from raycompat._protocol import direct_messages, failures, ids, segment
+from raycompat._protocol import direct_messages, failures, ids, interrupts, segment
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
 from raycompat._protocol.measurements import Measurements
@@ -501,7 +501,8 @@ class Session:
         """Request the end of a call, of this process or of another."""
         call = self.calls.get(key)
         if call is not None:
-            call.sender.cancel(call, force=force, recursive=recursive)
+            with interrupts.deferred():
+                call.sender.cancel(call, force=force, recursive=recursive)
         else:
             self.send(ToScheduler.CANCEL, key=key, force=force, recursive=recursive)
 

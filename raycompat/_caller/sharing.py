@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from raycompat._caller import interrupts
 from raycompat._caller.calls import ENDED, Call
 from raycompat._caller.object_table import FAILED, PENDING, Entry
-from raycompat._protocol import failures, segment
+from raycompat._protocol import failures, interrupts, segment
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import SegmentLink, Wire, to_wire
 

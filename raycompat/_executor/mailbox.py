@@ -69,6 +69,8 @@ class Caller(Connection):
         if len(self._segments) > _MANY_SEGMENTS:
             self._segments = [path for path in self._segments if os.path.exists(path)]
         self._segments.append(path)
+        if self.closed:  # the caller is gone, and nothing else would remove the segment
+            self.let_go()
 
     @property
     def is_served(self) -> bool:

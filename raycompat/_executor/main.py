@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from raycompat import exceptions
 from raycompat._as_ray import install_as_ray
-from raycompat._caller import current_session, interrupts, look, this_process
+from raycompat._caller import current_session, look, this_process
 from raycompat._caller import session as sessions
 from raycompat._caller.home import Home
 from raycompat._executor import debugger, native_output, title
@@ -31,7 +31,7 @@ from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.run_actor import Actor
 from raycompat._executor.run_call import Call, Outcome, Sink, run
 from raycompat._executor.run_leased import Lease
-from raycompat._protocol import executor_messages, frames, ids, output_marks
+from raycompat._protocol import executor_messages, frames, ids, interrupts, output_marks
 from raycompat._protocol.measurements import Measurements
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.tracked import Tracker

@@ -10,9 +10,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from raycompat._caller import interrupts
 from raycompat._launch.launch import Launch, LocalNode, Place
-from raycompat._protocol import local_address, segment, shared_secret
+from raycompat._protocol import interrupts, local_address, segment, shared_secret
 from raycompat._protocol.shared_secret import Authority
 
 

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _remote_traceback
-from raycompat._caller import interrupts
 from raycompat._executor.environment import Environment
 from raycompat._executor.run_call import (
     Call,
@@ -20,6 +19,7 @@ from raycompat._executor.run_call import (
     stream,
     stream_in_loop,
 )
+from raycompat._protocol import interrupts
 
 if TYPE_CHECKING:
     from raycompat._local.actors import LocalActor

@@ -162,9 +162,9 @@ class LocalSession(Session):
         """Return the actor itself, which has a channel's methods."""
         return cast("Channel", self.local_channels[actor])
 
-    def _call_later(self, delay_s: float, function: Callable[[], None]) -> None:
+    def call_later(self, delay_s: float, function: Callable[..., Any], *arguments: Any) -> None:
         """Send metrics and reports at once, which has no effect: so they do not pile up."""
-        function()
+        function(*arguments)
 
     def _end_work(self) -> None:
         self.actors.end_all()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import socket
 import time
@@ -23,6 +24,9 @@ from raycompat._protocol import executor_messages, frames
 
 #: The number of ended executors that the state API still shows.
 _MANY_ENDED = 200
+
+#: Seconds between the end of a pulse and the start of the next one.
+_PULSE_PAUSE_S = 0.5
 
 #: Seconds for an executor to end by itself before it is killed.
 LEAVE_S = 5.0
@@ -65,6 +69,8 @@ class Executor:
         #: Done when the process has been reaped.
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.alive = True
+        #: Whether it is being killed: it gets no more calls.
+        self.is_ending = False
         #: Whether actors, calls or values depend on this process.
         self.owns = False
         self._pool = pool
@@ -78,6 +84,7 @@ class Executor:
         """Start reading the executor's messages."""
         reader, self._writer = await asyncio.open_unix_connection(sock=connection)
         self._pool.background(self._read(reader))
+        self.ended.add_done_callback(lambda _: self._pool.background(self._read_rest(connection)))
 
     def send(self, *message: Any) -> None:
         """Send one message; do nothing when the process has ended."""
@@ -126,6 +133,18 @@ class Executor:
         for outcome in self._outcomes.values():
             if not outcome.done():
                 outcome.set_exception(ExecutorDied(describe_exit(code), code))
+
+    async def _read_rest(self, connection: socket.socket) -> None:
+        """Let `_read` handle what the ended process has written, and then end.
+
+        A child that the process has forked may still have its end of the connection open.
+        """
+        poll = select.poll()
+        poll.register(connection, select.POLLIN)
+        while self.alive and poll.poll(0):
+            await asyncio.sleep(0)
+        if self.alive:
+            self._writer.transport.abort()
 
     def describe(self) -> dict[str, Any]:
         """Describe this process for the state API; times are in seconds since 1970."""
@@ -226,9 +245,13 @@ class ExecutorPool:
         if self._pulse in self._exits:  # it has already ended
             self._on_exit(self._pulse, self._exits.pop(self._pulse))
 
+    async def _restart_pulse(self) -> None:
+        await asyncio.sleep(_PULSE_PAUSE_S)  # so that one that cannot run does not take a CPU
+        await self.start_pulse(self._pulse_about)
+
     def _on_exit(self, pid: int, code: int) -> None:
         if pid == self._pulse and not self._closed:
-            self.background(self.start_pulse(self._pulse_about))
+            self.background(self._restart_pulse())
             return
         executor = self._by_pid.pop(pid, None)
         if executor is None:
@@ -331,7 +354,7 @@ class ExecutorPool:
 
     def release(self, executor: Executor, *, spent: bool) -> None:
         """Return an executor after a call; a `spent` one, or one too many, is ended."""
-        if not executor.alive:
+        if not executor.alive or executor.is_ending:
             return
         if not self._goes_on(executor.kind[0]):
             self.kill(executor)
@@ -370,6 +393,9 @@ class ExecutorPool:
 
     def kill(self, executor: Executor) -> None:
         """Kill an executor's process; the forkserver checks whether it still runs."""
+        executor.is_ending = True
+        if executor in self._idle:
+            self._idle.remove(executor)
         if not executor.ended.done():
             executor.forkserver.kill(executor.pid)
 

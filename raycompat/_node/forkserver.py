@@ -54,6 +54,7 @@ def _become_executor(descriptors: list[int], parent: int) -> NoReturn:
     os.dup2(errors, 2)
     os.close(output)
     os.close(errors)
+    os.set_inheritable(connection, False)  # programs that calls start must not keep it open
     with os.fdopen(about, "rb") as file:
         file.seek(0)
         request = pickle.load(file)

@@ -37,7 +37,7 @@ NAME = "raycompat-pulse"
 def is_stopped(pid: int) -> bool:
     """Return whether a signal has stopped a process. A process in a debugger does not count."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")  # has the start of its title
     except OSError:  # the process has ended
         return False
     return text.rpartition(")")[2].split()[0] == "T"

@@ -32,9 +32,9 @@ class Tasks:
         running = self._node.calls.granted.get(key)
         if running is None:
             return None  # revoked while Dask started it
-        wires = [to_wire(value) for value in values]
         results = running.grant["results"]
         try:
+            wires = [to_wire(value) for value in values]
             if results is not None:  # its owner ran it by a lease
                 return self._keep_results(key, results)
             outcome = await self._run_task(running, payload, wires)

@@ -5,8 +5,9 @@ posted with `now` is written at once. Others are written when the poster flushes
 gathered, or in the next round of the `Pump`. One thread at a time reads: a thread that waits for an
 answer, else the pump.
 
-Both directions are safe against a ``KeyboardInterrupt`` at any moment: the C call that reads or writes
-also records it, and a change of state is a single assignment.
+Both directions are safe against a ``KeyboardInterrupt`` at any moment. The C call that writes also
+records it, and a change of state is a single assignment. Interrupts are deferred while messages are
+handled.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
-from raycompat._protocol import frames
+from raycompat._protocol import frames, interrupts
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +60,7 @@ def post_and_note(posted: list[Any], message: tuple[Any, ...], notes: Notes) -> 
 class Connection:
     """A socket with its unread bytes and unwritten messages.
 
-    The thread that reads calls `on_message` and `on_end`. After an interrupt in `on_message`, it is
-    called again with the same message.
+    The thread that reads calls `on_message` and `on_end`, with interrupts deferred in `on_message`.
     """
 
     def __init__(
@@ -172,11 +172,12 @@ class Connection:
         """Handle what has arrived; False at the end of the stream. The caller holds `read_lock`."""
         if self.closed:
             return False
-        self._is_handling = True
-        try:
-            return self._receive()
-        finally:
-            self._is_handling = False
+        with interrupts.deferred():  # so each message is handled once
+            self._is_handling = True
+            try:
+                return self._receive()
+            finally:
+                self._is_handling = False
 
     def _receive(self) -> bool:
         chunks = self._chunks

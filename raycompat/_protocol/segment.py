@@ -103,7 +103,7 @@ def host_id() -> str:
 def process_start(pid: int) -> int | None:
     """Return the start of process `pid`, in clock ticks since boot; None if it does not run."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")  # has the start of its title
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = stat.rpartition(")")[2].split()

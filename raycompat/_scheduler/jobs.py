@@ -105,11 +105,14 @@ class Jobs:
         self._parts.notify_change()
 
     def _message(self, job: Job) -> dict[str, Any]:
+        shows_output = (
+            job.setup["log_to_driver"] and not job.orphaned
+        )  # an ended driver reads no output
         return {
             "op": ToNode.JOB,
             "job": job.job,
             "namespace": job.namespace,
-            "setup": job.setup,
+            "setup": {**job.setup, "log_to_driver": shows_output},
         }
 
     def export(self, client: str, job: str, function: str, code: bytes) -> None:

@@ -35,6 +35,9 @@ _START_S = 1.0
 #: Seconds that a request waits for a reservation, maximum seconds of a reservation, and of the pause.
 _PATIENCE_S, _RESERVED_S, _PAUSE_S = 0.2, 0.1, 0.2
 
+#: Seconds from the end of a reservation to the next look at the requests.
+_MARGIN_S = 0.001
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -204,6 +207,10 @@ class Leases:
                 continue  # one revoked lease is enough
             if ledger.fits_without(place, shape[1], [each.request for each in leases]):
                 self._reservation = Reservation(place, shape, now + _RESERVED_S)
+                # Then others may use the place, also if nothing else changes.
+                asyncio.get_running_loop().call_later(
+                    _RESERVED_S + _MARGIN_S, self._parts.dispatcher.soon
+                )
                 for each in leases:
                     self._revoke(each)
                 return True
@@ -220,6 +227,7 @@ class Leases:
         """End the reservation of a request that was granted."""
         if self._reservation is not None and self._reservation.shape == shape:
             self._reservation = None
+            self._parts.dispatcher.soon()  # lines that were tried before may use the place now
 
     def vacate(self, demands: Mapping[str, ResourceSet]) -> None:
         """Revoke leases until the demand on each node fits there."""

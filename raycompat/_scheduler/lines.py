@@ -142,7 +142,7 @@ class Lines:
         """
         best = None
         for resource, shelf in self._shelves.get(site, {}).items():
-            for line in shelf.heads(most_free(resource) if resource else 0):
+            for line in shelf.heads(most_free(resource) if resource else round_):
                 if line.round != round_ and (best is None or line.turn < best.turn):
                     best = line
         return best
@@ -152,9 +152,12 @@ class Lines:
         self._move(line, resource, line.shape[1].get(resource))
 
     def try_again(self, line: Line, round_: int) -> None:
-        """Record that a line could not be served in this round for another reason."""
+        """Record that a line could not be served in this round for another reason.
+
+        Its place on the shelf is that of the round: so it does not hide lines that were not tried.
+        """
         line.round = round_
-        self._move(line, _ANY, 0)
+        self._move(line, _ANY, round_)
 
     def mark_all_untried(self) -> None:
         """Mark every line as not tried, because the nodes have changed."""

@@ -74,6 +74,7 @@ class Nodes:
             parts.ledger.remove_node(worker)
             parts.groups.node_left(worker)
             parts.calls.node_left(worker)
+            parts.objects.node_left(worker)
             parts.jobs.node_left(worker)
         parts.notify_change()
         parts.dispatcher.soon()

@@ -202,6 +202,17 @@ class Objects:
             self.errors[key] = error = failures.object_lost(key)
             adapter.fail(self._scheduler, key, CallFailed(error, "the value was lost"))
 
+    def node_left(self, worker: str) -> None:
+        """Find other nodes for the values that a node was given and could not adopt before it left."""
+        for key, given in self._given.items():
+            if given is not None and given[1] == worker:
+                asyncio.get_running_loop().call_soon(self._lose_given_to, worker, key)
+
+    def _lose_given_to(self, worker: str, key: str) -> None:
+        given = self._given.get(key)
+        if given is not None and given[1] == worker:  # else Dask has told of the loss already
+            self._lose(key)
+
     async def locate(
         self, keys: list[str], besides: Sequence[str] = ()
     ) -> dict[str, dict[str, Any]]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from raycompat import _api, _driver
-from raycompat._caller import current_session, interrupts, placement_groups, this_process
-from raycompat._protocol import id_types, ids
+from raycompat._caller import current_session, placement_groups, this_process
+from raycompat._protocol import id_types, ids, interrupts
 from raycompat._protocol.call_spec import GroupSpec
 from raycompat._protocol.operations import Request
 from raycompat._protocol.resource_set import ResourceSet

@@ -47,7 +47,7 @@ def test_one_result_where_two_were_announced():
     def give():
         return None
 
-    with pytest.raises(TypeError, match=r"'NoneType'.*num_returns=2 task give has to return that"):
+    with pytest.raises(TypeError, match=r"'NoneType'.*task give has num_returns=2"):
         ray.get(give.remote())
 
 

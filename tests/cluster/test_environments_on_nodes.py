@@ -155,7 +155,7 @@ def test_a_detached_actor_keeps_its_package(dask_cluster, project, tmp_path, wai
 def test_a_package_that_is_too_large_is_told_before_anything_starts(start, project, monkeypatch):
     monkeypatch.setenv("RAY_max_grpc_message_size", "5000000")
     with pytest.raises(
-        RuntimeEnvSetupError, match=r"exceeds the maximum size of 4.77MiB.*excludes"
+        RuntimeEnvSetupError, match=r"exceeds the maximum size of 4.77 MiB.*excludes"
     ):
         start({"working_dir": str(project)})
     assert not ray.is_initialized()

@@ -113,9 +113,9 @@ def test_jobs_that_come_and_go_leave_no_entry(session, wait_until):
 
 
 def test_a_caller_forgets_the_bundles_of_old_groups(session, monkeypatch):
-    from raycompat._caller import placement
+    from raycompat._caller import placement_groups
 
-    monkeypatch.setattr(placement, "_MANY_GROUPS", 4)
+    monkeypatch.setattr(placement_groups, "_MANY_GROUPS", 4)
 
     @ray.remote
     def one():

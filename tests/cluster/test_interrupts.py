@@ -113,6 +113,33 @@ def test_no_item_of_a_generator_is_lost(cluster, wait_until):
             assert got + [ray.get(ref) for ref in items] == [0, 1, 2, 3], interruption.where
 
 
+@ray.remote(num_cpus=0)
+class Answers:
+    def fail(self):
+        raise KeyError("no")
+
+    def number(self, value=4):
+        return value
+
+    def count(self, number):
+        yield from range(number)
+
+
+def test_an_answer_that_is_interrupted_is_not_lost(cluster):
+    actor = Answers.remote()
+    ray.get(actor.number.remote())
+    for interruption in interruptions():
+        failing, value = actor.fail.remote(), actor.number.remote()
+        dependent = actor.number.remote(size.remote(np.zeros(1)))
+        items = actor.count.remote(4)
+        interruption.run(lambda ref=value: ray.get(ref))
+        interruption.run(lambda ref=dependent: ray.get(ref))
+        with pytest.raises(KeyError):
+            ray.get(failing, timeout=30)
+        assert ray.get([value, dependent], timeout=30) == [4, 8]
+        assert [ray.get(ref, timeout=30) for ref in items] == [0, 1, 2, 3], interruption.where
+
+
 @pytest.mark.parametrize("first", [40, 250])
 def test_shutdown_ends_everything(no_cluster, first):
     before = set(psutil.Process().children(recursive=True))

@@ -780,3 +780,25 @@ def test_a_call_that_is_cancelled_while_it_is_submitted_does_not_run(no_cluster,
     ray.get(note.remote(tmp_path / "last"), timeout=30)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "last"]
     assert [len(pool._waiting) for pool in session._pools.values()] == [0]
+
+
+@pytest.mark.parametrize("options", [{}, {"memory": 1}], ids=["lease", "scheduler"])
+def test_a_process_that_dies_and_leaves_a_child_is_noticed(no_cluster, tmp_path, options):
+    """The child has copies of all its connections, as those of a pool of processes have."""
+    ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
+
+    @ray.remote(max_retries=0, **options)
+    def die(path):
+        if (child := os.fork()) == 0:
+            while True:
+                signal.pause()
+        path.write_text(str(child))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    path = tmp_path / "child"
+    try:
+        with pytest.raises(ray.exceptions.WorkerCrashedError):
+            ray.get(die.remote(path), timeout=60)
+        assert ray.get(number.remote(3), timeout=60) == 3
+    finally:
+        os.kill(int(path.read_text()), signal.SIGKILL)

@@ -138,3 +138,29 @@ def test_a_mode_that_ray_does_not_know_is_refused(no_cluster, monkeypatch):
     with pytest.raises(ValueError, match="expected 'token'"):
         ray.init(num_cpus=1, **QUIET)
     assert not ray.is_initialized()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"logging_level": "verbos"}, "logging_level='verbos'"),
+        ({"logging_level": [1]}, "logging_level="),
+        ({"logging_format": "no fields"}, "logging_format='no fields'"),
+    ],
+)
+@pytest.mark.parametrize("local_mode", [False, True])
+def test_an_init_that_refuses_its_logging_leaves_no_session(no_cluster, options, text, local_mode):
+    with pytest.raises(ValueError, match=text):
+        ray.init(num_cpus=1, local_mode=local_mode, **options)
+    assert not ray.is_initialized()
+
+
+def test_an_init_in_a_folder_that_is_gone_leaves_no_session(no_cluster, tmp_path, monkeypatch):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    with monkeypatch.context() as patch:
+        patch.chdir(folder)
+        folder.rmdir()
+        with pytest.raises(FileNotFoundError):
+            ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
+        assert not ray.is_initialized()

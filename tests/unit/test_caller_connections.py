@@ -95,3 +95,22 @@ def test_no_message_is_lost_when_a_flush_comes_before_the_message_is_appended(mo
     connection._flush()
     batches, _ = frames.split(b"".join(written))
     assert [message for batch in batches for message in batch] == [("first",), ("second",)]
+
+
+def test_messages_are_sent_after_an_interrupt_in_post():
+    calls = [KeyboardInterrupt]
+
+    def call_soon(flush):
+        error = calls.pop() if calls else None
+        if error is not None:
+            raise error
+        flush()
+
+    written: list[bytes] = []
+    session = types.SimpleNamespace(call_soon=call_soon)
+    connection = connections.RelayedConnection(session, Party(), written.append, lambda: None)
+    with pytest.raises(KeyboardInterrupt):
+        connection.post(("first",), now=True)
+    connection.post(("second",), now=True)
+    batches, _ = frames.split(b"".join(written))
+    assert [message for batch in batches for message in batch] == [("first",), ("second",)]

@@ -143,3 +143,22 @@ def test_nothing_waits_that_fits(calls: list[dict[str, int]], released: list[dic
             del waiting[key]
         assert not [each for each in waiting.values() if each[1].fits_in(ResourceSet(machine.free))]
     assert sorted(key for line in machine.lines for key in line.keys) == sorted(waiting)
+
+
+def test_a_line_that_cannot_be_placed_does_not_hold_up_others():
+    """As when it waits for one busy node: all that fits elsewhere starts in one round."""
+    lines = Lines()
+    stuck = lines.add("stuck", "task", shape("a", CPU=10))
+    for number in range(5):
+        lines.add(f"call-{number}", "task", shape("b", CPU=10))
+    for round_ in (1, 2):
+        looks, started = [], []
+        while (line := lines.next(None, lambda name: 1000, round_)) is not None:
+            looks.append(line)
+            if line is stuck:
+                lines.try_again(line, round_)
+            else:
+                started.append(line.first)
+                lines.remove_started(line.first, line)
+        assert looks.count(stuck) == 1
+        assert len(started) == (5 if round_ == 1 else 0)

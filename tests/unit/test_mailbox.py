@@ -81,3 +81,14 @@ def test_two_threads_that_look_take_each_call_once(box, stream):
     sys.setswitchinterval(interval)
     sender.join()
     assert [call.key for _, call in box.calls] == list(range(num_calls))
+
+
+def test_what_is_made_for_a_caller_that_is_gone_is_removed(box, stream, tmp_path):
+    """Its calls go on after it has left."""
+    (caller,) = box.callers
+    stream.close()
+    box.read_arrived()
+    path = tmp_path / "late"
+    path.write_bytes(b"value")
+    caller.note_segment(str(path))
+    assert not path.exists()

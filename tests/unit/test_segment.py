@@ -6,7 +6,10 @@ import errno
 import fcntl
 import os
 import resource
+import signal
 import stat
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -15,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raycompat._node import pulse
 from raycompat._protocol import mapping, segment
 from raycompat._protocol.serialization import deserialize, serialize
 from raycompat._protocol.values import (
@@ -498,3 +502,21 @@ def test_a_value_for_which_there_is_no_mapping_is_copied(tmp_path, block):
     with open(path, "rb") as file:
         copy = mapping._copy(file.fileno(), os.path.getsize(path))
     np.testing.assert_array_equal(deserialize(copy), np.arange(100_000))
+
+
+def test_a_process_whose_title_is_cut_inside_a_character_is_there():
+    """Linux keeps 15 bytes of the title of a call: "ray::", three Chinese characters, and a third of the next one."""
+    program = (
+        "open('/proc/self/comm', 'wb').write('ray::参数服务器'.encode()[:15]); print(); input()"
+    )
+    command = [sys.executable, "-X", "utf8", "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        try:
+            assert segment.process_start(process.pid) is not None
+            assert not pulse.is_stopped(process.pid)
+            process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+            assert pulse.is_stopped(process.pid)
+        finally:
+            process.kill()

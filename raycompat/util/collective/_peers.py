@@ -101,10 +101,10 @@ class Peer:
         if self.pid is None or self.ended is not None:
             return False
         try:
-            state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            text = Path(f"/proc/{self.pid}/stat").read_text(errors="replace")
         except (FileNotFoundError, ProcessLookupError):
             return False  # its connection will end
-        if state != "T":
+        if text.rpartition(")")[2].split()[0] != "T":
             self.stopped_since = None
             return False
         if self.stopped_since is None:
