@@ -331,7 +331,7 @@ class _Reading:
                 connection.read_lock.release()
 
     def __del__(self) -> None:
-        if self._got:
+        if getattr(self, "_got", None):  # absent after an interrupt in ``__init__``
             self._leave()
 
 
