@@ -494,7 +494,7 @@ class LeasePool(DirectSender):
     # --- answers --------------------------------------------------------------------------------
 
     def on_message(self, lease: Lease, message: tuple[Any, ...]) -> None:
-        """Handle one message from an executor. May be called again after an interrupt."""
+        """Handle one message from an executor."""
         match message:
             case (direct_messages.DONE | direct_messages.FAILED, key, *_, took_s):
                 call = lease.unanswered.get(key)

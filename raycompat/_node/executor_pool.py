@@ -139,6 +139,8 @@ class Executor:
 
         A child that the process has forked may still have its end of the connection open.
         """
+        if not self.alive:
+            return
         poll = select.poll()
         poll.register(connection, select.POLLIN)
         while self.alive and poll.poll(0):
