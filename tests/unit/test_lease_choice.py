@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._scheduler.leases import QUANTUM_S, Held
+from raycompat._scheduler.leases import QUANTUM_S, Held, Leases
 from raycompat._scheduler.leases import choose as leases_to_end
 
 ONE, TWO = (ResourceSet.from_amounts({"CPU": cpus}) for cpus in (1, 2))
@@ -87,3 +89,25 @@ def test_shares_of_those_who_wait_become_equal_and_stay_so(num_more, first, num_
     counts = Counter(each.owner for each in leases)
     assert max(counts.values()) - min(counts[owner] for owner in wanting) <= 1
     assert len(leases) == len(owners)
+
+
+def test_requests_are_looked_at_again_when_a_reservation_ends():
+    """Nothing else may happen until then: the place would stay free although others wait."""
+
+    async def reserve() -> None:
+        looked = asyncio.Event()
+        parts = SimpleNamespace(
+            scheduler=None,
+            ledger=SimpleNamespace(fits_without=lambda *_: True),
+            dispatcher=SimpleNamespace(soon=looked.set),
+        )
+        leases = Leases(parts)
+        leases._revoke = lambda each: None
+        shape = ("a", TWO, "DEFAULT")
+        loop = asyncio.get_running_loop()
+        assert leases._reserve(shape, held("b"), loop.time())
+        assert leases.reserved(("b", ONE, "DEFAULT")) == "node"
+        await asyncio.wait_for(looked.wait(), 20)
+        assert leases.reserved(("b", ONE, "DEFAULT")) is None
+
+    asyncio.run(reserve())
