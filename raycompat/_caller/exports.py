@@ -8,11 +8,9 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING
 
-import cloudpickle
-
 from raycompat._protocol import interrupts, tensorflow_mode
 from raycompat._protocol.operations import ToScheduler
-from raycompat._protocol.serialization import collecting_refs, unpicklable
+from raycompat._protocol.serialization import collecting_refs, dumps, unpicklable
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
@@ -41,7 +39,7 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
         return
     try:
         with interrupts.deferred():  # a pickler hides an interrupt during a lookup
-            data, found = collecting_refs(partial(cloudpickle.dumps, code, protocol=5))
+            data, found = collecting_refs(partial(dumps, code))
     except Exception as error:
         raise unpicklable(
             f"the {what} with the globals and closures that it uses", error

@@ -20,9 +20,11 @@ import pickle
 import struct
 import threading
 import weakref
+from collections import ChainMap
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from types import CodeType
+from typing import Any, ClassVar
 
 import cloudpickle
 
@@ -101,12 +103,27 @@ def report_ref(key: str, holder: Any) -> bool:
     return True
 
 
-class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
-    """Pickles what cloudpickle can pickle, and exceptions by their own ``__reduce__``.
+#: The position of the file's name in the arguments of `CodeType`, in Python 3.11 to 3.13.
+_FILE_NAME = 10
 
-    Importing distributed makes tblib reduce every exception class of the process. That keeps traceback
-    and context, but loses the fields of some built-in exceptions.
+
+def _reduce_code(code: CodeType) -> tuple[Any, ...]:
+    """Reduce code as cloudpickle does, but with the name of its file, which tracebacks show."""
+    kind, arguments = cloudpickle.Pickler.dispatch_table[CodeType](code)
+    return kind, (*arguments[:_FILE_NAME], code.co_filename, *arguments[_FILE_NAME + 1 :])
+
+
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
+    """Pickles what cloudpickle can: code with the name of its file, exceptions by their ``__reduce__``.
+
+    cloudpickle leaves out the names of files from 3.1.3 on. Importing distributed makes tblib reduce
+    every exception class of the process. That keeps traceback and context, but loses the fields of some
+    built-in exceptions.
     """
+
+    dispatch_table: ClassVar[ChainMap[Any, Any]] = ChainMap(
+        {CodeType: _reduce_code}, *cloudpickle.Pickler.dispatch_table.maps
+    )
 
     def reducer_override(self, obj: Any) -> Any:
         """Reduce exceptions as Python does."""
@@ -117,9 +134,12 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
         return super().reducer_override(obj)
 
 
-def _pickle(value: Any, buffers: list[pickle.PickleBuffer]) -> bytes:
+def dumps(
+    value: Any, buffer_callback: Callable[[pickle.PickleBuffer], object] | None = None
+) -> bytes:
+    """Return the pickle of a value; without `buffer_callback`, with its buffers."""
     with io.BytesIO() as file:
-        Pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
+        Pickler(file, protocol=5, buffer_callback=buffer_callback).dump(value)
         return file.getvalue()
 
 
@@ -155,7 +175,7 @@ def serialize(value: Any) -> tuple[Block, dict[str, Any]]:
     if type(value) in _PLAIN_TYPES:
         data = pickle.dumps(value, protocol=5)
     else:
-        data, found = collecting_refs(partial(_pickle, value, buffers))
+        data, found = collecting_refs(partial(dumps, value, buffers.append))
     parts, size = _lay_out(data, buffers)
     return Block(parts, size, tuple(found)), found
 

@@ -146,3 +146,15 @@ def test_a_pickling_that_was_interrupted_anywhere_is_over():
         reporter = Reporter("two")
         pickle.dumps(reporter)
         assert reporter.reported is False, interruption.where
+
+
+def test_code_keeps_the_name_of_its_file():
+    """Tracebacks show it; cloudpickle leaves it out from 3.1.3 on."""
+
+    def outer():
+        return lambda: None
+
+    for block in (serialize(outer)[0].to_bytes(), serialize([outer()])[0].to_bytes()):
+        copy = deserialize(block)
+        function = copy if callable(copy) else copy[0]
+        assert function.__code__.co_filename == __file__
