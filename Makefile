@@ -9,10 +9,12 @@ STAMP := .venv/.set-up
 # Two processes, each with a separate /dev/shm (see tests/conftest.py), where the system allows that. Three are
 # slower on two cores: 24 minutes instead of 17.
 PROCESSES := $(shell unshare --mount --propagation slave true 2>/dev/null && echo 2 || echo 0)
-PYTEST := $(RUN) pytest -n $(PROCESSES) --dist loadfile
+# Files go in the order of their names: those that share a cluster follow one another, and short ones are last.
+# Python may keep the compiled tests, which take each process 6 s, also where PYTHONDONTWRITEBYTECODE is set.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(RUN) pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 # Long walks, which `make nightly` takes.
 LONG := $(addprefix tests/cluster/test_,chaos.py random_programs.py keras_parallel.py train_tensorflow.py \
-	rllib_learning.py example_programs.py)
+	rllib_learning.py example_programs.py pictures_of_the_guide.py)
 CORE := $(addprefix tests/conformance/test_,remote_function.py nested.py errors.py cancel.py)
 
 # Tests and examples start very many processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile all
@@ -24,7 +26,7 @@ CATALOGUES := _build/gettext locale zh_CN
 # Those that `make docs-page` builds.
 LANGUAGES := en zh_CN
 
-.PHONY: help setup run test test-fast test-wheel lint format docs docs-en docs-zh_CN docs-page docs-messages docs-translate docs-browser \
+.PHONY: help setup setup-torch run test test-fast test-wheel lint format docs docs-en docs-zh_CN docs-page docs-messages docs-translate docs-browser \
 	docs-serve changelog conformance-ray nightly chaos fault-walk soak bench clean
 
 help:  ## show this help
@@ -48,6 +50,11 @@ $(STAMP): pyproject.toml
 	$(RUN) pip install --disable-pip-version-check --progress-bar on --editable . --group dev; \
 	$(RUN) pip install --disable-pip-version-check --quiet --no-deps --group legacy-keras
 	@touch $(STAMP)
+
+setup-torch: setup  ## add PyTorch to .venv; without it, its tests and examples are skipped
+	$(RUN) pip --version >/dev/null 2>&1 || $(RUN) ensurepip
+	$(RUN) pip install --disable-pip-version-check --quiet --upgrade "pip>=25.1"
+	$(RUN) pip install --disable-pip-version-check --progress-bar on --group torch
 
 run: setup  ## run the main job: two actors learn to read digits
 	.venv/bin/python tutorials/weights_on_digits.py
@@ -128,7 +135,7 @@ conformance-ray: .venv-ray/.set-up  ## run the conformance tests on the real Ray
 	$(PYTHON) -m venv --clear .venv-ray
 	.venv-ray/bin/python -m pip install --disable-pip-version-check --quiet \
 		"ray[data,default,train,tune]==2.60.0" pytest pytest-timeout pandas psutil numpy crc32c pillow \
-		hyperopt optuna polars datasketches tensorflow-cpu
+		hyperopt optuna polars datasketches tensorflow-cpu torch
 	.venv-ray/bin/python -m pip install --disable-pip-version-check --quiet --no-deps tf-keras
 	@touch $@
 

@@ -35,9 +35,9 @@ templates_path = [str(DOCS / "_templates")]
 
 nitpicky = True
 show_warning_types = True
-# Names of TensorFlow and of the standard library, and type variables, which have no page here.
+# Names of TensorFlow, PyTorch and the standard library, and type variables, which have no page here.
 nitpick_ignore_regex = [
-    ("py:(class|exc)", r"(str to )?tf\..*|multiprocessing\..*"),
+    ("py:(class|exc)", r"(str to |list of )?(tf|torch)\..*|multiprocessing\..*"),
     ("py:(class|obj)", r"ActorHandle\[T\]|raycompat\.actor\.T"),
 ]
 default_role = "code"

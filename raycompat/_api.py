@@ -78,9 +78,10 @@ def remote(*args: Any, **options: Any) -> Any:
     if len(args) == 1 and not options and callable(args[0]):
         return _make_remote(args[0], {})
     if args or not options:
+        given = f" It was given {', '.join(map(repr, args))}." if args else ""
         raise AssertionError(  # the class that Ray raises here
             "The @ray.remote decorator must be applied without parentheses, or with options given by "
-            "keyword. Write @ray.remote, or for example @ray.remote(num_returns=2)."
+            f"keyword.{given} Write @ray.remote, or for example @ray.remote(num_returns=2)."
         )
     return lambda decorated: _make_remote(decorated, options)
 
@@ -212,7 +213,7 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
         return _get_compiled(object_refs, timeout)
     if timeout == -1:
         timeout = None  # in older Ray: without limit
-    if timeout is not None and timeout < 0:
+    if timeout is not None and not timeout >= 0:  # also for NaN
         raise ValueError(f"get(timeout={timeout!r}): expected seconds, 0 or more, or None.")
     if isinstance(object_refs, ObjectRef):
         _check_session(object_refs, session)
@@ -222,7 +223,7 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
     if not isinstance(object_refs, list):
         raise ValueError(
             f"Invalid type of object refs: get was given {type(object_refs)}. It takes one ObjectRef "
-            "or a list of them."
+            "or a list of them: ray.get([first, second])."
         )
     for ref in object_refs:
         if not isinstance(ref, ObjectRef):
@@ -307,7 +308,7 @@ def wait(
     """
     session = _driver.any_session()
     _check_waitables(ray_waitables, session)
-    if timeout is not None and timeout < 0:
+    if timeout is not None and not timeout >= 0:  # also for NaN
         raise ValueError(
             f"The 'timeout' argument must be nonnegative; it is {timeout}. Without a limit: None."
         )
@@ -321,8 +322,8 @@ def wait(
         )
     if num_returns > len(ray_waitables):
         raise ValueError(
-            f"num_returns cannot be greater than the references: it is {num_returns}, and wait was "
-            f"given {len(ray_waitables)}."
+            f"num_returns cannot be greater than the number of references: it is {num_returns}, and "
+            f"wait was given {len(ray_waitables)}."
         )
     return resolve.wait(session, ray_waitables, num_returns, timeout)
 
@@ -436,9 +437,8 @@ def cluster_resources() -> dict[str, float]:
     -----
     Ray source: ``ray.cluster_resources``, 2.60.0. No known difference.
     """
-    total: dict[str, float] = _driver.connected_session("cluster_resources").rpc(Request.STATE)[
-        "total"
-    ]
+    session = _driver.connected_session("cluster_resources")
+    total: dict[str, float] = session.rpc(Request.RESOURCES)["total"]
     return total
 
 
@@ -449,9 +449,8 @@ def available_resources() -> dict[str, float]:
     -----
     Ray source: ``ray.available_resources``, 2.60.0. No known difference.
     """
-    free: dict[str, float] = _driver.connected_session("available_resources").rpc(Request.STATE)[
-        "available"
-    ]
+    session = _driver.connected_session("available_resources")
+    free: dict[str, float] = session.rpc(Request.RESOURCES)["available"]
     return free
 
 

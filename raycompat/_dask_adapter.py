@@ -28,6 +28,7 @@ from dask.utils import key_split
 from distributed import Security
 from distributed.active_memory_manager import ReduceReplicas, SuggestionGenerator
 from distributed.client import _maybe_call_security_loader
+from distributed.comm.core import Comm
 from distributed.core import Status, connect
 from distributed.diagnostics.task_stream import TaskStreamPlugin
 from distributed.protocol.pickle import loads
@@ -470,9 +471,20 @@ def goes_on(scheduler: Scheduler, worker: str) -> bool:
     return state is not None and state.status not in (Status.closing, Status.closed)
 
 
+def is_running(scheduler: Scheduler, worker: str) -> bool:
+    """Return whether a worker accepts tasks: it is neither paused nor closing."""
+    state = scheduler.workers.get(worker)
+    return state is not None and state in scheduler.running
+
+
 def running_workers(scheduler: Scheduler) -> set[str]:
     """Return the addresses of the workers that accept tasks: neither paused nor closing."""
     return {worker.address for worker in scheduler.running}
+
+
+def is_change_of_status(event: Any) -> bool:
+    """Return whether an event of Dask's log says that a worker was paused, or accepts tasks again."""
+    return isinstance(event, dict) and event.get("action") == "worker-status-change"
 
 
 async def remove_worker(scheduler: Scheduler, worker: str) -> None:
@@ -506,6 +518,24 @@ def send_worker_batches_at_once(scheduler: Scheduler, worker: str) -> None:
 
 
 # --- in a worker --------------------------------------------------------------------------------
+
+
+#: What this process tells about itself when it connects, beside Dask's own facts; and Dask's own.
+_told: dict[str, str] = {}
+_handshake_info = Comm.handshake_info
+
+
+def tell_when_connecting(name: str, value: str) -> None:
+    """Tell the other end of each new connection a fact about this process.
+
+    Functions that serialize find it in their context, as an entry of the sender or the recipient.
+    """
+
+    def handshake_info(comm: Comm) -> dict[str, Any]:
+        return {**_handshake_info(comm), **_told}
+
+    _told[name] = value
+    Comm.handshake_info = handshake_info
 
 
 def secede(worker: Worker, key: str) -> None:

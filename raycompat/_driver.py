@@ -57,6 +57,8 @@ _init_lock = threading.RLock()
 _cluster: LocalCluster | None = None
 #: How many sessions this process has started.
 num_started = 0
+#: In a forked process, the session that belongs to its parent.
+_session_of_parent: sessions.Session | None = None
 
 
 class RayContext(Mapping[str, Any]):
@@ -327,12 +329,12 @@ def _begin(
     uses_leases: bool,
 ) -> RayContext:
     destination = _find_or_start(given, temp_dir, authority)
-    from raycompat._launch import connect
+    from raycompat._launch import connect, prepare
 
     client = connect.connect(destination)
     try:
         with interrupts.allowed():
-            nodes = connect.prepare(client)
+            nodes = prepare.prepare(client)
             with upload_errors():
                 client.sync(upload, client.scheduler, client.id, packages)
         _open_session(client, nodes, given, env, uses_leases=uses_leases)
@@ -345,8 +347,12 @@ def _begin(
     if url.startswith("https:"):
         url = url.partition("?")[0]  # the token is valid as long as the password, and logs are kept
     where = f" Dashboard: {url if '://' in url else f'http://{url}'}" if url else ""
+    is_of_user = destination.address.startswith(f"{local_address.SCHEME}://")
     logger.info(
-        "Connected to the cluster at %s.%s%s", destination.address, where, _way_of_dask(destination)
+        "Connected to the cluster at %s%s.%s",
+        destination.address,
+        ", which only this user can enter" if is_of_user else "",
+        where,
     )
     return context
 
@@ -397,17 +403,6 @@ def _write_report(session: sessions.Session) -> None:
         logger.error("raycompat: the report was not written: %s", error)
 
 
-def _way_of_dask(destination: Destination) -> str:
-    """Describe how Dask's client connects to a cluster of this user; empty for other clusters."""
-    if not destination.address.startswith(f"{local_address.SCHEME}://"):
-        return ""
-    client = f"distributed.Client({destination.address!r})"
-    return (
-        f" It is open to this user alone: to Dask's own client by {client}. "
-        f"{local_address.AUTH_VARIABLE}=disabled opens it to every user of this host."
-    )
-
-
 def _find_or_start(
     given: dict[str, Any], temp_dir: str | None, authority: Authority | None
 ) -> Destination:
@@ -420,15 +415,13 @@ def _find_or_start(
         addresses.refuse_node_options(given)
         return found
     cluster = _start_cluster(given, temp_dir, authority)
-    importlib.import_module("raycompat._launch.connect")  # Dask, while the processes start
+    importlib.import_module("raycompat._launch.prepare")  # Dask, while the processes start
     with interrupts.allowed():
         node = cluster.nodes[0]
         node.join(cluster.address)
         node.wait_until_up()
     current_cluster.record_of_a_program(cluster.address, cluster.scheduler.pid)
-    destination = addresses.find(cluster.address, authority)
-    assert destination is not None
-    return destination
+    return addresses.require(cluster.address, authority)
 
 
 def _start_cluster(
@@ -619,9 +612,13 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
 
 def _forget_in_fork() -> None:
     """Leave the session to the parent: a forked child has no threads and no cluster."""
-    global _cluster
-    _cluster = None
-    current_session.set_to(None)
+    global _cluster, _init_lock, _session_of_parent
+    _cluster, _init_lock = None, threading.RLock()  # another thread may have held the lock
+    session = current_session.get()
+    if session is not None:
+        session.leave_to_parent()
+        _session_of_parent = session
+        current_session.set_to(None)
 
 
 os.register_at_fork(after_in_child=_forget_in_fork)
@@ -651,9 +648,17 @@ def require_session() -> sessions.Session:
 
 
 def any_session() -> sessions.Session:
-    """Return this process's session, connected or not; start one if there is none."""
+    """Return this process's session, connected or not; start one if there is none.
+
+    Raises
+    ------
+    RaySystemError
+        In a process that was forked from one with a session: it must call `init` itself.
+    """
     session = current_session.get()
     if session is None:
+        if _session_of_parent is not None:
+            _session_of_parent.check_connection()
         _refuse_in_dask()
         with _init_lock:
             if current_session.get() is None:

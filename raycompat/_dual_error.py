@@ -38,6 +38,8 @@ def of(task_error: RayTaskError, task_error_class: type) -> RayTaskError:
         dual = native.__new__(dual_class, cause.message, cause.exceptions)
     else:
         dual = native.__new__(dual_class, cause)
+    if isinstance(cause, StopIteration):  # the interpreter reads its value, which only this sets
+        StopIteration.__init__(dual, *cause.args)
     state = object.__getattribute__(dual, "__dict__")
     state.update(getattr(cause, "__dict__", {}))
     state["_ray_task_error"] = task_error

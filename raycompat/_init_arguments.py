@@ -78,11 +78,10 @@ def check_unknown(given: dict[str, Any], known: Collection[str]) -> None:
     """Raise for names that are not arguments of `init`."""
     unknown = [name for name in given if name not in known]
     if unknown:
-        close = {name: difflib.get_close_matches(name, known, 1) for name in unknown}
-        hints = [f"{name} (did you mean {found[0]}?)" for name, found in close.items() if found]
+        close = [found for name in unknown for found in difflib.get_close_matches(name, known, 1)]
         raise RuntimeError(
             f"Unknown keyword argument(s): {', '.join(unknown)}."
-            + (f" Close to: {', '.join(hints)}." if hints else "")
+            + (f" Did you mean {', '.join(close)}?" if close else "")
         )
 
 

@@ -73,6 +73,10 @@ _ALTERNATIVES = {
     "client": "connect with init(address=...)",
     "experimental.channel": "compiled graphs send values through the memory of the CPU; leave "
     "communicators and types of tensors out",
+    "train.huggingface": "a transformers.Trainer trains in a TorchTrainer as it is; call train.report "
+    "in a TrainerCallback",
+    "train.lightning": "Lightning trains in a TorchTrainer as it is: Trainer(strategy='ddp', "
+    "devices=context.get_local_world_size()), with a Callback that calls train.report",
     "serve": "use a web framework with actors behind it",
     "workflow": "Ray itself has removed it",
     "util.spark": "start the cluster with raycompat start, or by one of Dask's cluster classes",

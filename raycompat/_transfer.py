@@ -1,7 +1,10 @@
 """The transfer of stored values between processes through Dask.
 
-A process on the same host gets a name of the segment, which it then owns. Another host, or the disk,
-gets the bytes. Dask calls these functions for transfers between workers and for spilling.
+A node on the same host gets a name of the segment, which it then owns. Another host, or the disk, gets
+the bytes. Dask calls these functions for transfers between workers and for spilling.
+
+An address does not show the host: containers can have the same address and separate memory. So nodes
+exchange the ids of their hosts when they connect.
 """
 
 from __future__ import annotations
@@ -9,9 +12,9 @@ from __future__ import annotations
 import pickle
 from typing import Any, Protocol
 
-from distributed.comm.addressing import get_address_host
 from distributed.protocol.serialize import dask_deserialize, dask_serialize
 
+from raycompat import _dask_adapter as adapter
 from raycompat._protocol import segment
 from raycompat._protocol.serialization import Block
 from raycompat._protocol.values import InlineValue, SegmentLink, SegmentValue, SeveralValues
@@ -29,18 +32,22 @@ class Store(Protocol):
 
 _store: Store | None = None
 
+#: The name of a node's host in what it tells about itself when it connects.
+_HOST = "raycompat-host"
 
-def keep_in(store: Store) -> None:
-    """Store the values that this node receives in `store`. Other processes keep bytes."""
+
+def keep_in(store: Store, host: str) -> None:
+    """Store the values that this node, on `host`, receives in `store`. Other processes keep bytes."""
     global _store
     _store = store
+    adapter.tell_when_connecting(_HOST, host)
 
 
 def _same_host(context: dict[str, Any] | None) -> bool:
     if not context or "sender" not in context or "recipient" not in context:
         return False
-    sender, recipient = context["sender"]["address"], context["recipient"]["address"]
-    return bool(get_address_host(sender) == get_address_host(recipient))
+    sender, recipient = context["sender"].get(_HOST), context["recipient"].get(_HOST)
+    return sender is not None and sender == recipient
 
 
 @dask_serialize.register(SegmentValue)
@@ -58,8 +65,8 @@ def _serialize_segment(
 def _deserialize_segment(header: dict[str, Any], frames: list[Any]) -> Any:
     refs = tuple(header["refs"])
     if header["path"] is not None:
-        link = SegmentLink(header["path"], header["size"], header["host"], refs)
-        return _store.take(link) if _store is not None else link
+        assert _store is not None  # only nodes tell their host
+        return _store.take(SegmentLink(header["path"], header["size"], header["host"], refs))
     parts = [memoryview(frame).cast("B") for frame in frames]
     if _store is None:
         return InlineValue(b"".join(parts), refs)

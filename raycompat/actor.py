@@ -36,6 +36,7 @@ from raycompat._protocol.actor_about import (
     SYSTEM_GROUP,
     About,
     Method,
+    check_arguments,
     has_async_methods,
     methods_of,
     signature_without_self,
@@ -157,7 +158,8 @@ class ActorClass(Generic[T]):
         """Raise an error: call `remote` instead."""
         name = self._class.__name__
         raise TypeError(
-            f"{name} is an actor class: Actors cannot be instantiated directly. Call {name}.remote()."
+            f"Actors cannot be instantiated directly: {name} is an actor class. Call "
+            f"{name}.remote(...) instead."
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -206,7 +208,7 @@ class ActorClass(Generic[T]):
     ) -> ActorProxy[T]:
         session = _driver.require_session()
         if self._signature is not None:
-            self._signature.bind(*args, **kwargs)
+            check_arguments(self._signature, args, kwargs, self._class.__name__)
         name = self._class.__name__
         key = f"{name.replace('-', '_')}-{ids.new_actor_id()}"
         is_async = has_async_methods(self._class)
@@ -349,8 +351,8 @@ class ActorMethod:
         """Raise an error: call `remote` instead."""
         name = self._method.name
         raise TypeError(
-            f"{name} is an actor's method: Actor methods cannot be called directly. Call "
-            f".{name}.remote() of the handle."
+            f"Actor methods cannot be called directly: {name} is one. Call .{name}.remote(...) on the "
+            "handle instead."
         )
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:

@@ -240,12 +240,13 @@ def _warn_of_others(host: str, dashboard_host: str | None) -> None:
 def _start_node(given: dict[str, Any], authority: Authority | None) -> Any:
     from raycompat._cli import start as starting
     from raycompat._cli.node_flags import options_of
+    from raycompat._launch import addresses
     from raycompat._launch.launch import Place
     from raycompat._protocol.refusals import split_address
 
     node = options_of(given, is_head=False)
     try:
-        to = starting.destination(given["address"], authority)
+        to = addresses.require(given["address"], authority)
         towards = starting.address_towards(split_address(to.address)[0])
         place = Place(given["node_ip_address"] or towards, given["node_manager_port"])
         started = starting.start_node(to, place, node, authority, given["temp_dir"])
@@ -255,7 +256,7 @@ def _start_node(given: dict[str, Any], authority: Authority | None) -> Any:
     return started
 
 
-@cli.command()
+@cli.command(short_help="End the processes that `raycompat start` has started.")
 @click.option("-f", "--force", is_flag=True, help="Kill at once.")
 @click.option(
     "-g",
@@ -294,18 +295,18 @@ _address_option = click.option(
 
 def _state_client(given: dict[str, Any]) -> Any:
     """Return a client of the state API with the given address and password."""
-    from raycompat._cli import start as starting
+    from raycompat._launch import addresses
     from raycompat.util.state.client import StateApiClient
 
     authority = _authority(given["redis_password"], given["redis_password_file"])
     try:
-        destination = starting.destination(given["address"] or "auto", authority)
+        destination = addresses.require(given["address"] or "auto", authority)
     except (OSError, ValueError) as error:
         _fail(error)
     return StateApiClient(_destination=destination)
 
 
-@cli.command()
+@cli.command(short_help="Show nodes, used resources and waiting calls.")
 @click.option("-v", "--verbose", is_flag=True, help="Show what runs on each node, too.")
 @_address_option
 @_takes_password
@@ -313,13 +314,12 @@ def status(
     verbose: bool, address: str | None, redis_password: str | None, redis_password_file: str | None
 ) -> None:
     """Show the nodes of a cluster, the used resources, and the waiting calls."""
-    from raycompat._cli import start as starting
     from raycompat._cli.status import report, running
-    from raycompat._launch import connect
+    from raycompat._launch import addresses, connect
 
     authority = _authority(redis_password, redis_password_file)
     try:
-        to = starting.destination(address or "auto", authority)
+        to = addresses.require(address or "auto", authority)
         with connect.connect(to) as client:
             found = client.sync(ask, client.scheduler, Request.STATE)
     except (OSError, RuntimeError, ValueError) as error:
@@ -354,7 +354,7 @@ def run(program: str, arguments: tuple[str, ...], is_module: bool) -> tuple[Any,
     return program, arguments, is_module
 
 
-@cli.command()
+@cli.command(short_help="List breakpoints on this machine, or attach to one.")
 @click.argument("index", type=click.IntRange(min=0), required=False)
 def debug(index: int | None) -> None:
     """List the breakpoints that wait on this machine, and attach to the one with this INDEX."""
@@ -377,7 +377,7 @@ def debug(index: int | None) -> None:
         _fail(error)
 
 
-@cli.command()
+@cli.command(short_help="Measure calls, actors and objects on this machine.")
 @click.option("--only", default="", metavar="TEXT", help="Measure only lines with this text.")
 @click.option("--num-cpus", type=_AMOUNT, default=2, show_default=True, help="CPUs to start with.")
 def microbenchmark(only: str, num_cpus: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from raycompat import _driver, exceptions
 from raycompat._caller import current_session
 from raycompat._caller import session as sessions
-from raycompat._launch import addresses, connect
+from raycompat._launch import addresses, connect, prepare
 from raycompat._launch.launch import LocalNode
 from raycompat._launch.local_cluster import LocalCluster
 from raycompat._launch.node_options import node_options
@@ -474,7 +474,7 @@ class Cluster:
             are_there = count == 0
         else:
             with self._client() as client:
-                connect.prepare(client)
+                prepare.prepare(client)
                 are_there = client.sync(
                     ask, client.scheduler, Request.NODES_ARE, count=count, timeout_s=timeout
                 )
@@ -521,7 +521,7 @@ class Cluster:
     def _nodes(self) -> list[dict[str, Any]]:
         """Return the scheduler's descriptions of the nodes, once all that have joined are ready."""
         with self._client() as client:
-            return connect.prepare(client)
+            return prepare.prepare(client)
 
 
 def _check(node_args: dict[str, Any], *, is_head: bool) -> None:

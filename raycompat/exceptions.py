@@ -87,7 +87,6 @@ class RayError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Rebuild from state, without calling the class: constructors here and in users'
         # subclasses take other arguments than those in `args`.
-        # users' subclasses take other arguments than those that end up in `args`.
         return _new_error, (type(self), *self.args), self.__dict__ or None
 
     def to_bytes(self) -> bytes:
@@ -208,10 +207,9 @@ class RayTaskError(RayError):
             `RayTaskError` (a nested task's), its cause becomes this one's cause.
         function_name : str
             The function, or ``Class.method``.
+        hide_frame : callable, optional
             Returns whether to omit the frames of a file; by default those of
             raycompat itself.
-            Tells from a file name whether to leave a frame out; by default the
-            frames of raycompat itself.
         **place
             The parameters of the class from ``proctitle`` on.
 
@@ -438,7 +436,7 @@ class WorkerCrashedError(RayError):
     """The process died while it ran the task."""
 
     def __str__(self) -> str:
-        first = "The process ended: its worker died unexpectedly while executing this task."
+        first = "A worker died unexpectedly while executing this task."
         return " ".join([first, *map(str, self.args)])
 
 
@@ -663,9 +661,12 @@ class ObjectFreedError(ObjectLostError):
 
 
 class OwnerDiedError(ObjectLostError):
-    """The process that made the object, its owner, has ended."""
+    """The object's owner has ended: the process that put it, or that called its function."""
 
-    _error_text = "The object's owner has exited: the process that first made it."
+    _error_text = (
+        "The object's owner has ended: the process that put the value, or that called the function "
+        "which makes it. Let that program run until the others have got the value."
+    )
 
 
 class ObjectReconstructionFailedError(ObjectLostError):

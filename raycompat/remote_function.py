@@ -17,6 +17,7 @@ from raycompat._caller.calls import Call
 from raycompat._caller.exports import exported_id
 from raycompat._caller.session import Session
 from raycompat._protocol import ids
+from raycompat._protocol.actor_about import check_arguments
 from raycompat._protocol.options import TaskOptions, task_options
 from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.text import checked_text
@@ -52,6 +53,9 @@ class RemoteFunction(Generic[P, Returned_co]):
         #: The id of the function in each job; kept across processes.
         self._exports: dict[str, str] = {}
         functools.update_wrapper(self, function)
+
+    def __repr__(self) -> str:
+        return f"RemoteFunction({self._function_name})"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse: the call that works is `remote`."""
@@ -105,7 +109,7 @@ class RemoteFunction(Generic[P, Returned_co]):
     def _submit(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskOptions) -> Any:
         session = _driver.require_session()
         if self._signature is not None and (kwargs or len(args) not in self._fitting):
-            self._signature.bind(*args, **kwargs)
+            check_arguments(self._signature, args, kwargs, self._function.__name__)
         name = self._function.__name__
         function = self._export(session)
         call = Call(ids.call_key(name, ids.new_task_id()), function, options.name or name)

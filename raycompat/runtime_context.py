@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -62,7 +61,7 @@ class RuntimeContext:
 
     def get_worker_id(self) -> str:
         """Return the id of this process: 56 hexadecimal digits."""
-        return ids.worker_id(os.getpid(), self._session.setup.job)
+        return self._session.worker_id
 
     def get_task_id(self) -> str | None:
         """Return the id of the running task, 48 hexadecimal digits; None in a driver."""

@@ -13,7 +13,8 @@ from typing import Any
 
 import raycompat
 
-_NOP = dis.opmap["NOP"]
+#: Instructions where a line can begin, but no signal comes.
+_WITHOUT_SIGNALS = {dis.opmap["NOP"], dis.opmap["POP_EXCEPT"]}
 
 PACKAGE = str(raycompat.__path__[0])
 
@@ -55,10 +56,12 @@ def _can_be_interrupted(frame: FrameType) -> bool:
     """Return whether a signal can come where this line begins, or soon after it.
 
     No signal comes at an instruction that does nothing (``try:``, or a ``return`` that leaves a block),
-    or where a ``with`` block ends, which has a separate event. Python does not unwind blocks there.
+    where an ``except`` block ends, or where a ``with`` block ends, which has a separate event. Python
+    does not unwind blocks there.
     """
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-    return frame.f_code.co_code[frame.f_lasti] != _NOP and not line.startswith("with ")
+    instruction = frame.f_code.co_code[frame.f_lasti]
+    return instruction not in _WITHOUT_SIGNALS and not line.startswith("with ")
 
 
 #: Lines from one interrupt to the next; 1 in `make nightly`.

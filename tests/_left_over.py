@@ -40,6 +40,7 @@ class LeftOver:
         session = sys.modules["raycompat._caller.current_session"].get()
         if session is not None:
             session.return_leases()
+            session.wake()  # collects dropped references now, not at the next tick
             session.leaked.clear()  # pickled by the test's own hand: kept as long as the driver lives
             found = dict(session.rpc("raycompat_inventory"))
             found["segments"] = _segments(session.home.place.store)

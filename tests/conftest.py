@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -15,6 +17,12 @@ from _left_over import LeftOver
 
 #: Seconds after which what is still there counts as left over.
 DEADLINE_S = 20.0
+
+#: The signals whose handlers no test leaves changed.
+HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+
+#: The loggers that `init` configures; "ray" is that of the implementation beside which tests run.
+LOGGERS = ("", "raycompat", "ray")
 
 #: Folders whose tests start no cluster.
 WITHOUT_CLUSTERS = [Path(__file__).parent / name for name in ("unit", "compat", "docs")]
@@ -56,9 +64,20 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Spare the collections of garbage after each test what all the imports have made."""
+    _spare_what_is_there()
+
+
+def _spare_what_is_there() -> None:
+    """Exempt what there is now, such as imported modules, from the collections of garbage after each test."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def spare_what_a_module_leaves():
+    """Keep the collections short: without this, they take a third of the time of tests/conformance."""
+    yield
+    _spare_what_is_there()
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +100,30 @@ def nothing_is_left(request: pytest.FixtureRequest):
     if had_session and not _has_session():  # the module's cluster has gone meanwhile
         left_over.threads_before = threading.active_count()
     left_over.wait_until_none(DEADLINE_S)
+
+
+@pytest.fixture(autouse=True)
+def process_stays_as_it_is():
+    """Restore the levels and handlers of loggers; fail a test that changes more of this process."""
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    logging_before = [(logger.level, logger.handlers[:]) for logger in loggers]
+    before = _state_of_process()
+    yield
+    for logger, (level, handlers) in zip(loggers, logging_before, strict=True):
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
+    assert _state_of_process() == before, "the test has changed the process for those after it"
+
+
+def _state_of_process() -> dict[str, object]:
+    """Return what tests change and later tests depend on."""
+    found: dict[str, object] = {n.name: signal.getsignal(n) for n in HANDLED_SIGNALS}
+    found["handled exception"] = sys.exc_info()[0]
+    tqdm = sys.modules.get("tqdm")
+    found["bars"] = len(tqdm.tqdm._instances) if tqdm is not None else 0
+    tune = sys.modules.get("raycompat.tune.trainable.session")
+    found["a trial"] = tune is not None and tune._session is not None
+    return found
 
 
 def _sessions_made() -> int:

@@ -203,8 +203,7 @@ def main(arguments=None):
     searches = {"loop": search_by_hand, "tune": search_with_tune}
     chosen = list(searches) if options.search == "both" else [options.search]
     data, found = load_data(), {}
-    context = ray.init(num_cpus=options.at_a_time)
-    print(f"Dashboard: {context.dashboard_url or 'none in this installation'}", flush=True)
+    ray.init(num_cpus=options.at_a_time)
     try:
         for name in chosen:
             print(f"{options.draws} networks, search: {name}", flush=True)

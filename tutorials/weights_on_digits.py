@@ -214,8 +214,7 @@ def main(arguments=None):
     if options.steps < 1:
         parser.error(f"--steps is {options.steps}; expected at least 1")
 
-    context = ray.init()
-    print(f"Dashboard: {context.dashboard_url or 'none in this installation'}", flush=True)
+    ray.init()
     try:
         accuracy = train(options.actors, options.steps, options.seed)
     finally:

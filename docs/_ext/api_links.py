@@ -35,14 +35,14 @@ def names(app: Sphinx) -> dict[str, Entry]:
     described = [
         (name, kind, Entry(page, place))
         for name, _, kind, page, place, _ in objects
-        if kind in ("function", "class", "exception")
+        if kind in ("function", "class", "exception", "method")
     ]
-    last = Counter(name.rpartition(".")[2] for name, _, _ in described)
+    last = Counter(name.rpartition(".")[2] for name, kind, _ in described if kind != "method")
     found = {}
     for name, kind, entry in described:
         found["ray" + name.removeprefix("raycompat")] = entry
         word = name.rpartition(".")[2]
-        if kind != "function" and (last[word] == 1 or word not in found):
+        if kind not in ("function", "method") and (last[word] == 1 or word not in found):
             found[word] = entry
     return found
 
@@ -97,7 +97,9 @@ def _entry(
     if isinstance(node, nodes.emphasis):
         return glossary.get(node.astext().lower())
     match = _NAME.fullmatch(node.astext())
-    return known.get(match[1]) if match else None
+    if match is None:
+        return None
+    return known.get(node.get("dotted", "")) or known.get(match[1])
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

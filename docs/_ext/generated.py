@@ -69,13 +69,19 @@ def _row(cells: Row) -> nodes.row:
     return nodes.row("", *entries)
 
 
-def _code(names: list[str]) -> nodes.paragraph:
-    """Return names, which are the same in each language."""
+def _code(names: list[str], module: str = "") -> nodes.paragraph:
+    """Return names, which are the same in each language; `module` is for `api_links`."""
     paragraph = nodes.paragraph(translatable=False)
     for name in names:
         paragraph += [nodes.Text(", ")] if len(paragraph) else []
-        paragraph += nodes.literal(name, name)
+        paragraph += nodes.literal(name, name, dotted=f"{module}.{name}" if module else name)
     return paragraph
+
+
+def _figure(value: float) -> str:
+    """Return a measured value without digits that mean nothing: three are enough."""
+    places = next((places for places, least in enumerate((100, 10, 0.1)) if value >= least), 3)
+    return f"{value:,.{places}f}"
 
 
 def _number(text: str) -> tuple[nodes.paragraph, str]:
@@ -107,7 +113,7 @@ class RayNames(GeneratedTable):
     def _by_module(self, table: Table) -> Iterator[Row]:
         pairs = (name.rpartition(".")[::2] for name in table)
         for module, names in _grouped(pairs).items():
-            yield [(_code([module]), ""), (_code(names), "many")]
+            yield [(_code([module]), ""), (_code(names, module), "many")]
 
     def _by_reason(self, table: Table) -> Iterator[Row]:
         pairs = ((entry["reason"], name) for name, entry in table.items())
@@ -147,11 +153,11 @@ class Microbenchmark(GeneratedTable):
             ratios = [report.ratio(name, *pair) for pair in pairs]
             if len(each) == 1:
                 ours, theirs = pairs[0]
-                cells = [f"{ours:,.2f}", f"{theirs:,.2f}", f"{ratios[0]:.1f}"]
+                cells = [_figure(ours), _figure(theirs), f"{ratios[0]:.1f}"]
                 cells += self._of_others(what, name)
             else:
                 cells = [
-                    f"{ours:,.1f} ({r:.1f})" for (ours, _), r in zip(pairs, ratios, strict=True)
+                    f"{_figure(ours)} ({r:.1f})" for (ours, _), r in zip(pairs, ratios, strict=True)
                 ]
             yield [(_code([name]), ""), *(_number(text) for text in cells)]
 
@@ -159,7 +165,7 @@ class Microbenchmark(GeneratedTable):
         rounds = self.read(file)
         others = list(rounds)[2:]
         medians = (statistics.median(r[line] for r in rounds[name]) for name in others)
-        return [f"{median:,.2f}" for median in medians]
+        return [_figure(median) for median in medians]
 
 
 class Learning(GeneratedTable):

@@ -1,10 +1,14 @@
-"""Examples do not hang: a page whose examples run for too long is ended, and says where it stood."""
+"""Examples do not hang: a page whose examples run for too long is ended, and says where it stood.
+
+A page with the field ``:needs: torch`` at its top is skipped where that package is not installed.
+"""
 
 from __future__ import annotations
 
 import faulthandler
 import sys
 import time
+from importlib.util import find_spec
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -19,6 +23,15 @@ class TimedDocTestBuilder(DocTestBuilder):
 
     def test_doc(self, docname: str, doctree: nodes.Node) -> bool:
         """Test the examples of a page; past the limit the stacks are printed and the build ends."""
+        needed = self.env.metadata[docname].get("needs")
+        if needed is not None and find_spec(needed) is None:
+            self._out(f"\nSkipped: {docname}\n")
+            print(
+                f"Examples of {docname} are skipped: {needed} is not installed (make setup-{needed})",
+                file=sys.__stderr__,
+                flush=True,
+            )
+            return True
         begin = time.monotonic()
         faulthandler.dump_traceback_later(LIMIT, exit=True, file=sys.__stderr__)
         try:

@@ -18,6 +18,8 @@ _FAILED = re.compile(r"^ *([1-9]\d*) failures? in ", re.MULTILINE)
 #: Colours, which doctest writes if its options ask for them.
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _SKIPPED = re.compile(r"doctest:.*\+SKIP")
+#: A page of which the builder runs nothing, because a package is not installed.
+_SKIPPED_PAGE = re.compile(r"^Skipped: (.+)$", re.MULTILINE)
 
 
 def doctrees(folder: Path) -> dict[str, nodes.document]:
@@ -86,6 +88,11 @@ def counts(output: Path) -> dict[str, int]:
         elif page and (match := _COUNT.match(line)):
             found[page] += int(match[1])
     return found
+
+
+def skipped(output: Path) -> set[str]:
+    """Return the pages that the builder has skipped."""
+    return set(_SKIPPED_PAGE.findall(output.read_text(encoding="utf-8")))
 
 
 def has_failures(output: Path) -> bool:

@@ -76,7 +76,7 @@ class LeasePool(DirectSender):
         self._waiting = WaitingCalls()
         #: The granted leases. `_choose` compares a few at a time, and moves those to the end.
         self._leases: deque[Lease] = deque()
-        #: Granted leases without a call, in the order of their last answers.
+        #: Granted leases without a call, in the order in which they became idle.
         self._idle: dict[str, Lease] = {}
         #: The leases that are requested.
         self._asked: dict[str, Lease] = {}

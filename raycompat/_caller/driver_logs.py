@@ -219,6 +219,9 @@ class DriverLogs:
         for (_, pid, stream), (pieces, _) in self._partial.items():
             line = b"".join(pieces).decode(errors="replace")
             self._print(stream, Source("", pid, ""), [line])
+        bars = _bars_module()
+        if bars is not None:
+            bars.instance().end_those_of_others()
 
 
 def _without_bars(lines: list[str]) -> list[str]:
@@ -230,9 +233,14 @@ def _without_bars(lines: list[str]) -> list[str]:
     return [line for line in lines if not tqdm_ray.draws(line)]
 
 
+def _bars_module() -> Any:
+    """Return the module that draws progress bars; None before there are any."""
+    return sys.modules.get("raycompat.experimental.tqdm_ray")
+
+
 def _above_bars() -> AbstractContextManager[object]:
     """Hide progress bars while other output is printed."""
-    bars = sys.modules.get("raycompat.experimental.tqdm_ray")
+    bars = _bars_module()
     return bars.above() if bars is not None else nullcontext()
 
 

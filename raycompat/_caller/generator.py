@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import operator
 import threading
 from collections import deque
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller.object_table import READY, Entry
@@ -28,7 +29,6 @@ class Stream:
         completed._entry.is_asked_for = True  # its error is also the last item
         self.session = session
         self._ready: deque[ObjectRef[Any]] = deque()
-        self._takers: deque[Future[ObjectRef[Any] | None]] = deque()
         self._ended = False
         #: Whether the handle that takes items still exists.
         self._is_wanted = True
@@ -36,7 +36,7 @@ class Stream:
         self._received_bytes = 0
         #: Notified when there is an item to take, or the end.
         self._news = threading.Condition()
-        #: Ready when there is an item to take, or the end; None while no thread waits for it in `wait`.
+        #: Ready when there is an item to take, or the end; None while no code waits for it.
         self._awaited: Entry | None = None
 
     def receive(self, index: int, wire: Wire) -> bool:
@@ -74,11 +74,6 @@ class Stream:
         with self._news:
             if not self._is_wanted:
                 return
-            while self._takers:
-                taker = self._takers.popleft()
-                if taker.set_running_or_notify_cancel():
-                    taker.set_result(ref)
-                    return
             self._ready.append(ref)
             self._news.notify()
         self._settle_awaited()
@@ -92,14 +87,10 @@ class Stream:
         with self._news:
             self._ended = True
             self._news.notify_all()
-            takers, self._takers = self._takers, deque()
         self._settle_awaited()
-        for taker in takers:
-            if taker.set_running_or_notify_cancel():
-                taker.set_result(None)
 
     def next_entry(self) -> Entry:
-        """Return an entry for `wait`: it is ready as soon as `has_next` is true."""
+        """Return an entry that is ready as soon as `has_next` is true."""
         with self._news:
             if self.has_next():
                 return Entry(self.key, READY)
@@ -113,17 +104,41 @@ class Stream:
         if awaited is not None:
             self.session.table.settle(awaited)
 
-    def next_future(self) -> Future[ObjectRef[Any] | None]:
-        """Return a future of the next reference; None after the last one."""
-        future: Future[ObjectRef[Any] | None] = Future()
-        with self._news:
-            if self._ready:
-                future.set_result(self._ready.popleft())
-            elif self._ended:
-                future.set_result(None)
-            else:
-                self._takers.append(future)
-        return future
+    async def next_in_loop(self) -> ObjectRef[Any]:
+        """Wait in a coroutine for the next reference and return it.
+
+        A wait that is cancelled takes no item.
+
+        Raises
+        ------
+        StopAsyncIteration
+            After the last item.
+        """
+        while True:
+            try:
+                return self._ready.popleft()
+            except IndexError:
+                if self.is_exhausted():
+                    raise StopAsyncIteration from None
+            await self._wait_in_loop()
+
+    async def _wait_in_loop(self) -> None:
+        self.session.check_connection()
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+        table, entry = self.session.table, self.next_entry()
+
+        def notify(_: Entry) -> None:
+            with contextlib.suppress(
+                RuntimeError
+            ):  # the loop is closed: no coroutine waits any more
+                loop.call_soon_threadsafe(news.set)
+
+        if not table.when_settled(entry, notify):
+            return
+        try:
+            await news.wait()
+        finally:
+            table.forget_callback(entry, notify)
 
     def next(self) -> ObjectRef[Any]:
         """Wait for the next reference and return it.
@@ -136,6 +151,7 @@ class Stream:
             After the last item.
         """
         if not self.has_next():
+            self.session.check_connection()
             try:
                 self.session.on_block()
                 with self._news:

@@ -31,7 +31,11 @@ class Home:
 def home_at(node: Mapping[str, Any], here: str) -> Home:
     """Return the home of a process on the host `here`, from the scheduler's description of a node."""
     host = node["place"][2]
-    place = StorePlace(*node["place"]) if host == here else own_place(here)
+    if host == here:
+        place = StorePlace(*node["place"])
+        segment.hold(place.directories[0])  # this process may outlive the node
+    else:
+        place = own_place(here)
     return Home(
         node["node_id"], node["address"], node["ip"], node["pid"], node["labels"], host, place
     )

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
+from raycompat import exceptions
 from raycompat._protocol import failures, ids
 from raycompat._protocol.values import InlineValue, SegmentLink
 
@@ -107,6 +108,19 @@ class Entry:
         return small and not self.is_known_elsewhere
 
 
+class _OfParent(dict[str, Entry]):
+    """The entries of a forked process: looking one up raises an error."""
+
+    def __init__(self, reason: str, entries: dict[str, Entry]) -> None:
+        super().__init__()
+        self._reason = reason
+        #: The parent's entries. Their destructors must not run here.
+        self._kept = entries
+
+    def __missing__(self, key: str) -> Entry:
+        raise exceptions.RaySystemError(self._reason)
+
+
 class ObjectTable:
     """All entries of this process.
 
@@ -146,10 +160,20 @@ class ObjectTable:
         for entry in list(self.entries.values()):
             self.settle(entry, error=error)
 
-    def find(self, digits: str) -> str | None:
-        """Return the key of the object whose id has these hexadecimal digits; None if unknown."""
+    def leave_to_parent(self, reason: str) -> None:
+        """Refuse to look up objects: this process was forked. Takes no lock."""
+        self.entries = _OfParent(reason, self.entries)
+
+    def find_and_count(self, digits: str) -> str | None:
+        """Return the key of the object whose id has these hexadecimal digits; None if unknown.
+
+        It counts one more reference to the object.
+        """
         with self._lock:
-            return next((key for key in self.entries if ids.object_hex(key) == digits), None)
+            key = next((key for key in self.entries if ids.object_hex(key) == digits), None)
+            if key is not None:
+                self.count_up(key)
+            return key
 
     def add(self, key: str, *, is_held_in_dask: bool = False) -> Entry:
         """Add the entry of an object that is new to this process."""

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 _BRIEF_S = 0.005
 
 
+#: Seconds above which a timeout counts as unlimited: ``poll`` takes 2**31 ms at most.
+_LONGEST_S = 2_000_000.0
+
 #: Up to this number of references, `wait` watches each; for more, it watches for any object to end.
 _FEW = 8
 
@@ -186,6 +189,13 @@ class _AllSettled:
         return False
 
 
+def _deadline(timeout_s: float | None) -> float | None:
+    """Return when a wait of `timeout_s` seconds from now ends; None if it has no limit."""
+    if timeout_s is None or timeout_s > _LONGEST_S:
+        return None
+    return time.monotonic() + timeout_s
+
+
 def _left_s(deadline: float | None) -> float | None:
     """Return the seconds until a deadline, at least 0; None without a deadline."""
     return None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -207,12 +217,14 @@ def get(session: Session, refs: Sequence[ObjectRef[Any]], timeout_s: float | Non
     GetTimeoutError
         When a value is not ready in time.
     """
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    deadline = _deadline(timeout_s)
     entries = [ref._entry for ref in refs]
     while True:
         pending = [e for e in entries if e.state is PENDING]
         in_time = True
-        if pending and not _read_quickly(session, pending, deadline):
+        # A failed entry is not waited for, so its failure would not end the wait.
+        has_failed = any(e.state is FAILED for e in entries)
+        if pending and not has_failed and not _read_quickly(session, pending, deadline):
             different = list({e.key: e for e in pending}.values())
             in_time = _wait_for(session, different, deadline)
         for entry in entries:
@@ -244,7 +256,18 @@ def _fetch(session: Session, entries: Iterable[Entry], deadline: float | None) -
         session.run(fetch(session, list(absent.values()))).result(left)
     except TimeoutError:
         return False
+    except (OSError, RuntimeError) as error:
+        raise _error_of_fetch(session, error) from error
     return True
+
+
+def _error_of_fetch(session: Session, error: BaseException) -> BaseException:
+    """Return the error for code that waits for a value: at the end of the session, not Dask's error."""
+    if not session.closed:
+        return error
+    return exceptions.RaySystemError(
+        session.lost or "The session was shut down while this object was being fetched."
+    )
 
 
 def _read_all(session: Session, entries: Iterable[Entry]) -> list[Any] | None:
@@ -267,7 +290,7 @@ def wait(
     session: Session, refs: Sequence[ObjectRef[Any]], num_returns: int, timeout_s: float | None
 ) -> tuple[list[Any], list[Any]]:
     """Split `refs` into at most `num_returns` that are settled, and the rest, in their order."""
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    deadline = _deadline(timeout_s)
     in_time = True
     while True:
         num_settled = session.table.num_settled
@@ -321,17 +344,22 @@ def as_future(ref: ObjectRef[Any]) -> Future[Any]:
     """Return a future that gets the value, or the error, of `ref`.
 
     A separate thread completes the future: user code in its callbacks must not delay other answers.
+    When the main thread has ended, Python starts no more work in that thread, and other threads may
+    still wait for futures.
     """
     session = ref._session
     future: Future[Any] = Future()
+    waiting = [future]  # emptied, because a future keeps its callbacks, and `finish` is part of one
 
     def finish(entry: Entry) -> None:
+        settled = waiting.pop()
         if not session.closed:
-            session.callbacks.submit(_finish, ref, entry, future)
-        else:
-            _finish(ref, entry, future)
+            with contextlib.suppress(RuntimeError):
+                session.callbacks.submit(_finish, ref, entry, settled)
+                return
+        _finish(ref, entry, settled)
 
-    _when_settled(ref, finish)
+    _when_settled(ref, finish, future)
     return future
 
 
@@ -349,7 +377,7 @@ def _finish(ref: ObjectRef[Any], entry: Entry, future: Future[Any]) -> None:
 def as_asyncio_future(ref: ObjectRef[Any]) -> asyncio.Future[Any]:
     """Return a future of the running event loop that gets the value, or the error, of `ref`."""
     awaited = _Awaited(ref)
-    _when_settled(ref, awaited.look_soon)
+    _when_settled(ref, awaited.look_soon, awaited.future)
     return awaited.future
 
 
@@ -372,7 +400,8 @@ class _Awaited:
             return
         try:
             if entry.state is FAILED:
-                raise error_of(entry)
+                self._fail(error_of(entry))  # not raised here: its traceback would keep this object
+                return
             if not entry.is_here:
                 session.run(fetch(session, [entry])).add_done_callback(
                     partial(self._fetched, entry)
@@ -391,20 +420,36 @@ class _Awaited:
             self.look_soon(entry)
             return
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._fail, error)
+            failure = _error_of_fetch(self._ref._session, error)
+            self._loop.call_soon_threadsafe(self._fail, failure)
 
     def _fail(self, error: BaseException) -> None:
+        if isinstance(error, StopIteration):  # no future takes it, because it would end a coroutine
+            stop, error = error, RuntimeError("The awaited call has raised StopIteration.")
+            error.__cause__ = stop
         if not self.future.done():
             self.future.set_exception(error)
 
 
-def _when_settled(ref: ObjectRef[Any], callback: Callable[[Entry], None]) -> None:
+def _when_settled(
+    ref: ObjectRef[Any],
+    callback: Callable[[Entry], None],
+    future: Future[Any] | asyncio.Future[Any],
+) -> None:
+    """Call `callback` when the object ends, unless its `future` is cancelled before."""
     entry = ref._entry
     session = ref._session
     session.flush()
     entry.is_asked_for = True
     if not session.table.when_settled(entry, callback):
         callback(entry)
+        return
+
+    def forget_if_cancelled(future: Future[Any] | asyncio.Future[Any]) -> None:
+        if future.cancelled():
+            session.table.forget_callback(entry, callback)
+
+    future.add_done_callback(forget_if_cancelled)
 
 
 def _value_here(session: Session, entry: Entry) -> Any:

@@ -91,9 +91,10 @@ def cancel(session: Session, ref: ObjectRef[Any], *, force: bool, recursive: boo
     Raises
     ------
     ValueError
-        With `force` on a call of an actor's method.
+        With `force` on a call of an actor's method; for a reference that was made from an id alone.
     """
-    if force and isinstance(ref._entry.channel, Channel):
+    entry = ref._entry
+    if force and isinstance(entry.channel, Channel):
         raise ValueError(
             "force=True is not supported for actor tasks: it would end the actor. Call ray.kill(actor) "
             "for that, or cancel without force."

@@ -412,13 +412,18 @@ class Session:
             with interrupts.allowed():
                 self._send_last_messages()
 
+    @property
+    def worker_id(self) -> str:
+        """The id of this process."""
+        node = "" if self.setup.is_driver else self.home.node_id
+        return ids.worker_id(os.getpid(), self.setup.job, node)
+
     def _send_measured(self, measured: list[Any]) -> None:
-        process = ids.worker_id(os.getpid(), self.setup.job)
-        self.send(ToScheduler.MEASURED_BY_CALLER, process=process, measured=measured)
+        process, job = self.worker_id, self.setup.job
+        self.send(ToScheduler.MEASURED_BY_CALLER, process=process, job=job, measured=measured)
 
     def _send_tracked(self, records: list[Any]) -> None:
-        process = ids.worker_id(os.getpid(), self.setup.job)
-        self.send(ToScheduler.TRACKED_BY_CALLER, process=process, records=records)
+        self.send(ToScheduler.TRACKED_BY_CALLER, process=self.worker_id, records=records)
 
     def _send_last_messages(self) -> None:
         if self.is_connected:
@@ -481,6 +486,20 @@ class Session:
         for lease in list(self.leases.values()):
             if lease.connection is not None:
                 lease.connection.close()
+
+    def leave_to_parent(self) -> None:
+        """Refuse all later operations: this process was forked, and its parent uses the connections.
+
+        Takes no lock: a thread that exists only in the parent may hold it.
+        """
+        self.lost = (
+            f"This process is a fork of process {os.getppid()}, and cannot use its connection to the "
+            "cluster, its references and its handles. Call ray.init() in this process, with the "
+            "address of the cluster if it has one, or let a task do the work."
+        )
+        self.closed = True
+        self.unflushed = set()
+        self.table.leave_to_parent(self.lost)
 
     def _fail_all(self, error: bytes) -> None:
         for call in list(self.calls.values()):

@@ -214,15 +214,17 @@ class Sharing:
             self.count_message()
 
     def give_again(self, key: str) -> None:
-        """Give a node a value again, because the earlier node left. Called in the event loop."""
+        """Give a node a value again, because the earlier node left. Called in the event loop.
+
+        A value that this process does not have any more is lost for the processes that still need it.
+        """
         with self._session.lock:
             entry = self._session.table.get(key)
-            if entry is None:
-                return  # unneeded, as the scheduler knows
-            self._session.table.own_again(entry)
-            if self._session.home_left.is_set():
+            if entry is not None:
+                self._session.table.own_again(entry)
+            if entry is not None and self._session.home_left.is_set():
                 self._to_give.append(key)
-            elif entry.value is not None:
+            elif entry is not None and entry.value is not None:
                 self._give(entry, ToScheduler.FULFIL)
             else:
                 message = {"wire": None, "worker": "", "error": failures.object_lost(key)}

@@ -25,7 +25,13 @@ def run(program: str, arguments: Sequence[str], *, is_module: bool) -> None:
     path = os.path.abspath(program)
     main = ModuleType("__main__")
     main.__dict__.update(__file__=path, __builtins__=builtins)
-    with io.open_code(path) as file:
-        code = compile(file.read(), path, "exec")
     sys.modules["__main__"] = main  # never restored: exit handlers belong to the program too
-    exec(code, main.__dict__)
+    try:
+        with io.open_code(path) as file:
+            code = compile(file.read(), path, "exec")
+        exec(code, main.__dict__)
+    except Exception as error:  # shown as by Python: the traceback begins in the program
+        here = error.__traceback__
+        within = here.tb_next if here is not None else None
+        sys.excepthook(type(error), error.with_traceback(within), within)
+        sys.exit(1)

@@ -23,7 +23,7 @@ def _json(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     return found
 
 
-@click.group()
+@click.group(short_help="Train algorithms of reinforcement learning, or run them.")
 def rllib() -> None:
     """Train algorithms of reinforcement learning, and run trained ones."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from raycompat._cli import state_files
-from raycompat._launch import connect
+from raycompat._launch import addresses, connect, prepare
 from raycompat._launch.addresses import Destination
 from raycompat._launch.launch import Launch, Place
 from raycompat._launch.node_options import NodeOptions
@@ -111,7 +111,7 @@ def start_head(
         local = started.start_node(node, node_place)  # its imports run while the scheduler starts
         local.join(started.address)
         local.wait_until_up()
-        prepare(destination(started.address, authority))
+        _prepare(addresses.require(started.address, authority))
         started.be_found()
     return started
 
@@ -138,29 +138,14 @@ def start_node(
         local = started.start_node(node, place)
         local.join(to.address)
         local.wait_until_up()
-        prepare(to)
+        _prepare(to)
     return started
 
 
-def destination(address: str, authority: Authority | None) -> Destination:
-    """Return the destination for a text address, as ``init(address=...)`` takes it.
-
-    Raises
-    ------
-    ConnectionError, ValueError
-        When no cluster is found, or the address is not valid.
-    """
-    from raycompat._launch import addresses
-
-    found = addresses.find(address, authority)
-    assert found is not None
-    return found
-
-
-def prepare(to: Destination) -> None:
+def _prepare(to: Destination) -> None:
     """Check that every worker of a Dask cluster is a raycompat node."""
     with connect.connect(to) as client:
-        connect.prepare(client)
+        prepare.prepare(client)
 
 
 def address_towards(host: str) -> str:

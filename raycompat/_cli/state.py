@@ -275,6 +275,9 @@ def _show_files(client: StateApiClient, names: list[str], given: dict[str, Any])
     if found == [pattern]:
         _show(client, given, node_id=node, filename=pattern)
         return
+    if not found and not names:
+        click.echo(f"The node {node} has no logs: no task or actor there has printed anything.")
+        return
     if not found:
         raise click.ClickException(f"The node {node} has no log {pattern!r}.")
     for kind, group in groups.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import shutil
 import time
 from collections.abc import Collection
@@ -14,6 +13,7 @@ import psutil
 
 from raycompat._cli import state_files
 from raycompat._cli.state_files import Started
+from raycompat._launch.process import those_left
 from raycompat._protocol import current_cluster, segment
 
 #: Seconds for the kernel to end killed processes.
@@ -45,13 +45,13 @@ def stop_all(*, force: bool, grace_period_s: float) -> Stopped:
         found += len(processes)
         if not force:
             _ask_to_end(leaders, processes)
-            processes = _those_left(processes, grace_period_s / 2)
+            processes = those_left(processes, grace_period_s / 2)
             killed += [process.pid for process in processes]
         not_ended = _kill(leaders)
         left += [process.pid for process in not_ended]
         if not not_ended:
             _clean_up(leaders)
-    segment.sweep(segment.own_folders())
+    segment.sweep_shared_memory()
     return Stopped(found, killed, left)
 
 
@@ -81,29 +81,6 @@ def _ask_to_end(leaders: Collection[Started], processes: Collection[psutil.Proce
                 process.terminate()
 
 
-def _those_left(processes: Collection[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-    """Wait until these processes have ended; return those that still run after the timeout.
-
-    A process that has ended may still be in the list of processes until its parent reads its status.
-    """
-    deadline = time.monotonic() + timeout_s
-    left = []
-    for process in processes:
-        try:
-            descriptor = os.pidfd_open(process.pid)
-        except ProcessLookupError:
-            continue
-        try:
-            ends = select.poll()
-            ends.register(descriptor, select.POLLIN)
-            left_ms = max(0.0, deadline - time.monotonic()) * 1000
-            if process.is_running() and not ends.poll(left_ms):
-                left.append(process)
-        finally:
-            os.close(descriptor)
-    return left
-
-
 def _kill(leaders: Collection[Started]) -> list[psutil.Process]:
     """Kill the remaining processes, and any that they start; return those that still run."""
     deadline = time.monotonic() + _KILL_S
@@ -111,7 +88,7 @@ def _kill(leaders: Collection[Started]) -> list[psutil.Process]:
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        _those_left(processes, deadline - time.monotonic())
+        those_left(processes, deadline - time.monotonic())
     return processes
 
 

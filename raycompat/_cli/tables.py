@@ -12,6 +12,9 @@ import yaml
 #: The values of `--format`; "default" is a table.
 FORMATS = ("default", "json", "yaml", "table")
 
+#: Resources that are bytes.
+_BYTES = ("memory", "object_store_memory")
+
 #: The most characters of a cell.
 _WIDEST = 60
 
@@ -51,7 +54,7 @@ def cell(name: str, value: Any) -> str:
     if name == "object_size":
         return size(value)
     if isinstance(value, dict):
-        text = ", ".join(f"{key}: {_number(each)}" for key, each in value.items())
+        text = ", ".join(f"{key}: {_number(key, each)}" for key, each in value.items())
     else:
         text = str(value)
     text = " ".join(text.split())
@@ -68,7 +71,9 @@ def size(num_bytes: float) -> str:
     return f"{num_bytes:.0f} B"
 
 
-def _number(value: Any) -> str:
+def _number(name: str, value: Any) -> str:
+    if name in _BYTES:
+        return size(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from typing import Any
 
 from raycompat._caller import current_session, this_process
@@ -31,7 +30,7 @@ class CoreContextFilter(logging.Filter):
         job = session.setup.job
         context: dict[str, Any] = {
             "job_id": job,
-            "worker_id": ids.worker_id(os.getpid(), job),
+            "worker_id": session.worker_id,
             "node_id": session.home.node_id,
         }
         call = this_process.current()

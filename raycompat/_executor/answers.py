@@ -56,6 +56,7 @@ class Answers(Sink):
 
     def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
         """Send an item of a generator."""
+        self._executor.end_if_forked()
         self._keep(f"{self._key}:{index}", (wire,), outcome)
         self._post(self._caller, (direct_messages.ITEM, self._key, index, wire))
 

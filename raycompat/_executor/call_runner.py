@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from raycompat._executor.environment import Environment
 
 
-class RunningActor(Protocol):
+class ActorOfCall(Protocol):
     """The actor whose method or constructor runs."""
 
     #: The user's object; None before the constructor.
@@ -33,7 +33,7 @@ class CallRunner(Protocol):
         """The session that stores results and makes further calls."""
 
     @property
-    def actor(self) -> RunningActor | None:
+    def actor(self) -> ActorOfCall | None:
         """The actor that runs here, if any."""
 
     @property

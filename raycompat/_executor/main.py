@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 import traceback
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -31,7 +32,7 @@ from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.run_actor import Actor
 from raycompat._executor.run_call import Call, Outcome, Sink, run
 from raycompat._executor.run_leased import Lease
-from raycompat._protocol import executor_messages, frames, ids, interrupts, output_marks
+from raycompat._protocol import executor_messages, frames, interrupts, output_marks
 from raycompat._protocol.measurements import Measurements
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.tracked import Tracker
@@ -42,8 +43,9 @@ _INTERRUPT = signal.SIGUSR2
 #: Seconds that a generator waits for its consumer before it lends its CPU.
 _PATIENCE_S = 0.1
 
-#: The most cancelled calls to remember: some never arrive here, or have already ended.
-_MANY_CANCELLED = 10_000
+#: The most cancelled calls to remember: some never arrive here, or have already ended. An actor with so
+#: many calls in its queue would run cancelled ones.
+_MANY_CANCELLED = 1_000_000
 
 
 class Executor:
@@ -62,13 +64,17 @@ class Executor:
         self._calls: queue.SimpleQueue[tuple[Any, ...] | Lease | None] = queue.SimpleQueue()
         self._functions: dict[str, Future[bytes]] = {}
         self._loaded: dict[str, Any] = {}
-        self._cancelled: dict[str, None] = {}
+        #: The cancelled calls, and whether the calls that they have made are cancelled too.
+        self._cancelled: OrderedDict[str, bool] = OrderedDict()
         #: The sink for the items of the running generator.
         self._sink: _NodeSink | None = None
         #: The last report of `_tell_what_it_owns`.
         self._owns = False
         #: Key of the call whose user code the main thread is running.
         self._interruptible: str | None = None
+        #: Whether user code has made this process by a fork. (`getpid` after each call takes longer.)
+        self._is_forked = False
+        os.register_at_fork(after_in_child=self._note_fork)
         self.session = self._make_session()
         self.environment = Environment(self)
         self._handlers = self._make_handlers()
@@ -110,12 +116,10 @@ class Executor:
         return session
 
     def _send_measured(self, measured: list[Any]) -> None:
-        process = ids.worker_id(os.getpid(), self.setup["job"])
-        self.send(executor_messages.MEASURED, process, measured)
+        self.send(executor_messages.MEASURED, self.session.worker_id, measured)
 
     def _send_tracked(self, records: list[Any]) -> None:
-        process = ids.worker_id(os.getpid(), self.setup["job"])
-        self.send(executor_messages.TRACKED, process, records)
+        self.send(executor_messages.TRACKED, self.session.worker_id, records)
 
     def _tell_of_block(self, operation: str) -> None:
         call = this_process.current()
@@ -222,14 +226,14 @@ class Executor:
         description = look.describe(self.session, most)
         self.send(executor_messages.RUNNING, "", token, running, description)
 
-    def note_cancelled(self, key: str) -> None:
+    def note_cancelled(self, key: str, *, recursive: bool = False) -> None:
         """Prevent a call from starting, if it has not started."""
-        self._cancelled[key] = None
-        if len(self._cancelled) > _MANY_CANCELLED:  # most have ended already
-            del self._cancelled[next(iter(self._cancelled))]
+        self._cancelled[key] = recursive or self._cancelled.get(key, False)
+        if len(self._cancelled) > _MANY_CANCELLED:
+            self._cancelled.popitem(last=False)  # in one C call: other threads remove items too
 
     def _cancel(self, key: str, recursive: bool) -> None:
-        self.note_cancelled(key)
+        self.note_cancelled(key, recursive=recursive)
         if recursive:
             self.session.cancel_children(key)
         self.on_cancel(key)
@@ -245,8 +249,7 @@ class Executor:
 
     def serve(self) -> int:
         """Run calls until the node ends this process; return the exit code."""
-        signal.signal(_INTERRUPT, self._interrupt)
-        interrupts.listen_to(_INTERRUPT)
+        interrupts.handle(_INTERRUPT, self._interrupt)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=self.read, name="raycompat-reader", daemon=True).start()
         title.show(title.IDLE)
@@ -311,7 +314,7 @@ class Executor:
             self._interruptible = self._sink = None
             this_process.leave()
             title.show(self.actor.class_name if self.actor is not None else title.IDLE)
-        self.forget_cancelled(key)
+        self.forget_cancelled(key, outcome)
         self.session.table.collect_dropped()
         self.session.sharing.wait_until_synced()
         self.flush_output()
@@ -329,11 +332,29 @@ class Executor:
         if self.actor is None:
             self._interruptible = key
             if key in self._cancelled:
-                self._interrupt()
+                signal.raise_signal(_INTERRUPT)
 
     def end_user_code(self) -> None:
         """Ignore later cancellations: the user's code has ended."""
         self._interruptible = None
+        self.end_if_forked()
+
+    def _note_fork(self) -> None:
+        self._is_forked = True
+
+    def end_if_forked(self) -> None:
+        """End a process that user code has forked and that does not end itself.
+
+        Otherwise it would send a second answer, and take calls from its parent's connections.
+        """
+        if not self._is_forked:
+            return
+        error = sys.exception()
+        if error is not None and not isinstance(error, SystemExit):
+            traceback.print_exception(error)
+            error = SystemExit(1)
+        self.flush_output()
+        os._exit(_exit_code(error) if error is not None else 0)
 
     def load(self, function: str) -> Any:
         """Return the function or class with this id; ask the node for it at its first use.
@@ -364,17 +385,21 @@ class Executor:
         """Return whether the call was cancelled."""
         return key in self._cancelled
 
-    def forget_cancelled(self, key: str) -> None:
-        """Forget the cancellation of a call that has ended."""
-        self._cancelled.pop(key, None)
+    def forget_cancelled(self, key: str, outcome: Outcome) -> None:
+        """Forget the cancellation of a call that has ended.
+
+        Calls that it has made between its cancellation and its interrupt are cancelled now.
+        """
+        is_recursive = self._cancelled.pop(key, False)
+        if is_recursive and outcome.values is None:
+            self.session.cancel_children(key)
 
     def die(self, exit_: SystemExit) -> NoReturn:
         """End the process from a thread in which user code raised ``SystemExit``."""
         if self.actor is not None:
             self.actor.mailbox.close()  # callers get the answers so far
         self.flush_output()
-        code = exit_.code
-        os._exit(code if isinstance(code, int) else int(code is not None))
+        os._exit(_exit_code(exit_))
 
     def announce_name(self, name: str) -> None:
         """Mark the output from now on with a name, in the stream itself, so that the order is right."""
@@ -430,12 +455,18 @@ class _NodeSink(Sink):
 
     def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
         """Send one item; its references live as long as the generator, and are then pinned."""
+        self._executor.end_if_forked()
         session = self._executor.session
         if outcome.refs:
             session.sharing.pin(self._key, outcome.refs)
             self._holds += outcome.holds
         session.sharing.wait_until_synced()
         self._executor.send(executor_messages.ITEM, self._key, index, wire)
+
+
+def _exit_code(exit_: SystemExit) -> int:
+    code = exit_.code
+    return code if isinstance(code, int) else int(code is not None)
 
 
 def _call_later(delay_s: float, function: Callable[[], None]) -> None:

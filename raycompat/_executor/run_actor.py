@@ -233,7 +233,7 @@ class Actor:
         attempt: int,
     ) -> None:
         executor = self.executor
-        executor.forget_cancelled(running.key)
+        executor.forget_cancelled(running.key, outcome)
         self._running.pop(running.key, None)
         self._timeline.add(running.name, running.key, start, time.time(), outcome.failure)
         if executor.session.table.dropped:

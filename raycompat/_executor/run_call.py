@@ -19,7 +19,7 @@ from raycompat._caller.put import put, put_error
 from raycompat._executor import debugger
 from raycompat._protocol import executor_messages, failures, item_credit, segment
 from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
-from raycompat._protocol.serialization import deserialize, serialize
+from raycompat._protocol.serialization import deserialize, serialize, shortened, unpicklable
 from raycompat._protocol.spans import Failure
 from raycompat._protocol.values import ErrorValue, InlineValue, Wire, from_wire, to_wire
 from raycompat.object_ref import DynamicObjectRefGenerator, ObjectRef
@@ -157,10 +157,13 @@ async def run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
         work = prepare(executor, call)
         if isinstance(work, Outcome):
             return work
-        result = work()
-        del work
-        if inspect.isawaitable(result):
-            result = await result
+        try:
+            result = work()
+            del work
+            if inspect.isawaitable(result):
+                result = await result
+        finally:
+            executor.end_if_forked()
         if call.payload["num_returns"] == "streaming":
             return await stream_in_loop(executor, call, result, sink)
         return lay_out(executor, call, result)
@@ -326,7 +329,10 @@ def _gather(executor: CallRunner, call: Call, items: Any) -> DynamicObjectRefGen
 
 
 def _store(executor: CallRunner, value: Any, outcome: Outcome) -> Wire:
-    block, found = serialize(value)
+    try:
+        block, found = serialize(value)
+    except TypeError as error:  # other errors are raised as they are, as in Ray
+        raise unpicklable(f"the result {shortened(value)}", error) from error
     outcome.refs.update(found)
     outcome.holds += found.values()
     try:

@@ -163,7 +163,7 @@ class Lease:
             executor.end_user_code()
             this_process.leave()
         stop = time.time()
-        executor.forget_cancelled(key)
+        executor.forget_cancelled(key, outcome)
         self._timeline.add(name, key, start, stop, outcome.failure)
         if executor.session.table.dropped:
             executor.session.table.collect_dropped()

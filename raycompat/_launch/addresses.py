@@ -76,6 +76,22 @@ def find(given: Any, authority: Authority | None = None) -> Destination | None:
     raise TypeError(f"init(address={given!r}): {_EXPECTED}")
 
 
+def require(given: Any, authority: Authority | None = None) -> Destination:
+    """Return the cluster to connect to (see `find`); it must exist.
+
+    Raises
+    ------
+    ConnectionError, TypeError
+        As `find`; also for the address 'local'.
+    """
+    found = find(given, authority)
+    if found is None:
+        raise ConnectionError(
+            "The address 'local' does not lead to a cluster: give HOST:PORT or 'auto'."
+        )
+    return found
+
+
 def _on_this_machine(authority: Authority | None, *, is_needed: bool) -> Destination | None:
     address = current_cluster.find()
     if address is None and is_needed:
@@ -99,6 +115,10 @@ def _of_text(text: str, authority: Authority | None) -> Destination:
         scheme, place = "ray", text
     if scheme == "inproc":
         raise MalformedAddressError(_not_in_process(text))
+    if scheme in ("http", "https"):
+        raise MalformedAddressError(
+            f"Invalid address format: {text!r} is the address of web pages. {_EXPECTED}"
+        )
     if scheme in ("ray", "tcp", "tls", local_address.SCHEME):
         host, port = _host_and_port(place, text)
         if scheme == "ray" and local_address.is_served(host, port):
@@ -197,6 +217,6 @@ def refuse_node_options(given: dict[str, Any]) -> None:
         if any(given[name] is not None for name in names):
             raise ValueError(
                 f"When connecting to an existing cluster, {' and '.join(names)} must not be "
-                "provided: its nodes already have their resources. init(address='local') starts "
-                "a new cluster."
+                "provided: its nodes already have their resources (`raycompat status` shows them). "
+                "Leave the options out, or start a new cluster with init(address='local')."
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +62,7 @@ class LocalNode:
         self._clean_up()
 
     def _clean_up(self) -> None:
-        segment.sweep(segment.own_folders())
+        segment.sweep_shared_memory()
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
@@ -152,10 +153,12 @@ class Launch:
             raise
 
     def _new_folder(self, role: str) -> Path:
-        """Make a folder for one process, which removes it at its end."""
+        """Make a folder for one process, which removes it at its end; its log stays."""
         folder, number = self.directory / role, 1
-        while (self.logs / f"{folder.name}.log").exists():
+        while True:
+            if not (self.logs / f"{folder.name}.log").exists():
+                with contextlib.suppress(FileExistsError):  # another thread starts a process too
+                    folder.mkdir()
+                    return folder
             number += 1
             folder = self.directory / f"{role}-{number}"
-        folder.mkdir()
-        return folder

@@ -65,5 +65,5 @@ class LocalCluster(Launch):
         for node in self.nodes:
             node.kill()
         self.scheduler.kill()
-        segment.sweep(segment.own_folders(), and_mine=True)
+        segment.sweep_shared_memory(and_mine=True)
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,13 +64,18 @@ def node_options(given: dict[str, Any], *, is_head: bool) -> NodeOptions:
                 f"labels={{{key!r}: ...}}: labels that begin with {_RESERVED_PREFIX!r} are given by "
                 "the cluster itself. Choose another name."
             )
-    return NodeOptions(amounts, memory, labels, _texts("env_vars", given.get("env_vars")))
+    return NodeOptions(amounts, memory, labels, _variables(given.get("env_vars")))
 
 
 def _amounts(given: dict[str, Any]) -> dict[str, float]:
     custom = given.get("resources") or {}
     if not isinstance(custom, dict):
         raise TypeError(f"resources={custom!r}: expected a dict of names and numbers.")
+    for name in custom:
+        if not isinstance(name, str) or not name:
+            raise TypeError(
+                f"resources={custom!r}: {name!r} is not a resource's name. Expected a non-empty string."
+            )
     for name in ("CPU", "GPU", "memory", "object_store_memory"):
         if name in custom:
             raise AssertionError(  # Ray's class for it
@@ -103,7 +109,7 @@ def _check_quantity(name: str, value: Any) -> None:
         raise ValueError(
             f"Resource quantities must be nonnegative: a node's {name} is {value!r}. Give 0 or more."
         )
-    if value != int(value):
+    if not math.isfinite(value) or value != int(value):
         raise ValueError(
             f"Resource quantities must all be whole numbers: a node's {name} is {value!r}. Only tasks "
             "and actors can ask for fractions."
@@ -117,6 +123,17 @@ def _check_gpus_are_visible(num_gpus: float) -> None:
             f"Attempting to start a node with {num_gpus} GPU, but CUDA_VISIBLE_DEVICES contains "
             f"{preset}. Unset it, or request that many."
         )
+
+
+def _variables(given: Any) -> dict[str, str]:
+    variables = _texts("env_vars", given)
+    for name, value in variables.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise ValueError(
+                f"env_vars={{{name!r}: {value!r}}}: not a valid environment variable. Expected a name "
+                "without '=', and no null characters."
+            )
+    return variables
 
 
 def _texts(name: str, given: Any) -> dict[str, str]:

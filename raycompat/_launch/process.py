@@ -7,8 +7,9 @@ import json
 import os
 import select
 import subprocess
+import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,7 @@ class Process:
             offspring = psutil.Process(self.pid).children(recursive=True)
         self._popen.kill()
         self._popen.wait()
-        psutil.wait_procs(offspring, _REAP_S)  # the kernel kills them too
+        those_left(offspring, _REAP_S)  # the kernel kills them too
         self.close_input()
         self._close_output()
 
@@ -148,6 +149,29 @@ class Process:
     def _close_output(self) -> None:
         assert self._popen.stdout is not None
         self._popen.stdout.close()
+
+
+def those_left(processes: Collection[psutil.Process], timeout_s: float) -> list[psutil.Process]:
+    """Wait until these processes have ended; return those that still run after the timeout.
+
+    A process that has ended may still be in the list of processes until its parent reads its status.
+    """
+    deadline = time.monotonic() + timeout_s
+    left = []
+    for process in processes:
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            continue
+        try:
+            ends = select.poll()
+            ends.register(descriptor, select.POLLIN)
+            left_ms = max(0.0, deadline - time.monotonic()) * 1000
+            if process.is_running() and not ends.poll(left_ms):
+                left.append(process)
+        finally:
+            os.close(descriptor)
+    return left
 
 
 #: All processes that were started.

@@ -102,6 +102,7 @@ class LocalSession(Session):
         }
         self._requests: dict[str, Callable[..., Any]] = {
             Request.STATE: self._state,
+            Request.RESOURCES: self._all_resources,
             Request.FIND_ACTOR: self.actors.find,
             Request.NAMED_ACTORS: self.actors.named,
             Request.RESERVE_ACTOR: self.actors.reserve,
@@ -200,9 +201,11 @@ class LocalSession(Session):
         return {
             "nodes": [node],
             "departed": [],
-            "total": dict(self._resources),
-            "available": dict(self._resources),
+            **self._all_resources(),
         }
+
+    def _all_resources(self) -> dict[str, dict[str, float]]:
+        return {"total": dict(self._resources), "available": dict(self._resources)}
 
 
 class _LocalSharing(Sharing):

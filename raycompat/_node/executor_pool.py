@@ -7,6 +7,7 @@ lease, or becomes an actor. Callers send the calls of leases and actors directly
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import select
 import signal
@@ -17,10 +18,12 @@ from collections.abc import Callable
 from typing import Any
 
 from raycompat._node.accelerators import detect_gpus
-from raycompat._node.forkserver_client import ForkserverClient
+from raycompat._node.forkserver_client import ForkserverClient, ForkserverDied
 from raycompat._node.logs import ExecutorLogs, Logs
 from raycompat._node.runtime_env import Prepared
 from raycompat._protocol import executor_messages, frames
+
+logger = logging.getLogger(__name__)
 
 #: The number of ended executors that the state API still shows.
 _MANY_ENDED = 200
@@ -73,6 +76,8 @@ class Executor:
         self.is_ending = False
         #: Whether actors, calls or values depend on this process.
         self.owns = False
+        #: Its id in reports of metrics; empty if it has reported none.
+        self.measures_as = ""
         self._pool = pool
         #: The reason, if it was ended because the node lacked memory.
         self.ended_for_memory = ""
@@ -239,11 +244,16 @@ class ExecutorPool:
 
     async def start_pulse(self, about: dict[str, Any]) -> None:
         """Start the process that reports that this node is alive; restart it whenever it ends."""
-        await self._plain.wait_until_ready()
-        with open(os.devnull, "wb") as output, socket.socket() as nothing:
-            descriptors = [nothing.fileno(), output.fileno(), 2]
-            self._pulse = await self._plain.fork({"pulse": about}, descriptors)
         self._pulse_about = about
+        await self._plain.wait_until_ready()
+        try:
+            with open(os.devnull, "wb") as output, socket.socket() as nothing:
+                descriptors = [nothing.fileno(), output.fileno(), 2]
+                self._pulse = await self._plain.fork({"pulse": about}, descriptors)
+        except OSError as error:
+            logger.warning("The process that reports that this node is alive: %s", error)
+            self.background(self._restart_pulse())
+            return
         if self._pulse in self._exits:  # it has already ended
             self._on_exit(self._pulse, self._exits.pop(self._pulse))
 
@@ -266,6 +276,24 @@ class ExecutorPool:
         for executor in list(self._by_pid.values()):
             if executor.forkserver is forkserver:
                 self._on_exit(executor.pid, -signal.SIGKILL)
+        if forkserver.was_ready and not self._closed:
+            forkserver.close()
+            self._replace(forkserver)
+
+    def _replace(self, forkserver: ForkserverClient) -> None:
+        """Start another forkserver for one that was killed; one with TensorFlow at the next use."""
+        logger.warning(
+            "A process that raycompat forks executors from was killed; another replaces it."
+        )
+        if forkserver is self._plain:
+            self._plain = ForkserverClient(
+                self._on_exit, self._on_forkserver_death, preload=self._libraries
+            )
+            self._plain.start()
+            self.background(self.start_pulse(self._pulse_about))
+        for keras, each in list(self._with_tensorflow.items()):
+            if each is forkserver:
+                del self._with_tensorflow[keras]
 
     async def _find_forkserver(self, setup: dict[str, Any], prepared: Prepared) -> ForkserverClient:
         """Return the forkserver for an executor: TensorFlow's, if its code uses TensorFlow."""
@@ -284,7 +312,7 @@ class ExecutorPool:
             forkserver.start()
         try:
             await forkserver.wait_until_ready()
-        except RuntimeError:  # the log has the reason; executors then import TensorFlow themselves
+        except ForkserverDied:  # the log says why; executors then import TensorFlow themselves
             await self._plain.wait_until_ready()
             return self._plain
         return forkserver
@@ -298,7 +326,17 @@ class ExecutorPool:
         ------
         OSError
             When the machine cannot start another process.
+        ForkserverDied
+            When the forkserver does not work.
         """
+        try:
+            return await self._start_executor(kind, setup, prepared)
+        except ForkserverDied:  # it was killed just now: ask the next one
+            return await self._start_executor(kind, setup, prepared)
+
+    async def _start_executor(
+        self, kind: tuple[Any, ...], setup: dict[str, Any], prepared: Prepared
+    ) -> Executor:
         forkserver = await self._find_forkserver(setup, prepared)
         async with forkserver.fork_limit:
             return await self._fork(forkserver, kind, setup, prepared)

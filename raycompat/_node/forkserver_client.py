@@ -82,6 +82,10 @@ def _start_forkserver(
     return ours, server
 
 
+class ForkserverDied(RuntimeError):
+    """A forkserver has died; a pool starts another one, if this one has worked."""
+
+
 class ForkserverClient:
     """One forkserver. `on_exit` is called with the pid and exit code of each process that ends."""
 
@@ -105,7 +109,7 @@ class ForkserverClient:
         self._unsent: deque[tuple[bytes, list[int], asyncio.Future[int] | None]] = deque()
         #: Held by a caller of `fork` while the descriptors for it are open.
         self.fork_limit = asyncio.Semaphore(_MANY_FORKS)
-        self._death: RuntimeError | None = None
+        self._death: ForkserverDied | None = None
         self._ready: asyncio.Future[int]
         self._control: socket.socket
         self._server: subprocess.Popen[bytes] | _Forked
@@ -129,12 +133,17 @@ class ForkserverClient:
 
         Raises
         ------
-        RuntimeError
+        ForkserverDied
             When it has died.
         """
         await asyncio.shield(self._ready)
         if self._death is not None:
             raise self._death
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether it could fork before it died."""
+        return self._ready.done() and self._ready.exception() is None
 
     def _on_control(self) -> None:
         while True:
@@ -142,8 +151,13 @@ class ForkserverClient:
                 packet = self._control.recv(MAX_PACKET_BYTES)
             except BlockingIOError:
                 return
+            except (
+                ConnectionResetError
+            ):  # it has died with unread requests: its last reports follow
+                continue
             if not packet:
                 self._stop_listening()
+                self._control.close()
                 self._die()
                 return
             self._on_packet(packet)
@@ -179,7 +193,7 @@ class ForkserverClient:
         self._unsent.clear()
 
     def _die(self) -> None:
-        self._death = error = RuntimeError(
+        self._death = error = ForkserverDied(
             "The process that raycompat forks executors from has died. Restart the node (the Dask "
             "worker); its log says why it died."
         )
@@ -199,7 +213,7 @@ class ForkserverClient:
         ------
         OSError
             When the machine cannot start another process.
-        RuntimeError
+        ForkserverDied
             When it has died.
         """
         if self._death is not None:
@@ -224,12 +238,12 @@ class ForkserverClient:
 
     def import_module(self, module: str) -> None:
         """Import one of raycompat's libraries for the processes that are forked from now on."""
-        if self._server.poll() is None:
+        if self._death is None:
             self._send(pickle.dumps({"op": "import", "module": module}))
 
     def kill(self, pid: int) -> None:
         """Kill a forked process; the forkserver checks whether it still runs."""
-        if self._server.poll() is None:
+        if self._death is None:
             self._send(pickle.dumps({"op": "kill", "pid": pid}))
 
     def _send(
@@ -255,8 +269,9 @@ class ForkserverClient:
             except BlockingIOError:
                 loop.add_writer(self._control.fileno(), self._write)
                 return
-            except OSError as error:
-                # Too many descriptors are in transit; or it has died, which is reported later.
+            except ConnectionError:  # it has died, and `_on_control` will notice
+                return
+            except OSError as error:  # too many descriptors are in transit
                 if forked is not None:
                     forked.set_exception(error)
             self._unsent.popleft()
@@ -268,14 +283,15 @@ class ForkserverClient:
         This blocks the event loop on purpose: the loop may be ending, and would cancel every coroutine
         that awaits.
         """
-        self._stop_listening()
-        if not self._ready.done() and self._server.poll() is None:
-            os.kill(self._server.pid, signal.SIGKILL)  # it is importing, and reads no requests
-        self._control.setblocking(True)
-        with contextlib.suppress(OSError):  # it has died
-            self._control.shutdown(socket.SHUT_WR)
-            while packet := self._control.recv(MAX_PACKET_BYTES):
-                self._on_packet(packet)
-        self._control.close()
+        if self._death is None:
+            self._stop_listening()
+            if not self._ready.done() and self._server.poll() is None:
+                os.kill(self._server.pid, signal.SIGKILL)  # it is importing, and reads no requests
+            self._control.setblocking(True)
+            with contextlib.suppress(OSError):  # it has died
+                self._control.shutdown(socket.SHUT_WR)
+                while packet := self._control.recv(MAX_PACKET_BYTES):
+                    self._on_packet(packet)
+            self._control.close()
+            self._die()
         self._server.wait()
-        self._die()

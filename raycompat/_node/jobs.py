@@ -118,7 +118,12 @@ class Jobs:
         fetching = self._functions.get(function)
         if fetching is None:
             fetching = asyncio.ensure_future(
-                ask(self._node.worker.scheduler, Request.FUNCTION, function=function)
+                ask(
+                    self._node.worker.scheduler,
+                    Request.FUNCTION,
+                    function=function,
+                    job=executor.kind[0],
+                )
             )
             self._functions[function] = fetching
         try:
@@ -126,7 +131,7 @@ class Jobs:
             executor.send(executor_messages.FUNCTION, function, code)
             if _TUNE.encode() in code:
                 self._node.pool.import_library(_TUNE)
-        except OSError as error:  # the next call fetches it again
+        except (OSError, LookupError) as error:  # the next call fetches it again
             self._functions.pop(function, None)
             reason = f"The scheduler did not send it: {error}"
             executor.send(executor_messages.NO_FUNCTION, function, reason)

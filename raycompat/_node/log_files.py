@@ -24,7 +24,8 @@ class LogFiles:
     async def read(self, name: str, position: int, tail: int) -> dict[str, Any]:
         """Return bytes of a file, from a position or, if that is -1, its last `tail` lines.
 
-        The result also has the position after them, and whether more follows; or an ``error``.
+        The result also has the position after them, and whether more follows; or an ``error``. A reader
+        whose position is behind the end continues at the beginning: a new file has taken the name.
         """
         path = self._directory / name
         if path.parent != self._directory or not path.is_file():
@@ -34,6 +35,8 @@ class LogFiles:
         with path.open("rb") as file:
             if position < 0:
                 position = _start_of_tail(file, tail)
+            elif position > file.seek(0, os.SEEK_END):
+                position = 0
             file.seek(position)
             data = file.read(_MOST_BYTES)
             size = file.seek(0, os.SEEK_END)

@@ -107,9 +107,11 @@ class ExecutorLogs:
 class Logs:
     """All outputs of a node's executors."""
 
-    def __init__(self, directory: Path, ip: str, tell: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self, directory: Path, node_id: str, ip: str, tell: Callable[[dict[str, Any]], None]
+    ) -> None:
         self.directory = directory
-        self._ip = ip
+        self._node_id, self._ip = node_id, ip
         self._tell = tell
         self._max_bytes = _setting("RAY_ROTATION_MAX_BYTES", _FILE_BYTES, 1)
         self._num_backups = _setting("RAY_ROTATION_BACKUP_COUNT", _NUM_BACKUPS, 0)
@@ -137,7 +139,8 @@ class Logs:
         outputs = {}
         for descriptor, stream in streams.items():
             ending = "err" if stream == "stderr" else "out"
-            path = self.directory / f"worker-{ids.worker_id(pid, job)}-{job}-{pid}.{ending}"
+            worker = ids.worker_id(pid, job, self._node_id)
+            path = self.directory / f"worker-{worker}-{job}-{pid}.{ending}"
             spool = Spool(path, self._max_bytes, self._num_backups)
             unwatch = partial(self._epoll.unregister, descriptor)
             sender = self._senders.get(job)

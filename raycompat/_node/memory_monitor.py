@@ -7,6 +7,7 @@ retried, if they may be. Unused shared memory is freed first.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,9 +19,10 @@ import psutil
 if TYPE_CHECKING:
     from raycompat._node.executor_pool import Executor
 
-#: Ray's environment variables: the share of memory that may be used, and milliseconds between checks.
-_THRESHOLD: Final = ("RAY_memory_usage_threshold", 0.95)
-_REFRESH: Final = ("RAY_memory_monitor_refresh_ms", 250.0)
+#: Ray's environment variables: the share of memory that may be used, and milliseconds between checks;
+#: with their default and largest value.
+_THRESHOLD: Final = ("RAY_memory_usage_threshold", 0.95, 1.0)
+_REFRESH: Final = ("RAY_memory_monitor_refresh_ms", 250.0, 1e9)
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -145,14 +147,14 @@ def _private_bytes(pid: int) -> int:
     return int(sizes["Pss_Anon"].split()[0]) * 1024
 
 
-def _setting(name: str, default: float) -> float:
+def _setting(name: str, default: float, most: float) -> float:
     value = os.environ.get(name)
     try:
         number = default if value is None else float(value)
     except ValueError:
-        number = -1.0
-    if number < 0:
-        raise ValueError(f"{name}={value!r}: expected a number, 0 or more.")
+        number = math.nan
+    if not 0 <= number <= most:
+        raise ValueError(f"{name}={value!r}: expected a number from 0 to {most:g}.")
     return number
 
 

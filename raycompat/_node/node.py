@@ -78,7 +78,7 @@ class Node:
         totals = self._totals()
         self.store = ObjectStore(str(self._spill_directory), int(totals["object_store_memory"]))
         self.info = self._describe(totals)
-        self.logs = Logs(directory / "raycompat-logs", self.ip, self.tell)
+        self.logs = Logs(directory / "raycompat-logs", self.id, self.ip, self.tell)
         self.envs = RuntimeEnvs(
             directory / "raycompat-runtime-envs",
             lambda uri, offset: ask(worker.scheduler, Request.PACKAGE_READ, uri=uri, offset=offset),
@@ -107,7 +107,7 @@ class Node:
 
     def start(self) -> None:
         """Start the forkserver, the pulse, and the regular checks."""
-        _transfer.keep_in(self.store)
+        _transfer.keep_in(self.store, self.store.place.host)
         self.pool.start()
         self.pool.background(self.pool.start_pulse(self._pulse()))
         self._memory.start()
@@ -272,7 +272,9 @@ class Node:
             case (executor_messages.RUNNING, token, running, description):
                 self.looks.on_answer(executor, token, running, description)
             case (executor_messages.MEASURED, measured):
-                self.tell({"op": ToScheduler.MEASURED, "process": key, "measured": measured})
+                executor.measures_as = key
+                message = {"op": ToScheduler.MEASURED, "process": key, "job": executor.kind[0]}
+                self.tell({**message, "measured": measured})
             case (executor_messages.TRACKED, records):
                 self.tell({"op": ToScheduler.TRACKED, "process": key, "records": records})
             case _:
@@ -286,6 +288,9 @@ class Node:
     def _on_end(self, executor: Executor) -> None:
         self.store.clean_up_after(executor.pid)
         self.looks.lose(executor)
+        if executor.measures_as:
+            message = {"op": ToScheduler.PROCESS_ENDED, "process": executor.measures_as}
+            self.tell(message)
 
     def _on_item(self, key: str, index: int, wire: tuple[Any, ...]) -> None:
         running = self.calls.granted.get(key)

@@ -29,7 +29,7 @@ class ObjectStore:
 
     def __init__(self, spill_directory: str, limit_bytes: int) -> None:
         shared = segment.shared_folder()
-        segment.sweep(segment.own_folders())
+        segment.sweep_shared_memory()
         segment.allow_many()
         self.place = StorePlace(
             store=segment.store_name(),
@@ -132,7 +132,7 @@ class ObjectStore:
 
     def tidy(self) -> None:
         """Free memory that was unused for a while, and the segments of ended nodes."""
-        segment.sweep(segment.own_folders())
+        segment.sweep_shared_memory()
         directory, store = self.place.directories[0], self.place.store
         segment.drop_free(directory, store, _UNTAKEN_FOR_S)
         segment.drop_shared(directory, store, _UNTAKEN_FOR_S)

@@ -48,8 +48,10 @@ class NodePlugin(distributed.WorkerPlugin):
         gc.freeze()  # later collections need not scan the objects so far
         try:
             self.node = node = Node(worker)
-        except (OSError, ValueError) as error:
-            reason = f"{error}{_ADVICE}" if isinstance(error, OSError) else str(error)
+        except Exception as error:  # of any kind: drivers wait for this report
+            reason = (
+                f"{error}{_ADVICE}" if isinstance(error, OSError) else str(error) or repr(error)
+            )
             adapter.tell_scheduler(worker, {"op": ToScheduler.UNFIT, "reason": reason})
             raise
         node.start()

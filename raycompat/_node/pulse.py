@@ -20,6 +20,7 @@ import signal
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -44,11 +45,17 @@ def is_stopped(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """Return the pids of the children of a process with one thread."""
+    """Return the pids of the processes that the main thread of a process has started."""
     try:
         return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
+
+
+def processes_of(node: int) -> list[int]:
+    """Return the pids of a node, of its forkservers, and of the processes forked from these."""
+    forkservers = children(node)
+    return [node, *forkservers, *chain.from_iterable(map(children, forkservers))]
 
 
 class Watch:
@@ -77,11 +84,10 @@ class Watch:
 
 
 async def _watch(node: int, limit_s: float) -> None:
-    forkserver = os.getppid()
     period_s = min(PERIOD_S, limit_s / 4)
     watch = Watch(limit_s, 2 * period_s + 1)
     while True:
-        watch.look([node, forkserver, *children(forkserver)])
+        watch.look(processes_of(node))
         await asyncio.sleep(period_s)
 
 

@@ -57,8 +57,10 @@ class Tasks:
         grant = running.grant
         retries = grant["retries"]
         while True:
-            if running.ended or grant["job"] not in self._node.jobs.setups:
+            if running.ended:
                 raise _Ended
+            if grant["job"] not in self._node.jobs.setups:
+                return self._owner_died(grant["key"])
             if running.cancelled:
                 return self._node.calls.cancelled(running)
             try:
@@ -81,11 +83,19 @@ class Tasks:
                 self._node.pool.release(executor, spent=spent)
             if running.ended:
                 raise _Ended
+            if retry and grant["job"] not in self._node.jobs.setups:
+                return self._owner_died(grant["key"])
             if running.cancelled or not retry or retries == 0:
                 return outcome
             retries -= 1
             message = {"op": ToScheduler.TRIED, "key": grant["key"], "retries": retries}
             self._node.tell(message)
+
+    @staticmethod
+    def _owner_died(key: str) -> tuple[Any, ...]:
+        """Return the outcome of a call whose job has ended: other jobs may refer to its result."""
+        error = failures.owner_died(key)
+        return (executor_messages.FAILED, error, failures.text_of(error), False)
 
     def _finish(self, running: Running, outcome: tuple[Any, ...]) -> Any:
         key, owner = running.grant["key"], running.grant["owner"]

@@ -14,6 +14,16 @@ from raycompat._protocol.text import checked_text
 #: The concurrency group of calls that every actor runs in separate threads; the name is Ray's.
 SYSTEM_GROUP = "_ray_system"
 
+
+class _Dots:
+    """Stands for the value of a default in a signature that is shown."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+_DOTS = _Dots()
+
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -53,7 +63,7 @@ class Method:
         """
         fits = not kwargs and self._least <= len(args) <= self._most
         if not fits and self.signature is not None:
-            self.signature.bind(*args, **kwargs)
+            check_arguments(self.signature, args, kwargs, self.name)
 
     def __getstate__(self) -> tuple[Any, ...]:
         signature = self.signature
@@ -94,6 +104,30 @@ def signature_without_self(function: Any, is_bound: bool) -> inspect.Signature |
     if parameters and parameters[0].kind in _POSITIONAL:
         parameters = parameters[1:]
     return signature.replace(parameters=parameters)
+
+
+def check_arguments(
+    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any], name: str
+) -> None:
+    """Raise an error for arguments that do not fit the signature of the function or class `name`.
+
+    Raises
+    ------
+    TypeError
+    """
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{error}. {name} takes {_shown(signature)}.") from None
+
+
+def _shown(signature: inspect.Signature) -> str:
+    """Return a signature as text, without annotations and values of defaults."""
+    parameters = [
+        p.replace(annotation=p.empty, default=p.empty if p.default is p.empty else _DOTS)
+        for p in signature.parameters.values()
+    ]
+    return str(inspect.Signature(parameters))
 
 
 def has_async_methods(cls: type) -> bool:

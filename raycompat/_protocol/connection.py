@@ -6,8 +6,8 @@ gathered, or in the next round of the `Pump`. One thread at a time reads: a thre
 answer, else the pump.
 
 Both directions are safe against a ``KeyboardInterrupt`` at any moment. The C call that writes also
-records it, and a change of state is a single assignment. Interrupts are deferred while messages are
-handled.
+records it, and a change of state is a single assignment. A thread that reads is interrupted only while
+it waits for messages.
 """
 
 from __future__ import annotations
@@ -113,17 +113,17 @@ class Connection:
         """Write all posted messages, as far as the other end accepts them now."""
         with self._write_lock:
             self._flush_due = False
-            posted, unwritten, written = self._outgoing
-            if posted:
-                self._outgoing = ([], (*unwritten, frames.encode(posted)), written)
-            if self.closed:
-                return
             try:
-                self._write_frames()
-            except BlockingIOError:
-                self._pump.watch_for_room(self)
+                posted, unwritten, written = self._outgoing
+                if posted:
+                    self._outgoing = ([], (*unwritten, frames.encode(posted)), written)
+                if not self.closed and not self._write_frames():
+                    self._pump.watch_for_room(self)
             except OSError:
                 return  # the end of the stream is reported by reading
+            except BaseException:  # an interrupt
+                self._pump.flush_soon(self)
+                raise
 
     def listen(self) -> None:
         """Register with the pump, which reads what has arrived and what will arrive."""
@@ -134,7 +134,8 @@ class Connection:
         """Ask the pump to look once, even if nothing more arrives."""
         self._pump.read_soon(self)
 
-    def _write_frames(self) -> None:
+    def _write_frames(self) -> bool:
+        """Write; return False when the other end does not accept more now."""
         while self._outgoing[1]:
             posted, unwritten, written = self._outgoing
             done = sum(written)
@@ -142,7 +143,11 @@ class Connection:
                 self._outgoing = (posted, unwritten[1:], [])
                 continue
             rest = memoryview(unwritten[0])[done:] if done else unwritten[0]
-            written.extend(map(self.socket.send, (rest,)))
+            try:
+                written.extend(map(self.socket.send, (rest,)))
+            except BlockingIOError:
+                return False
+        return True
 
     @property
     def is_flushed(self) -> bool:
@@ -228,35 +233,35 @@ class Connection:
 
     def receive_in_background(self) -> None:
         """Read, unless another thread reads; that thread then handles this too."""
-        with self._reading() as may_read:
+        with interrupts.deferred(), self._reading() as may_read:
             open_still = self.receive() if may_read else True
         if not open_still:
             self._end()
 
     def receive_rest(self) -> None:
         """Read all that has arrived, also when the pump does not watch the connection any more."""
-        with self._reading() as may_read:
+        with interrupts.deferred(), self._reading() as may_read:
             open_still = True
             while may_read and open_still and self._poll.poll(0):
                 open_still = self.receive()
-            if may_read and open_still and self._chunks:
-                open_still = self.receive()  # an interrupt has left messages unhandled
         if not open_still:
             self._end()
 
     def receive_until(self, is_over: Callable[[], bool], timeout_s: float | None) -> bool:
         """Read in this thread until `is_over()` is true.
 
-        Return False when the time is up, another thread is reading, or the stream has ended.
+        Return False when the time is up, another thread is reading, or the stream has ended. Interrupts
+        come only while this waits for messages.
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
         open_still, over = True, False
-        with self._reading(mute=True) as may_read:
+        with interrupts.deferred(), self._reading(mute=True) as may_read:
             while may_read and open_still and not (over := is_over()):
                 left = None if end is None else (end - time.monotonic()) * 1000
                 if left is not None and left <= 0:
                     break
-                self._poll.poll(left)
+                with interrupts.allowed():
+                    self._poll.poll(left)
                 open_still = self.receive()
         if not open_still:
             self._end()
@@ -278,7 +283,7 @@ class Connection:
             self._pump.remove(self)
             with contextlib.suppress(OSError):  # the other end may be gone
                 self.socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that reads
-        with self._reading():
+        with interrupts.deferred(), self._reading():
             pass  # the reading thread closes the socket when it is done
 
     def close_socket(self) -> None:
@@ -288,10 +293,9 @@ class Connection:
 
 
 class _Reading:
-    """A context that holds a connection's `read_lock`, if it is free, and survives interrupts.
+    """A context that holds a connection's `read_lock`, if it is free. Interrupts are deferred in it.
 
-    With a pump, the pump does not read the connection meanwhile. An interrupt may come at the very
-    beginning of ``__exit__``: then ``__del__`` releases the lock.
+    Those who enter it defer them. With a pump, the pump does not read the connection meanwhile.
     """
 
     __slots__ = ("_connection", "_got", "_pump")
@@ -299,40 +303,25 @@ class _Reading:
     def __init__(self, connection: Connection, pump: Pump | None) -> None:
         self._connection = connection
         self._pump = pump
-        self._got: list[bool] = []
 
     def __enter__(self) -> bool:
-        try:
-            self._got.extend(map(self._connection.read_lock.acquire, (False,)))
-            if self._got[0] and self._pump is not None:
-                self._pump.mute(self._connection)
-        except BaseException:
-            self._leave()
-            raise
-        return self._got[0]
+        self._got = self._connection.read_lock.acquire(blocking=False)
+        if self._got and self._pump is not None:
+            self._pump.mute(self._connection)
+        return self._got
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        self._leave()
-        if kind is not None:
-            self._connection.read_soon()
-
-    def _leave(self) -> None:
-        connection = self._connection
-        if not self._got or not self._got[0]:
+    def __exit__(self, *_: object) -> None:
+        if not self._got:
             return
+        connection = self._connection
         try:
             if self._pump is not None:
                 connection.listen()
         finally:
-            # Both in one C call: an interrupt comes before or after.
-            deque(map(operator.call, (self._got.clear, connection.read_lock.release)), 0)
+            connection.read_lock.release()
             if connection.closed and connection.read_lock.acquire(blocking=False):
                 connection.close_socket()
                 connection.read_lock.release()
-
-    def __del__(self) -> None:
-        if getattr(self, "_got", None):  # absent after an interrupt in ``__init__``
-            self._leave()
 
 
 class Pump:
@@ -389,9 +378,8 @@ class Pump:
             if known is None or known[0] is not connection:
                 return False
             events = (known[1] | add) & ~drop
-            if events != known[1]:
-                self._connections[descriptor] = (connection, events)
-                self._epoll.modify(descriptor, events)
+            self._epoll.modify(descriptor, events)
+            self._connections[descriptor] = (connection, events)
             return True
 
     def listen(self, connection: Connection) -> bool:

@@ -60,9 +60,9 @@ def out_of_memory(text: str) -> bytes:
 def crash_text(name: str, how: str) -> str:
     """Describe how the process that ran `name` ended; `how` is like "ended by signal 9"."""
     return (
-        f"The worker process died unexpectedly while executing {name}: it {how}. Look at what the "
-        "task printed; a process may be killed for using too much memory, or its code may call "
-        "os._exit or crash in a native library."
+        f"The process of {name} {how}. Look at what the task printed. A process may be killed for "
+        "using too much memory, or its code may call sys.exit or os._exit, or crash in a native "
+        "library."
     )
 
 

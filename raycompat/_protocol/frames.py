@@ -69,4 +69,6 @@ class BlockingChannel:
         head = self._file.read(_LENGTH.size)
         if len(head) < _LENGTH.size:
             return None
-        return pickle.loads(self._file.read(_LENGTH.unpack(head)[0]))
+        length: int = _LENGTH.unpack(head)[0]
+        data = self._file.read(length)
+        return pickle.loads(data) if len(data) == length else None

@@ -59,9 +59,14 @@ def new_placement_group_id() -> str:
     return os.urandom(PLACEMENT_GROUP_ID_BYTES).hex()
 
 
-def worker_id(pid: int, job: str) -> str:
-    """Return the id of the process that runs calls of a job: 56 hexadecimal digits."""
-    return f"{pid:08x}{job}".ljust(2 * NODE_ID_BYTES, "0")
+def worker_id(pid: int, job: str, node: str | None) -> str:
+    """Return the id of a job's process: 56 hexadecimal digits.
+
+    `node` is the id of the node of an executor, because processes of two hosts may have the same pid;
+    empty for a driver, and None if it is unknown.
+    """
+    length = 2 * NODE_ID_BYTES
+    return f"{pid:08x}{job}{node or ''}"[:length].ljust(length, "0")
 
 
 def call_key(name: str, task_id: str) -> str:

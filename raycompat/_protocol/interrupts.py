@@ -5,7 +5,9 @@ the change. An exception between them would leave half of the operation: for exa
 reserved for an actor that is never created. So the steps run `deferred`, and inside them, waits are
 `allowed` to be interrupted.
 
-Only the main thread is interrupted: Python calls signal handlers there.
+Only the main thread is interrupted: Python calls signal handlers there. In an executor, the handler
+belongs to raycompat and reads a flag. In a driver it belongs to the program and is replaced during the
+deferral.
 """
 
 from __future__ import annotations
@@ -17,24 +19,38 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
+
+_Handler: TypeAlias = Callable[[int, FrameType | None], Any]
 
 #: The signal that interrupts. An executor uses another one, to cancel a call.
 _number: int = signal.SIGINT
 
-#: The handler to call after the deferral; None while interrupts are not deferred.
-_handler: Callable[[int, FrameType | None], Any] | int | None = None
+#: Whether the handler is raycompat's own, which reads `_is_deferred`: see `handle`.
+_is_handled = False
+
+#: The program's handler, while it is replaced during a deferral.
+_replaced: _Handler | int | None = None
+
+_is_deferred = False
 _has_come = False
 
-
-def listen_to(number: int) -> None:
-    """Set the signal that interrupts this process."""
-    global _number
-    _number = number
+#: The identifier of the main thread.
+_main_thread = threading.main_thread().ident
 
 
-def _is_main_thread() -> bool:
-    return threading.get_ident() == threading.main_thread().ident
+def handle(number: int, handler: _Handler) -> None:
+    """Call `handler` for the signal `number`, which interrupts this process from now on."""
+    global _number, _is_handled
+
+    def handle_or_note(number: int, frame: FrameType | None) -> None:
+        if _is_deferred:
+            _note()
+        else:
+            handler(number, frame)
+
+    _number, _is_handled = number, True
+    signal.signal(number, handle_or_note)
 
 
 def _note(*_: object) -> None:
@@ -42,9 +58,22 @@ def _note(*_: object) -> None:
     _has_come = True
 
 
-def _deliver() -> None:
-    """Call the handler for an interrupt that was deferred."""
-    global _has_come
+def _begin() -> None:
+    global _replaced, _is_deferred
+    if not _is_handled:
+        if _signal.getsignal(_number) is None:  # not Python's handler: it could not be restored
+            return
+        _replaced = _signal.signal(_number, _note)
+    _is_deferred = True
+
+
+def _end() -> None:
+    """End the deferral, and call the handler for an interrupt that came meanwhile."""
+    global _replaced, _is_deferred, _has_come
+    _is_deferred = False
+    if not _is_handled:
+        handler, _replaced = _replaced, None  # asyncio's refers to its task, and so to all it uses
+        _signal.signal(_number, handler)
     if not _has_come:
         return
     _has_come = False
@@ -61,23 +90,13 @@ class deferred:  # noqa: N801 - used like a function
     __slots__ = ("_is_outermost",)
 
     def __enter__(self) -> None:
-        global _handler
-        self._is_outermost = False
-        if not _is_main_thread() or _handler is not None:
-            return
-        if (
-            _signal.getsignal(_number) is None
-        ):  # a handler that is not Python's could not be restored
-            return
-        _handler = _signal.signal(_number, _note)
-        self._is_outermost = True
+        self._is_outermost = not _is_deferred and threading.get_ident() == _main_thread
+        if self._is_outermost:
+            _begin()
 
     def __exit__(self, *_: object) -> None:
-        global _handler
-        if self._is_outermost and _handler is not None:  # None: in a forked child
-            handler, _handler = _handler, None
-            _signal.signal(_number, handler)
-            _deliver()
+        if self._is_outermost and _is_deferred:  # not deferred: in a forked child
+            _end()
 
 
 class allowed:  # noqa: N801 - used like `deferred`
@@ -87,36 +106,32 @@ class allowed:  # noqa: N801 - used like `deferred`
     would defer interrupts again later, when it is collected.
     """
 
-    __slots__ = ("_outer",)
+    __slots__ = ("_was_deferred",)
 
     def __enter__(self) -> None:
-        global _handler
-        self._outer = None
-        if not _is_main_thread() or _handler is None:
+        self._was_deferred = _is_deferred and threading.get_ident() == _main_thread
+        if not self._was_deferred:
             return
-        self._outer, _handler = _handler, None
         try:
-            signal.signal(_number, self._outer)
-            _deliver()
+            _end()
         except BaseException:
             self.__exit__()
             raise
 
     def __exit__(self, *_: object) -> None:
-        global _handler
-        if self._outer is not None:
-            _handler, self._outer = self._outer, None
-            signal.signal(_number, _note)
+        if self._was_deferred:
+            _begin()
 
 
 def _forget_in_fork() -> None:
     """Drop the deferral in a forked process: the parent continues the operation."""
-    global _handler, _has_come
-    if _handler is not None:
-        signal.signal(_number, _handler)
-    _handler, _has_come = None, False
+    global _is_deferred, _has_come, _main_thread
+    if _is_deferred and not _is_handled:
+        _signal.signal(_number, _replaced)
+    _is_deferred = _has_come = False
+    _main_thread = threading.main_thread().ident
 
 
 os.register_at_fork(after_in_child=_forget_in_fork)
 
-__all__ = ["allowed", "deferred", "listen_to"]
+__all__ = ["allowed", "deferred", "handle"]

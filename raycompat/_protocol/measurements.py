@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
+from raycompat._protocol.delayed_flush import DelayedFlush
 
-#: Seconds between two messages.
-PERIOD_S = 1.0
+Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +19,8 @@ class About:
 
     kind: Kind
     name: str
-    description: str
+    #: Metrics whose descriptions differ are the same metric.
+    description: str = field(compare=False)
     tag_keys: tuple[str, ...]
     #: Upper bounds of the buckets of a histogram.
     boundaries: tuple[float, ...] = ()
@@ -42,33 +42,34 @@ class Measurements:
         send: Callable[[list[Any]], None],
         later: Callable[[float, Callable[[], None]], None],
     ) -> None:
-        self._send, self._later = send, later
-        self._lock = threading.Lock()
+        self._send = send
+        # A finalizer can record a value while this thread holds the lock.
+        self._lock = threading.RLock()
         self._samples: dict[tuple[About, tuple[str, ...]], _Sample] = {}
-        self._is_due = False
+        self._delayed = DelayedFlush(self.flush, later)
 
     def record(self, about: About, tags: tuple[str, ...], value: float) -> None:
         """Record a value."""
         with self._lock:
             sample = self._samples.get((about, tags))
             if sample is None:
-                sample = self._samples[about, tags] = _Sample()
+                new = _Sample()
                 if about.kind == "histogram":
-                    sample.buckets = [0] * (len(about.boundaries) + 1)
+                    new.buckets = [0] * (len(about.boundaries) + 1)
+                sample = self._samples.setdefault((about, tags), new)
             if about.kind == "gauge":
                 sample.value = value
             else:
                 sample.value += value
             if about.kind == "histogram":
                 sample.buckets[bisect_left(about.boundaries, value)] += 1
-            is_first, self._is_due = not self._is_due, True
-        if is_first:
-            self._later(PERIOD_S, self.flush)
+        self._delayed.schedule()
 
     def flush(self) -> None:
         """Send the values that were recorded since the last call."""
+        self._delayed.begin()
         with self._lock:
-            samples, self._samples, self._is_due = self._samples, {}, False
+            samples, self._samples = self._samples, {}
         if samples:
             self._send(
                 [

@@ -80,7 +80,7 @@ class ToScheduler(StrEnum):
     LOG_PRINTED = "raycompat-log-printed"
     #: Report with `ToCaller.LOGS_FLUSHED` when all output of a job was sent. Fields: job.
     FLUSH_LOGS = "raycompat-flush-logs"
-    #: Values that a driver recorded with `ray.util.metrics`. Fields: process, measured.
+    #: Values that a driver recorded with `ray.util.metrics`. Fields: process, job, measured.
     MEASURED_BY_CALLER = "raycompat-measured-by-caller"
     #: What a driver reports of its experiments (`_protocol.tracked`). Fields: process, records.
     TRACKED_BY_CALLER = "raycompat-tracked-by-caller"
@@ -125,8 +125,10 @@ class ToScheduler(StrEnum):
     LOG = "raycompat-log"
     #: All output that a job had printed was sent. Fields: token.
     LOGS_FLUSHED = "raycompat-logs-flushed"
-    #: Values that a process of a node recorded. Fields: process, measured.
+    #: Values that a process of a node recorded. Fields: process, job, measured.
     MEASURED = "raycompat-measured"
+    #: A process of a node that recorded values has ended. Fields: process.
+    PROCESS_ENDED = "raycompat-process-ended"
     #: What a process of a node reports of its experiments. Fields: process, records.
     TRACKED = "raycompat-tracked"
     #: The answer to `ToNode.LOOK`. Fields: token, found.
@@ -223,6 +225,8 @@ class Request(StrEnum):
     NODES_ARE = "raycompat_nodes_are"
     #: The nodes, with their total and free resources.
     STATE = "raycompat_state"
+    #: The total and free resources of all nodes together: programs ask for them often.
+    RESOURCES = "raycompat_resources"
     #: The keys of everything in the scheduler, with which tests find leaks.
     INVENTORY = "raycompat_inventory"
     #: Whether the scheduler has a package already. Fields: client, uri.
@@ -274,7 +278,7 @@ class Request(StrEnum):
 
     #: A node is alive. Fields: worker.
     PULSE = "raycompat_pulse"
-    #: The code of a function or class. Fields: function.
+    #: The code of a function or class. Fields: function, job.
     FUNCTION = "raycompat_function"
     #: A piece of a package. Fields: uri, offset.
     PACKAGE_READ = "raycompat_package_read"

@@ -415,20 +415,16 @@ def _refuse_unknown_names(kind: Kind, given: Mapping[str, Any], in_options: bool
     if not unknown:
         return
     first, listed = unknown[0], ", ".join(_with_advice(name, valid) for name in unknown)
+    public = ", ".join(name for name in sorted(valid) if not name.startswith("_"))
+    advice = f"Not valid: {listed}. Valid ones are {public}."
     if kind is not METHOD:
-        raise ValueError(
-            f"Invalid option keyword {first} for {kind.title}. Valid ones are {valid}. Not valid: "
-            f"{listed}."
-        )
+        raise ValueError(f"Invalid option keyword {first} for {kind.title}. {advice}")
     if in_options:
         raise TypeError(
-            f".options() of a method got an unexpected keyword argument '{first}'. Valid ones are "
-            f"{valid}. Not valid: {listed}."
+            f".options() of a method got an unexpected keyword argument '{first}'. {advice}"
         )
-    raise AssertionError(  # the class that Ray raises here
-        f"Unexpected keyword argument to @ray.method: '{first}'. The supported keyword arguments "
-        f"are {valid}. Not supported: {listed}."
-    )
+    # The class of the error is Ray's.
+    raise AssertionError(f"Unexpected keyword argument to @ray.method: '{first}'. {advice}")
 
 
 def _with_advice(name: str, valid: list[str]) -> str:

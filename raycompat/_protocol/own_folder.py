@@ -4,18 +4,29 @@ Another user could create a predictable name first. So the folder's name ends wi
 processes find it by the form of its name and by its owner, and ignore other users' folders. The parent
 needs the sticky bit, so that no other user can move the folder. An empty folder stays, for the next
 process.
+
+Files in the folder name their processes by pid. Containers can share the parent, and the same pid is
+another process in each of them. So the folder's name also says where its pids are valid (`pid_space`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import re
 import secrets
 import stat
 from pathlib import Path
 
-#: Bytes of the random part of the name.
-_RANDOM_BYTES = 8
+#: Bytes of the random part of the name; hexadecimal digits of the part for the pid space.
+_RANDOM_BYTES, _SPACE_DIGITS = 8, 8
+
+
+def pid_space() -> str:
+    """Return an id of the processes to which pids mean the same: of a PID namespace, and of a boot."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}:{os.stat('/proc/self/ns/pid').st_ino}"
 
 
 def make(parent: str | os.PathLike[str]) -> Path:
@@ -29,7 +40,7 @@ def make(parent: str | os.PathLike[str]) -> Path:
     folders = all_in(parent)
     if not folders:
         _check_parent(parent)
-        name = f"{_prefix()}{secrets.token_hex(_RANDOM_BYTES)}"
+        name = f"{prefix()}{secrets.token_hex(_RANDOM_BYTES)}"
         Path(parent, name).mkdir(mode=0o700)
         folders = all_in(parent)  # two processes may have made one each: both take the first
     return folders[0]
@@ -43,31 +54,44 @@ def all_in(parent: str | os.PathLike[str]) -> list[Path]:
     PermissionError
         When other users can enter one.
     """
-    pattern = re.compile(rf"{_prefix()}[0-9a-f]{{{2 * _RANDOM_BYTES}}}")
+    found = _of_this_user(parent, prefix())
+    for folder, mode in found:
+        if mode & 0o077:
+            raise PermissionError(
+                f"{folder} must be a folder that no other user can enter. Its mode is {mode:o}, "
+                f"expected 700: chmod 700 {folder}"
+            )
+    return [folder for folder, _ in found]
+
+
+def all_of_other_pid_spaces(parent: str | os.PathLike[str]) -> list[Path]:
+    """Return the folders in `parent` that this user's processes in other containers have made."""
+    own = prefix()
+    pattern = rf"raycompat-{os.geteuid()}-[0-9a-f]{{{_SPACE_DIGITS}}}-"
+    found = _of_this_user(parent, pattern)
+    return [folder for folder, _ in found if not folder.name.startswith(own)]
+
+
+def prefix() -> str:
+    """Return the beginning of the folder's name, without the random digits."""
+    space = hashlib.sha256(pid_space().encode()).hexdigest()[:_SPACE_DIGITS]
+    return f"raycompat-{os.geteuid()}-{space}-"
+
+
+def _of_this_user(parent: str | os.PathLike[str], beginning: str) -> list[tuple[Path, int]]:
+    """Return this user's folders whose name begins with a pattern, sorted, with their modes."""
+    pattern = re.compile(rf"{beginning}[0-9a-f]{{{2 * _RANDOM_BYTES}}}")
     try:
         names = [name for name in os.listdir(parent) if pattern.fullmatch(name)]
     except FileNotFoundError:
         return []
-    return [path for path in (Path(parent, name) for name in sorted(names)) if _is_own(path)]
-
-
-def _is_own(folder: Path) -> bool:
-    try:
-        found = folder.lstat()
-    except FileNotFoundError:
-        return False
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        return False
-    if found.st_mode & 0o077:
-        raise PermissionError(
-            f"{folder} must be a folder that no other user can enter. Its mode is "
-            f"{stat.S_IMODE(found.st_mode):o}, expected 700: chmod 700 {folder}"
-        )
-    return True
-
-
-def _prefix() -> str:
-    return f"raycompat-{os.geteuid()}-"
+    found = []
+    for folder in (Path(parent, name) for name in sorted(names)):
+        with contextlib.suppress(FileNotFoundError):  # another process has removed it
+            status = folder.lstat()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
+                found.append((folder, stat.S_IMODE(status.st_mode)))
+    return found
 
 
 def _check_parent(parent: str | os.PathLike[str]) -> None:

@@ -1,4 +1,4 @@
-"""The reason why a server refuses a connection, as far as passwords are concerned.
+"""The reason why a server refuses a connection: passwords, and servers of another kind.
 
 Dask's own errors mention streams and TLS records. The first bytes of the server's answer say more.
 """
@@ -17,10 +17,13 @@ _STEP_S = 5.0
 #: Seconds of silence after which a server is assumed to wait for the client's first bytes.
 _SILENCE_S = 0.5
 
-#: Not a TLS record, and too short for a Dask message: a server without TLS waits for more.
-_NO_TLS = b"look\n"
+#: Not a TLS record, a bad request to an HTTP server, and too short for a Dask message: a Dask server
+#: without TLS waits for more.
+_NO_TLS = b"look\n\n"
 #: The first bytes of a TLS alert: the answer of a TLS server to bytes that are not TLS.
 _ALERT = b"\x15\x03"
+#: The first bytes of an HTTP server's answer.
+_HTTP = b"HTTP/"
 
 #: The ways to give a password, for error messages.
 WAYS = (
@@ -50,7 +53,7 @@ def split_address(address: str) -> tuple[str, int]:
 def explain(address: str, context: ssl.SSLContext | None) -> str | None:
     """Return why the server at `address` refuses a client with `context` (None: without TLS).
 
-    Return None when a password is not the reason: no server listens, or it accepts the client.
+    Return None for other reasons: no server listens, it says nothing, or it accepts the client.
     """
     try:
         stream = socket.create_connection(split_address(address), _STEP_S)
@@ -59,33 +62,41 @@ def explain(address: str, context: ssl.SSLContext | None) -> str | None:
     with stream:
         if context is not None and address.startswith("tls://"):
             return _explain_tls(stream, address, context)
-        if address.startswith("tls://") or _wants_tls(stream):
+        begin = _ALERT if address.startswith("tls://") else _answer(stream)
+        if begin is not None and (not begin or begin.startswith(_ALERT)):
             return (
                 f"The cluster at {address} accepts only those who know its password ({WAYS}), or have "
                 "its certificates: give init a Dask Client or Cluster that has its Security."
             )
+        if begin is not None and begin.startswith(_HTTP):
+            return (
+                f"No Dask scheduler answers at {address}, but an HTTP server does, such as a "
+                "dashboard. Give the address of the scheduler, which `raycompat start --head` has "
+                "printed."
+            )
     return None
 
 
-def _wants_tls(stream: socket.socket) -> bool:
-    """Return whether the other end waits for the client, and then rejects bytes that are not TLS."""
+def _answer(stream: socket.socket) -> bytes | None:
+    """Return the first bytes that the other end sends, if need be after bytes that are not TLS.
+
+    Return None if it sends nothing, and b"" if it rejects these bytes by closing the connection.
+    """
     try:
         stream.settimeout(_SILENCE_S)
-        stream.recv(1)
+        # Dask sends first without TLS; other servers may, or close every connection.
+        return stream.recv(len(_HTTP)) or None
     except TimeoutError:
         stream.settimeout(_STEP_S)
     except OSError:
-        return False
-    else:
-        return False  # it sends first, as Dask does without TLS, or closes every connection
+        return None
     try:
         stream.sendall(_NO_TLS)
-        begin = stream.recv(len(_ALERT))
+        return stream.recv(len(_HTTP))
     except TimeoutError:
-        return False
+        return None
     except OSError:  # it has closed the connection
-        return True
-    return not begin or begin.startswith(_ALERT)
+        return b""
 
 
 def _explain_tls(stream: socket.socket, address: str, context: ssl.SSLContext) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import ItemsView, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from decimal import Decimal
 from numbers import Real
 from typing import Any, Final, final
@@ -138,7 +138,11 @@ class ResourceSet:
         return ResourceSet, (self._units,)
 
     def __repr__(self) -> str:
-        return f"{{{', '.join(f'{n}: {_readable(n, c)}' for n, c in self._units.items())}}}"
+        return self.text_of(self._units)
+
+    def text_of(self, names: Iterable[str]) -> str:
+        """Return a text with the amounts of these resources, also those of which there is none."""
+        return f"{{{', '.join(f'{name}: {_readable(name, self.get(name))}' for name in names)}}}"
 
 
 def _checked_name(name: object) -> str:

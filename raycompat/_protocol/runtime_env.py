@@ -100,7 +100,10 @@ def _check_path_or_uri(field: str, value: Any) -> None:
     if scheme_of(value):
         _check_uri(field, value)
     elif not Path(value).exists():
-        raise ValueError(f"{value} is not a valid path.")
+        raise ValueError(
+            f"{field}: {value!r} is not a valid path. Nothing is there: give the path of a folder or "
+            "file on this machine."
+        )
 
 
 def _working_dir(value: Any) -> str:

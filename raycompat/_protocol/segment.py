@@ -10,6 +10,10 @@ Segments are in a folder of ``/dev/shm`` that only this user can enter (`own_fol
 file is checked to be a regular file of this user with mode 0600. Otherwise another user could place a
 file there and have its pickle loaded.
 
+Containers that share ``/dev/shm`` have separate folders, because the pids in a name are valid in one
+PID namespace only. Every process that needs the folder holds a shared lock on it. So a process of
+another container removes the folder only when no process needs it.
+
 Used memory is filled twice as fast as new pages. So a large segment is not removed but renamed into its
 store's folder of *free* segments, where the next writer takes it. Every reader's mapping holds a shared
 lock on its file (``flock``, which the kernel releases with the mapping). Only a file that can be locked
@@ -82,6 +86,10 @@ def _number() -> str:
     return f"{_began}.{next(_counter)}"
 
 
+#: The locks on folders for segments, which this process and its forked children hold until they end.
+_held: dict[str, int] = {}
+
+
 def shared_folder() -> str:
     """Return the folder for segments in shared memory, which only this user can enter.
 
@@ -90,14 +98,35 @@ def shared_folder() -> str:
     OSError
         When the folder cannot be made.
     """
-    return str(own_folder.make(SHARED_MEMORY))
+    while True:
+        folder = str(own_folder.make(SHARED_MEMORY))
+        if hold(folder):
+            return folder
+
+
+def hold(folder: str) -> bool:
+    """Keep a folder for segments until this process ends; False if it was removed."""
+    if folder in _held:
+        return True
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    fcntl.flock(descriptor, fcntl.LOCK_SH)  # it waits while another process removes the folder
+    if os.fstat(descriptor).st_nlink == 0:
+        os.close(descriptor)
+        return False
+    _held[folder] = descriptor
+    return True
 
 
 def host_id() -> str:
-    """Return an id of the processes that can map each other's segments: one user on one host."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    """Return an id of the processes that can use each other's segments.
+
+    They are the processes of one user on one host, and in one container if there are containers.
+    """
     place = os.stat(SHARED_MEMORY)
-    return f"{boot}:{place.st_dev}:{place.st_ino}:{os.geteuid()}"
+    return f"{own_folder.pid_space()}:{place.st_dev}:{place.st_ino}:{os.geteuid()}"
 
 
 def process_start(pid: int) -> int | None:
@@ -448,9 +477,26 @@ def sweep(directories: Iterable[str], *, and_mine: bool = False) -> None:
                 _remove_path(path)
 
 
-def own_folders() -> list[str]:
-    """Return the folders in shared memory where processes of this user write segments."""
-    return [str(path) for path in own_folder.all_in(SHARED_MEMORY)]
+def sweep_shared_memory(*, and_mine: bool = False) -> None:
+    """Remove what ended processes of this user have left in shared memory (see `sweep`)."""
+    sweep(map(str, own_folder.all_in(SHARED_MEMORY)), and_mine=and_mine)
+    for folder in own_folder.all_of_other_pid_spaces(SHARED_MEMORY):
+        _remove_unheld(folder)
+
+
+def _remove_unheld(folder: Path) -> None:
+    """Remove another container's folder, unless a process holds it (see `hold`)."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:  # another process has removed it
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    except BlockingIOError:
+        return
+    finally:
+        os.close(descriptor)
 
 
 def _writer(path: Path) -> int | None:

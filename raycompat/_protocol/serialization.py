@@ -208,7 +208,8 @@ def unpicklable(what: str, error: BaseException) -> TypeError:
     return TypeError(
         f"Could not serialize {what}: {error!r}. A value that goes to another process must be "
         "picklable. Pass data instead of open files, locks, sockets or sessions, or create them "
-        "inside the task or actor."
+        "inside the task or actor. ray.util.inspect_serializability(value) finds the part that "
+        "cannot be pickled."
     )
 
 

@@ -6,8 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-#: Seconds between two messages.
-PERIOD_S = 1.0
+from raycompat._protocol.delayed_flush import DelayedFlush
 
 #: Records of one message. Further reports of figures are not sent; the next message has later ones.
 _MANY_RECORDS = 10_000
@@ -26,9 +25,11 @@ class Tracker:
         send: Callable[[list[Any]], None],
         later: Callable[[float, Callable[[], None]], None],
     ) -> None:
-        self._send, self._later = send, later
-        self._lock = threading.Lock()
+        self._send = send
+        # A finalizer can record while this thread holds the lock.
+        self._lock = threading.RLock()
         self._records: list[tuple[Any, ...]] = []
+        self._delayed = DelayedFlush(self.flush, later)
 
     def note(self, *record: Any) -> None:
         """Send a record within a second."""
@@ -36,12 +37,11 @@ class Tracker:
             if len(self._records) >= _MANY_RECORDS and record[0] == FIGURES:
                 return
             self._records.append(record)
-            is_first = len(self._records) == 1
-        if is_first:
-            self._later(PERIOD_S, self.flush)
+        self._delayed.schedule()
 
     def flush(self) -> None:
         """Send the records that there are."""
+        self._delayed.begin()
         with self._lock:
             records, self._records = self._records, []
         if records:

@@ -53,12 +53,17 @@ class Actors:
 
     def has_detached(self, job: str) -> bool:
         """Return whether living actors of a job are detached from its driver."""
-        rows = [row for row in self.rows.values() if row.job == job]
-        return any(row.detached and row.state != "DEAD" for row in rows)
+        return any(
+            row.detached and row.state != "DEAD" and row.job == job for row in self.rows.values()
+        )
 
     def job_ended(self, job: str) -> None:
-        """Mark the actors of a job as dead, because its code is about to be removed."""
+        """Mark the actors of a job as dead, because its code is about to be removed.
+
+        Names that its processes have reserved become free: they will not submit the actors.
+        """
         for row in [row for row in self.rows.values() if row.job == job]:
+            self.free_name(row.key)
             self.bury(row.key, failures.actor_died(OWNER_DIED, row.key))
 
     def expect(self, client: str, spec: CallSpec) -> None:
@@ -218,7 +223,8 @@ class Actors:
         if key in self._parts.calls.by_key:
             self._parts.tell_owner(self._parts.calls.by_key[key].owner, key, error)
         job = self._parts.jobs.open.get(row.job)
-        if job is not None and job.orphaned and row.detached:
+        is_last = row.detached and not self.has_detached(row.job)
+        if job is not None and job.orphaned and is_last:
             self._parts.jobs.end_if_done(job)
         if row.detached and DETACHED in self._scheduler.clients:
             self._scheduler.client_releases_keys([key], DETACHED)

@@ -7,8 +7,12 @@ for that; they usually find one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
@@ -19,6 +23,24 @@ Layout: TypeAlias = "dict[int, tuple[Capacity, Slots]]"
 
 #: Bundles by number, in the order in which they are placed.
 _Numbered: TypeAlias = "list[tuple[int, ResourceSet]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The free units of each resource: on all nodes together, and on the node that has most."""
+
+    total: Mapping[str, int]
+    largest: Mapping[str, int]
+
+    def may_take(self, bundles: Iterable[ResourceSet]) -> bool:
+        """Return whether bundles may fit. False is certain, and takes much less time than `reserve`."""
+        needs: dict[str, int] = {}
+        for bundle in bundles:
+            for name, units in bundle.items():
+                if units > self.largest.get(name, 0):
+                    return False
+                needs[name] = needs.get(name, 0) + units
+        return all(units <= self.total.get(name, 0) for name, units in needs.items())
 
 
 def arrange(
@@ -91,41 +113,48 @@ def _pack(bundles: _Numbered, nodes: Sequence[Capacity], beside: Collection[str]
     found: Layout = {}
     # Of nodes that take equally many, the first is used.
     candidates = sorted(nodes, key=lambda node: node.node_id not in beside)
+    names = sorted({name for _, bundle in bundles for name, _ in bundle.items()})
     while len(found) < len(bundles):
         left = [each for each in bundles if each[0] not in found]
-        best = max(candidates, key=lambda node: _number_taken(left, node), default=None)
+        best = _node_for_most(left, candidates, names)
         taken = _fill(left, best) if best is not None else {}
-        if not taken:
+        if best is None or not taken:
             _undo(bundles, found)
             return None
         found |= taken
+        candidates.remove(best)  # it can take no more of them
     return found
 
 
-def _number_taken(bundles: _Numbered, node: Capacity) -> int:
-    return len(_fill(bundles, node.copy()))
+def _node_for_most(
+    bundles: _Numbered, candidates: Sequence[Capacity], names: Sequence[str]
+) -> Capacity | None:
+    """Return the node that takes most of the bundles; of nodes that are equally free, one is tried."""
+    counts: dict[Any, int] = {}
+
+    def number_taken(node: Capacity) -> int:
+        free = (*map(node.free.get, names), *node.free_gpus.items())
+        if free not in counts:
+            counts[free] = len(_fill(bundles, node.copy()))
+        return counts[free]
+
+    return max(candidates, key=number_taken, default=None)
 
 
 def _strict_spread(
     bundles: _Numbered, nodes: Sequence[Capacity], beside: Collection[str]
 ) -> Layout | None:
     """Match bundles and nodes: a bundle without a free node moves others, if they can move."""
-    choices = {
-        number: [n.node_id for n in nodes if n.node_id not in beside and n.fits(bundle)]
-        for number, bundle in bundles
-    }
+    allowed = [node for node in nodes if node.node_id not in beside]
+    if len(bundles) > len(allowed):
+        return None
+    by_shape: dict[ResourceSet, list[str]] = {}
+    for _, bundle in bundles:
+        if bundle not in by_shape:
+            by_shape[bundle] = [node.node_id for node in allowed if node.fits(bundle)]
+    choices = {number: by_shape[bundle] for number, bundle in bundles}
     taken_by: dict[str, int] = {}
-
-    def match(number: int, tried: set[str]) -> bool:
-        for node_id in sorted(choices[number], key=taken_by.__contains__):
-            if node_id not in tried:
-                tried.add(node_id)
-                if node_id not in taken_by or match(taken_by[node_id], tried):
-                    taken_by[node_id] = number
-                    return True
-        return False
-
-    if not all(match(number, set()) for number, _ in bundles):
+    if not all(_match(number, choices, taken_by) for number, _ in bundles):
         return None
     by_number = {number: node_id for node_id, number in taken_by.items()}
     by_id = {node.node_id: node for node in nodes}
@@ -133,6 +162,40 @@ def _strict_spread(
         number: (by_id[by_number[number]], by_id[by_number[number]].take(bundle))
         for number, bundle in bundles
     }
+
+
+def _match(number: int, choices: Mapping[int, Sequence[str]], taken_by: dict[str, int]) -> bool:
+    """Find a node for one more bundle, by a breadth-first search for an augmenting path.
+
+    `taken_by` has the bundle of each node that is taken so far.
+    """
+    #: The bundle from which each node was reached, and the node that each bundle would leave.
+    reached_from: dict[str, int] = {}
+    leaves: dict[int, str] = {}
+    waiting = deque([number])
+    while waiting:
+        bundle = waiting.popleft()
+        for node_id in choices[bundle]:
+            if node_id in reached_from:
+                continue
+            reached_from[node_id] = bundle
+            if node_id not in taken_by:
+                _move(node_id, reached_from, leaves, taken_by)
+                return True
+            leaves[taken_by[node_id]] = node_id
+            waiting.append(taken_by[node_id])
+    return False
+
+
+def _move(
+    free: str, reached_from: Mapping[str, int], leaves: Mapping[int, str], taken_by: dict[str, int]
+) -> None:
+    """Move each bundle on the path to a free node one node on."""
+    node_id: str | None = free
+    while node_id is not None:
+        bundle = reached_from[node_id]
+        taken_by[node_id] = bundle
+        node_id = leaves.get(bundle)
 
 
 def _spread(
@@ -143,14 +206,22 @@ def _spread(
     if found is not None:
         return found
     found, count = {}, {node.node_id: int(node.node_id in beside) for node in nodes}
-    for number, bundle in bundles:
-        fitting = [node for node in nodes if node.fits(bundle)]
-        if not fitting:
-            _undo(bundles, found)
-            return None
-        node = min(fitting, key=lambda each: (count[each.node_id], each.utilisation()))
-        count[node.node_id] += 1
-        found[number] = (node, node.take(bundle))
+    for bundle, alike in groupby(bundles, key=lambda each: each[1]):
+        fitting = [
+            (count[node.node_id], node.utilisation(), place)
+            for place, node in enumerate(nodes)
+            if node.fits(bundle)
+        ]
+        heapify(fitting)
+        for number, _ in alike:
+            if not fitting:
+                _undo(bundles, found)
+                return None
+            node = nodes[place := heappop(fitting)[2]]
+            count[node.node_id] += 1
+            found[number] = (node, node.take(bundle))
+            if node.fits(bundle):
+                heappush(fitting, (count[node.node_id], node.utilisation(), place))
     return found
 
 

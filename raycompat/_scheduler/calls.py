@@ -72,8 +72,8 @@ class Calls:
         self._by_group: dict[str, dict[str, Call]] = {}
         #: The calls that hold resources.
         self.holding: dict[str, Call] = {}
-        #: Keys of results that have been computed at least once.
-        self._computed_once: set[str] = set()
+        #: Keys of results that were computed and are not lost.
+        self._computed: set[str] = set()
         #: The GPUs of calls that have left their nodes while their processes still run, by node and
         #: key.
         self._lingering: dict[tuple[str, str], list[Holding]] = {}
@@ -89,6 +89,8 @@ class Calls:
                 self._submit_one(client, spec, payload)
             except Exception as error:  # one call must not end the stream
                 logger.exception("raycompat could not submit %s", spec["key"])
+                if not adapter.known(self._scheduler, spec["key"]):
+                    self._strike_out(spec["key"])  # Dask will not report its end
                 self._parts.actors.free_name(spec["key"])
                 self._parts.tell_owner(
                     client, spec["key"], failures.internal(repr(error)), unknown=True
@@ -158,14 +160,16 @@ class Calls:
     def follow(self, key: str, start: str, finish: str) -> None:
         """Follow Dask's transitions: a call became ready, left its node, ended, or is forgotten.
 
-        Called during a transition, so anything that starts a transition is scheduled for later.
+        Called during a transition, so anything that starts a transition is scheduled for later. Dask
+        also reports a task that stays where it was, because the node that is to store its results is
+        paused.
         """
         call = self.by_key.get(key)
-        if call is not None:
+        if call is not None and start != finish:
             self._follow(key, call, start, finish)
         if finish == "forgotten":
             self._strike_out(key)
-            self._computed_once.discard(key)
+            self._computed.discard(key)
             if call is not None and call.results is not None:
                 worker, wires = call.results
                 for wire in wires:
@@ -176,9 +180,10 @@ class Calls:
             name = adapter.prefix_of(self._scheduler, key)
             self._soon(self._parts.task_names.note_end, name)
         elif finish == "memory":
-            self._computed_once.add(key)
+            self._computed.add(key)
             call.results = None
-        elif start == "released" and finish == "waiting" and key in self._computed_once:
+        elif start == "released" and finish == "waiting" and key in self._computed:
+            self._computed.discard(key)  # a node that dies during the next try is counted there
             self._make_anew(key, call)
         if start == "processing":
             self._left_node(key, call, finish)
@@ -195,9 +200,9 @@ class Calls:
         if call.is_doomed:
             return
         call.is_ready = True
-        if call.results is None:
+        if call.results is None and call.spec["job"] in self._parts.jobs.open:
             self._go_on(key)
-        else:
+        else:  # this starts a transition
             self._soon(self._go_on, key)
 
     def _go_on(self, key: str) -> None:
@@ -214,13 +219,24 @@ class Calls:
                 return
             call.results = None
             self._make_anew(key, call)
-        if not call.runs_by_lease and not call.is_doomed:
-            call.since = time.monotonic()
-            self._parts.dispatcher.enqueue(key, call)
+        if call.runs_by_lease or call.is_doomed or self._fail_if_job_ended(key, call):
+            return
+        call.since = time.monotonic()
+        self._parts.dispatcher.enqueue(key, call)
 
     def _no_longer_ready(self, key: str, call: Call) -> None:
         self._parts.dispatcher.withdraw(key, call)
         call.is_ready = False
+        address, call.address = call.address, None
+        if address is not None:
+            self._end_on(address, key)
+
+    def _end_on(self, address: str, key: str) -> bool:
+        """Tell a node that it need not run a call; False if it has left, or is about to."""
+        goes_on = adapter.goes_on(self._scheduler, address)
+        if goes_on:
+            adapter.tell_worker(self._scheduler, address, {"op": ToNode.END, "key": key})
+        return goes_on
 
     def _left_node(self, key: str, call: Call, finish: str) -> None:
         address, call.address = call.address, None
@@ -236,16 +252,17 @@ class Calls:
         if finish in ("memory", "erred") or address is None:
             return
         adapter.park(self._scheduler, key)
-        if adapter.goes_on(self._scheduler, address):
-            message = {"op": ToNode.END, "key": key}
-            adapter.tell_worker(self._scheduler, address, message)
-        elif finish != "forgotten":
+        if not self._end_on(address, key) and finish != "forgotten":
             self._node_was_lost(key, call)
 
     def _node_was_lost(self, key: str, call: Call) -> None:
-        """Count a lost try of a call whose node died, which Dask runs again; or let it fail."""
+        """Count a lost try of a call whose node died, which Dask runs again; or let it fail.
+
+        A call whose results the node was to store has ended: `_go_on` finds another node for them.
+        """
+        if call.results is not None:
+            return
         row = self._parts.actors.rows.get(key)
-        call.results = None
         if row is None or call.spec["actor"] is None:
             error = failures.node_died("The node that ran the task has died.")
             if call.is_cancelled:
@@ -293,13 +310,31 @@ class Calls:
     # --- calls that their owners run ------------------------------------------------------------
 
     def client_left(self, client: str) -> None:
-        """Handle the calls that a client ran by leases before it left.
+        """Handle the calls of a client that has left. Called while Dask removes the client."""
+        self._soon(self._handle_calls_of, client)
 
-        Called while Dask removes the client.
+    def job_ended(self, client: str) -> None:
+        """Fail the waiting calls of a job, whose code is about to be removed, and of its driver."""
+        self._soon(self._handle_calls_of, client)
+
+    def _handle_calls_of(self, client: str) -> None:
+        """Handle the calls whose owner has left; other processes refer to their results.
+
+        Calls that the owner ran by leases run again. Waiting calls of an ended job fail; nodes fail
+        those that run.
         """
-        for key, call in self.of_owner(client).items():
+        for key, call in list(self.of_owner(client).items()):
             if call.runs_by_lease:
-                self._soon(self._run_anew, client, key, call)
+                self._run_anew(client, key, call)
+            elif call.line is not None and call.spec["kind"] == "task":
+                self._fail_if_job_ended(key, call)
+
+    def _fail_if_job_ended(self, key: str, call: Call) -> bool:
+        """Fail a call whose job has ended: nodes have no code and no settings for it any more."""
+        has_ended = call.spec["job"] not in self._parts.jobs.open
+        if has_ended:
+            self.fail(key, failures.owner_died(key))
+        return has_ended
 
     def ended_by_lease(
         self, client: str, key: str, wires: Any, worker: str, error: bytes | None
@@ -328,7 +363,9 @@ class Calls:
     def schedule(self, client: str, key: str, retries: int) -> None:
         """Run a call that its owner does not run by a lease any more."""
         call = self.by_key.get(key)
-        if call is not None and call.runs_by_lease:
+        if call is None:  # its announcement was refused, because an argument was lost
+            self._parts.tell_owner(client, key, failures.object_lost(key), unknown=True)
+        elif call.runs_by_lease:
             call.runs_by_lease, call.retries = False, retries
             self._go_on(key)
 
@@ -407,9 +444,17 @@ class Calls:
                 self._parts.leases.relieve(call.holding.node_id)
 
     def node_left(self, worker: str) -> None:
-        """Remove what calls held on a node that has left."""
+        """Remove what calls held on a node that has left; give results that it has not stored again.
+
+        The node was paused: Dask had not started the tasks that store them.
+        """
         for gone in [each for each in self._lingering if each[0] == worker]:
             del self._lingering[gone]
+        for key, call in self.by_key.items():
+            if call.results is not None and call.address == worker:
+                call.address, call.is_ready = None, True
+                adapter.park(self._scheduler, key)
+                self._soon(self._go_on, key)
 
     def freed(self, worker: str, key: str) -> None:
         """Free the GPUs of a call: the process that used their memory has ended."""
@@ -436,7 +481,9 @@ class Calls:
 
     def end(self, key: str, error: bytes) -> None:
         """Fail a call or an actor wherever it is; its process is killed, without a retry."""
-        call = self.by_key[key]
+        call = self.by_key.get(key)
+        if call is None:  # the end of another call was the last that needed it
+            return
         if call.spec["kind"] == "actor":
             self._parts.actors.end(key, error, frees_name=True)
         elif call.address is None:

@@ -105,6 +105,7 @@ class Dispatcher:
 
         Of very many lines, each round handles some, and the next round others.
         """
+        self._parts.leases.begin_round()
         for line in self._lines.some(_MANY_LINES):
             if self._parts.placer.make_room(line):
                 self._pressing[line.shape[0]] = self._round

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from raycompat._protocol import failures, ids
@@ -38,7 +39,9 @@ class Endings:
             resources = party.request.amounts()
         of_actor = None
         if key in self._parts.actors.rows:
-            of_actor = self.calls_of_actors.setdefault(key, Function())
+            of_actor = self.calls_of_actors.get(key)
+            if of_actor is None:  # its page shows no durations
+                of_actor = self.calls_of_actors[key] = Function(durations=deque(maxlen=0))
         for span in ended:
             function = span.key.rpartition("-")[0]
             calls = EndedCalls(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
+from collections.abc import Callable
 
 #: Bytes of the hash that identifies equal pickles.
 _HASH_BYTES = 32
@@ -36,9 +37,17 @@ class Functions:
         if waiter is not None:
             waiter.set()
 
-    async def get(self, function: str) -> bytes:
-        """Wait until a caller has exported the function or class with this id; return its pickle."""
+    async def get(self, function: str, has_ended: Callable[[], bool]) -> bytes:
+        """Wait until a caller has exported the function or class with this id; return its pickle.
+
+        Raises
+        ------
+        LookupError
+            When the job that needs it has ended: nothing exports it any more.
+        """
         while function not in self._functions:
+            if has_ended():
+                raise LookupError(f"the job that uses the function {function} has ended")
             await self._waiters.setdefault(function, asyncio.Event()).wait()
         return self._codes[self._functions[function][0]]
 
@@ -50,6 +59,9 @@ class Functions:
             if not jobs:
                 self._release_code(function)
                 del self._functions[function]
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters.values():
+            waiter.set()
 
     def _release_code(self, function: str) -> None:
         code_hash, _ = self._functions[function]

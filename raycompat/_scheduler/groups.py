@@ -88,6 +88,7 @@ class Groups:
         #: The groups by id, in order of creation; and the groups that were removed last.
         self._rows: dict[str, Group] = {}
         self._removed: dict[str, Group] = {}
+        self._collection_is_due = False
         self.keeper = Keeper(parts)
 
     # --- requests from callers ------------------------------------------------------------------
@@ -178,15 +179,20 @@ class Groups:
         """Reserve nodes for the waiting groups that fit."""
         waiting = self.waiting()
         running = adapter.running_workers(self._scheduler) if waiting else set()
+        room = self._parts.ledger.room(running)
         in_vain: set[Wish] = set()
         for row in waiting:
             wish = row.wish()
-            if wish not in in_vain and not self._try(row, wish, running):
+            row.num_attempts += 1
+            if not room.may_take(wish[0]) or wish in in_vain:
+                continue
+            if self._try(row, wish, running):
+                room = self._parts.ledger.room(running)
+            else:
                 in_vain.add(wish)
         self.keeper.update_turn([row for row in waiting if row.is_waiting], running)
 
     def _try(self, row: Group, wish: Wish, running: set[str]) -> bool:
-        row.num_attempts += 1
         bundles, strategy, beside = wish
         only = running - self.keeper.kept_from_groups(row.id)
         grants = self._parts.ledger.reserve(bundles, strategy, only=only, beside=beside)
@@ -256,9 +262,12 @@ class Groups:
 
     def collect_soon(self) -> None:
         """Remove the groups whose creators have ended, after the current work."""
-        asyncio.get_running_loop().call_soon(self._collect)
+        if not self._collection_is_due:
+            self._collection_is_due = True
+            asyncio.get_running_loop().call_soon(self._collect)
 
     def _collect(self) -> None:
+        self._collection_is_due = False
         for row in list(self._rows.values()):
             job = self._parts.jobs.open.get(row.spec["job"])
             is_job_over = job is None or job.orphaned

@@ -88,6 +88,7 @@ class Jobs:
             return
         self._parts.endings.job_left(job)
         del self.open[job.job]
+        self._parts.calls.job_ended(job.client)
         self._parts.packages.release(job.client)
         self.functions.end_job(job.job)
         adapter.forget_split_keys()
@@ -128,6 +129,12 @@ class Jobs:
             for worker in self._parts.nodes.info:
                 adapter.tell_worker(self._scheduler, worker, message)
 
-    async def function(self, function: str) -> bytes:
-        """Wait until a caller has exported the function or class with this id; return its pickle."""
-        return await self.functions.get(function)
+    async def function(self, function: str, job: str) -> bytes:
+        """Wait until a caller has exported the function or class with this id; return its pickle.
+
+        Raises
+        ------
+        LookupError
+            When the job that needs it has ended.
+        """
+        return await self.functions.get(function, lambda: job not in self.open)

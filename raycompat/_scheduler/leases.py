@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat import _dask_adapter as adapter
@@ -52,8 +52,16 @@ class Held:
     place: Place
 
 
+def by_owner(held: Iterable[Held]) -> dict[str, list[Held]]:
+    """Return leases by their clients."""
+    found: dict[str, list[Held]] = {}
+    for each in held:
+        found.setdefault(each.owner, []).append(each)
+    return found
+
+
 def choose(
-    held: Iterable[Held],
+    held: Mapping[str, Sequence[Held]],
     owner: str,
     request: ResourceSet,
     *,
@@ -61,25 +69,24 @@ def choose(
     is_lease: bool,
     now: float,
 ) -> list[Held]:
-    """Choose the leases to revoke for waiting requests of `owner`.
+    """Choose the leases to revoke for waiting requests of `owner`, from those of each client.
 
     They are the oldest leases of the client that has most: one for a call; for leases, enough to make
     the shares equal, or none if `owner` has only one less. Leases of `owner` that are too small for the
     request count as those of another client.
     """
-    leases = list(held)
-    shares = Counter(each.owner for each in leases)
-    if not shares:
+    if not held:
         return []
-    richest, most = shares.most_common(1)[0]
-    theirs = [each for each in leases if each.owner == richest]
+    theirs: Sequence[Held] = max(held.values(), key=len)
     number = 1
     if is_lease:
-        number = (most - shares[owner]) // 2
+        own = held.get(owner, ())
+        number = (len(theirs) - len(own)) // 2
         if not number:
-            own = [each for each in leases if each.owner == owner]
             theirs = [each for each in own if each.request.get("CPU") < request.get("CPU")]
             number = max(0, 2 * len(theirs) - len(own)) // 2
+    if not number:
+        return []
     theirs = [each for each in theirs if now - each.since >= QUANTUM_S]
     theirs.sort(key=lambda each: each.since)
     return theirs[: min(number, num_waiting)]
@@ -102,6 +109,8 @@ class Leases:
         self._scheduler = parts.scheduler
         #: Leases that were not revoked.
         self._held: dict[str, Held] = {}
+        #: The leases that can help each kind of request, by client, while the round lasts.
+        self._helpful: dict[tuple[ResourceSet, frozenset[Place]], dict[str, list[Held]]] = {}
         #: The time of the last revocation for each kind of request.
         self._revoked: dict[Any, float] = {}
         self._look_due = False
@@ -136,11 +145,15 @@ class Leases:
         `waiting` are the clients whose requests found no free resources.
         """
         for owner in {each.owner for each in self._held.values()} | self._pressed:
-            is_pressed = bool(waiting - {owner})
+            is_pressed = len(waiting) > (owner in waiting)  # others wait too
             if is_pressed != (owner in self._pressed):
                 (self._pressed.add if is_pressed else self._pressed.discard)(owner)
                 message = {"op": ToCaller.PRESSURE, "is_on": is_pressed}
                 adapter.tell_client(self._scheduler, owner, message)
+
+    def begin_round(self) -> None:
+        """Prepare for a round of `make_room`, during which no request is granted."""
+        self._helpful.clear()
 
     def make_room(
         self,
@@ -157,16 +170,7 @@ class Leases:
         """
         owner, request, _ = shape
         now = time.monotonic()
-        helpful = {
-            place
-            for place in {each.place for each in self._held.values()}
-            if place in places and self._parts.ledger.lacks_only_cpus(place, request)
-        }
-        held = [
-            each
-            for each in (self._held.values() if helpful else ())
-            if each.place in helpful and not self._is_lent(each.key)
-        ]
+        held = self._that_help(request, frozenset(places))
         if not held:
             return False
         if now - since > _PATIENCE_S and self._reserve(shape, held, now):
@@ -184,6 +188,22 @@ class Leases:
             asyncio.get_running_loop().call_later(QUANTUM_S, self._look_again)
         return True
 
+    def _that_help(self, request: ResourceSet, places: frozenset[Place]) -> dict[str, list[Held]]:
+        """Return the leases whose end helps a request, by client; for many requests, look once."""
+        found = self._helpful.get((request, places))
+        if found is None:
+            helpful = {
+                place
+                for place in {each.place for each in self._held.values()}
+                if place in places and self._parts.ledger.lacks_only_cpus(place, request)
+            }
+            found = self._helpful[request, places] = by_owner(
+                each
+                for each in (self._held.values() if helpful else ())
+                if each.place in helpful and not self._is_lent(each.key)
+            )
+        return found
+
     def _note_revoked(self, shape: Shape, now: float) -> None:
         self._revoked = {each: at for each, at in self._revoked.items() if now - at < QUANTUM_S}
         self._revoked[shape] = now
@@ -192,7 +212,7 @@ class Leases:
         self._look_due = False
         self._parts.dispatcher.soon()
 
-    def _reserve(self, shape: Shape, held: list[Held], now: float) -> bool:
+    def _reserve(self, shape: Shape, held: Mapping[str, Sequence[Held]], now: float) -> bool:
         """Keep a place for a request that has waited long, if it fits there without its leases.
 
         Otherwise small requests would take all free resources before a large one fits. The place is
@@ -201,8 +221,10 @@ class Leases:
         last, ledger = self._reservation, self._parts.ledger
         if last is not None and now < last.until + _PAUSE_S:
             return False
-        for place in {each.place for each in held}:
-            leases = [each for each in held if each.place == place]
+        by_place: dict[Place, list[Held]] = {}
+        for each in chain(*held.values()):
+            by_place.setdefault(each.place, []).append(each)
+        for place, leases in by_place.items():
             if any(shape[1].get("CPU") <= each.request.get("CPU") for each in leases):
                 continue  # one revoked lease is enough
             if ledger.fits_without(place, shape[1], [each.request for each in leases]):
@@ -257,6 +279,7 @@ class Leases:
 
     def _revoke(self, held: Held) -> None:
         del self._held[held.key]
+        self._helpful.clear()
         message = {"op": ToNode.REVOKE, "key": held.key}
         adapter.tell_worker(self._scheduler, held.address, message)
 

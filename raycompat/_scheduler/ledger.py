@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from raycompat._protocol.resource_set import UNITS_PER_ONE, ResourceSet
-from raycompat._scheduler.arrangement import arrange
+from raycompat._scheduler.arrangement import Room, arrange
 
 #: Resources whose shortage slows a node down. A node's utilisation is that of the fullest one.
 CRITICAL_RESOURCES: Final = ("CPU", "memory", "object_store_memory")
@@ -43,7 +43,7 @@ class Capacity:
     `free` CPU is negative when lent CPUs are taken back while others use them.
     """
 
-    __slots__ = ("critical", "free", "free_gpus", "node_id", "place", "total")
+    __slots__ = ("critical", "free", "free_gpus", "holdings", "node_id", "place", "total")
 
     def __init__(
         self,
@@ -56,6 +56,8 @@ class Capacity:
         self.place: Place = node_id if bundle is None else bundle
         self.total = total
         self.free = total.units()
+        #: The holdings that were taken from this node or bundle, except bundles.
+        self.holdings: dict[Holding, None] = {}
         #: Free units of each GPU, by index.
         self.free_gpus = dict(_gpu_slots(total) if gpus is None else gpus)
         units = [(name, total.get(name)) for name in CRITICAL_RESOURCES]
@@ -202,6 +204,17 @@ class Ledger:
             nodes = [self._bundles[each] for each in within if each in self._bundles]
         return max((node.free.get(resource, 0) for node in nodes), default=0)
 
+    def room(self, only: Collection[str] | None = None) -> Room:
+        """Return the free units of the nodes (of `only`)."""
+        total: dict[str, int] = {}
+        largest: dict[str, int] = {}
+        for node in self._among(only):
+            for name, units in node.free.items():
+                if units > 0:
+                    total[name] = total.get(name, 0) + units
+                    largest[name] = max(units, largest.get(name, 0))
+        return Room(total, largest)
+
     def lacks_only_cpus(self, place: Place, request: ResourceSet) -> bool:
         """Return whether a place could take the request now, if enough of its CPUs were free."""
         node = self._at(place)
@@ -294,8 +307,12 @@ class Ledger:
         if node is None:
             return None
         holding = Holding(node.node_id, request, node.take(request))
-        self._held[holding] = node
+        self._hold(holding, node)
         return holding
+
+    def _hold(self, holding: Holding, node: Capacity) -> None:
+        self._held[holding] = node
+        node.holdings[holding] = None
 
     def _preferred(
         self, request: ResourceSet, prefer: Sequence[str], only: Collection[str] | None
@@ -366,14 +383,21 @@ class Ledger:
         if ended is None:
             nodes = [Capacity(node.node_id, node.total) for node in self._among(only)]
         else:
-            nodes = [node.copy() for node in self._among(only)]
-            by_id = {node.node_id: node for node in nodes}
-            for holding in ended:
-                node = by_id.get(holding.node_id)
-                if node is not None and self._held.get(holding) is self._nodes[holding.node_id]:
-                    node.give(self._back(holding), holding.gpus)
+            nodes = self.without(ended, only)
         found = arrange(bundles, strategy, nodes, beside)
         return [node.node_id for node, _ in found] if found is not None else None
+
+    def without(
+        self, ended: Iterable[Holding], only: Collection[str] | None = None
+    ) -> list[Capacity]:
+        """Return copies of the nodes (of `only`), without the holdings `ended`."""
+        nodes = [node.copy() for node in self._among(only)]
+        by_id = {node.node_id: node for node in nodes}
+        for holding in ended:
+            node = by_id.get(holding.node_id)
+            if node is not None and self._held.get(holding) is self._nodes[holding.node_id]:
+                node.give(self._back(holding), holding.gpus)
+        return nodes
 
     def _back(self, holding: Holding) -> dict[str, int]:
         """Return the resources that the end of a holding frees; a lent CPU is free already."""
@@ -392,10 +416,11 @@ class Ledger:
             return
         bundle = self._bundles.pop(holding, None)
         if bundle is not None:
-            for other in [each for each, of in self._held.items() if of is bundle]:
-                self._held[other] = node
+            for other in bundle.holdings:
+                self._hold(other, node)
             node.give(bundle.free, tuple(bundle.free_gpus.items()))
             return
+        del node.holdings[holding]
         node.give(self._back(holding), holding.gpus)
         self._lent.pop(holding, None)
 
@@ -414,7 +439,8 @@ class Ledger:
         node = self._held.pop(holding, None)
         if node is None:
             return smaller
-        self._held[smaller] = node
+        del node.holdings[holding]
+        self._hold(smaller, node)
         times_lent = self._lent.pop(holding, 0)
         if times_lent:
             self._lent[smaller] = times_lent

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
@@ -13,9 +16,18 @@ from raycompat._protocol.resource_set import UNITS_PER_ONE
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
 
+logger = logging.getLogger(__name__)
+
 #: The most series of programs' metrics: one for each metric and its tags, and for gauges one for each
 #: process.
 _MANY_SERIES = 10_000
+
+#: Seconds for which a series stays after its last report when its process or jobs have ended: twice
+#: Prometheus's default period, so that the last values of a short program are read.
+_KEPT_S = 120.0
+
+#: Seconds between two searches for series that may leave, while there is no room for new ones.
+_SEARCH_S = 1.0
 
 #: The tag with the process that has set a gauge.
 _PROCESS_TAG = "WorkerId"
@@ -24,40 +36,110 @@ _PROCESS_TAG = "WorkerId"
 _STATES_OF_ACTORS = ("PENDING", "ALIVE", "RESTARTING", "DEAD")
 
 
+@dataclass(slots=True)
+class _Series:
+    """The value, or the sum and the buckets, of one metric with one set of tags."""
+
+    buckets: list[int]
+    value: float = 0.0
+    #: The process that has set a gauge; empty for a sum, which belongs to the jobs that added to it.
+    process: str = ""
+    jobs: set[str] = field(default_factory=set)
+    #: The last report, by the monotonic clock.
+    reported: float = 0.0
+
+
 class Metrics:
-    """The values of programs' metrics, and their publication."""
+    """The values of programs' metrics, and their publication.
+
+    A gauge leaves when its process has ended, and a counter or histogram when all its jobs have: two
+    minutes after the last report, or earlier if another series needs the room. When there is no room,
+    new series are dropped and counted, and each job gets one warning.
+    """
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        #: The value, or the sum and the buckets, of each series.
-        self._series: dict[tuple[About, tuple[str, ...]], tuple[float, list[int]]] = {}
+        self._series: dict[tuple[About, tuple[str, ...]], _Series] = {}
+        #: The living processes with gauges, and the node or client of each.
+        self._processes: dict[str, str] = {}
         self._num_dropped = 0
+        #: The jobs that were warned of dropped series.
+        self._warned: set[str] = set()
+        self._searched = 0.0
         self._collector = adapter.publish_metrics(self.collect)
 
     def close(self) -> None:
         """Stop publishing."""
         adapter.withdraw_metrics(self._collector)
 
-    def on_node_report(self, worker: str, process: str, measured: list[Any]) -> None:
+    def on_node_report(self, worker: str, process: str, job: str, measured: list[Any]) -> None:
         """Record values from a process of a node."""
-        self._enter(process, measured)
+        self._enter(worker, process, job, measured)
 
-    def on_caller_report(self, client: str, process: str, measured: list[Any]) -> None:
+    def on_caller_report(self, client: str, process: str, job: str, measured: list[Any]) -> None:
         """Record values from a driver."""
-        self._enter(process, measured)
+        self._enter(client, process, job, measured)
 
-    def _enter(self, process: str, measured: list[Any]) -> None:
+    def process_ended(self, worker: str, process: str) -> None:
+        """Handle a node's report that a process which recorded values has ended."""
+        self._processes.pop(process, None)
+
+    def lose(self, source: str) -> None:
+        """Record that the processes of a node or client that has left have ended."""
+        for process in [each for each, of in self._processes.items() if of == source]:
+            del self._processes[process]
+
+    def _enter(self, source: str, process: str, job: str, measured: list[Any]) -> None:
+        now = time.monotonic()
         for wire, tags, value, buckets in measured:
             about = about_from_wire(wire)
-            labels = (*tags, process) if about.kind == "gauge" else tuple(tags)
-            known = self._series.get((about, labels))
-            if known is None and len(self._series) >= _MANY_SERIES:
-                self._num_dropped += 1
-                continue
-            if known is None or about.kind == "gauge":
-                known = (0.0, [0] * len(buckets))
-            sums = [a + b for a, b in zip(known[1], buckets, strict=True)]
-            self._series[about, labels] = (known[0] + value, sums)
+            is_gauge = about.kind == "gauge"
+            labels = (*tags, process) if is_gauge else tuple(tags)
+            series = self._series.get((about, labels))
+            if series is None:
+                if not self._has_room(now):
+                    self._note_dropped(job)
+                    continue
+                series = self._series[about, labels] = _Series([0] * len(buckets))
+            series.reported = now
+            if is_gauge:
+                self._processes[process] = source
+                series.process, series.value = process, value
+            else:
+                series.jobs.add(job)
+                series.value += value
+                series.buckets = [a + b for a, b in zip(series.buckets, buckets, strict=True)]
+
+    def _has_room(self, now: float) -> bool:
+        if len(self._series) >= _MANY_SERIES and now - self._searched >= _SEARCH_S:
+            self._searched = now
+            self._remove_ended(now)
+        return len(self._series) < _MANY_SERIES
+
+    def _remove_ended(self, reported_before: float) -> None:
+        """Remove series that no living process and no open job can change any more."""
+        open_jobs = self._parts.jobs.open
+        for key, series in list(self._series.items()):
+            if series.process:
+                is_over = series.process not in self._processes
+            else:
+                series.jobs &= open_jobs.keys()
+                is_over = not series.jobs
+            if is_over and series.reported < reported_before:
+                del self._series[key]
+        self._warned &= open_jobs.keys()
+
+    def _note_dropped(self, job: str) -> None:
+        self._num_dropped += 1
+        if job not in self._warned:
+            self._warned.add(job)
+            line = (
+                f"raycompat: the cluster has {_MANY_SERIES} series of metrics, so new series are "
+                "dropped (raycompat_dropped_series at /metrics counts them). A series is one metric "
+                "with one set of tag values, and for gauges one process. Use tags with fewer values."
+            )
+            logger.warning("%s (job %s)", line, job)
+            self._parts.logs.tell(job, line)
 
     def collect(self) -> Iterator[Any]:
         """Iterate over all metrics, as families of prometheus_client."""
@@ -67,8 +149,10 @@ class Metrics:
             HistogramMetricFamily,
         )
 
+        self._remove_ended(time.monotonic() - _KEPT_S)
         families: dict[About, Any] = {}
-        for (about, labels), (value, buckets) in self._series.items():
+        for (about, labels), series in self._series.items():
+            value = series.value
             family = families.get(about)
             name, text = f"ray_{about.name}", about.description
             if about.kind == "counter":
@@ -80,9 +164,9 @@ class Metrics:
                 family.add_metric(labels, value)
             else:
                 family = family or HistogramMetricFamily(name, text, labels=about.tag_keys)
-                family.add_metric(labels, list(_cumulated(about, buckets)), value)
+                family.add_metric(labels, list(_cumulated(about, series.buckets)), value)
             families[about] = family
-        yield from families.values()
+        yield from _merged(families)
         dropped = "Series of the program's metrics that were dropped, because there were too many."
         yield CounterMetricFamily("raycompat_dropped_series", dropped, value=self._num_dropped)
         yield from self._of_cluster(GaugeMetricFamily, CounterMetricFamily)
@@ -120,6 +204,16 @@ class Metrics:
             stored.add_metric(("MMAP_SHM", info["ip"]), memory)
             stored.add_metric(("SPILLED", info["ip"]), disk)
         yield stored
+
+
+def _merged(families: dict[About, Any]) -> Iterator[Any]:
+    """Merge the families of one name and kind, whose tags differ: a page describes a name once."""
+    by_name: dict[tuple[str, str], Any] = {}
+    for about, family in families.items():
+        first = by_name.setdefault((about.kind, about.name), family)
+        if first is not family:
+            first.samples.extend(family.samples)
+    yield from by_name.values()
 
 
 def _cumulated(about: About, buckets: list[int]) -> Iterator[tuple[str, float]]:

@@ -35,6 +35,8 @@ class Nodes:
         self._unfit: dict[str, str] = {}
         #: The nodes that have left last.
         self._departed: deque[dict[str, Any]] = deque(maxlen=_MANY_DEPARTED)
+        #: The ids of the nodes that have left last, by address.
+        self._former_ids: dict[str, str] = {}
 
     def ready(self, worker: str, info: dict[str, Any]) -> None:
         """Handle a worker's report that it is a node, with its resources."""
@@ -67,10 +69,11 @@ class Nodes:
         self._unfit.pop(worker, None)
         info = self.info.pop(worker, None)
         if info is not None:
-            self._departed.append({"address": worker, **info, "ended": time.time()})
+            self._note_departed(worker, info)
             parts.relays.lose(worker)
             parts.surveys.lose(worker)
             parts.logs.lose_node(worker)
+            parts.metrics.lose(worker)
             parts.ledger.remove_node(worker)
             parts.groups.node_left(worker)
             parts.calls.node_left(worker)
@@ -78,6 +81,13 @@ class Nodes:
             parts.jobs.node_left(worker)
         parts.notify_change()
         parts.dispatcher.soon()
+
+    def _note_departed(self, worker: str, info: dict[str, Any]) -> None:
+        self._departed.append({"address": worker, **info, "ended": time.time()})
+        self._former_ids.pop(worker, None)
+        self._former_ids[worker] = str(info["node_id"])
+        if len(self._former_ids) > _MANY_DEPARTED:
+            del self._former_ids[next(iter(self._former_ids))]
 
     async def wait_until_ready(self, at_least: int, timeout_s: float) -> dict[str, Any]:
         """Return the nodes, once every connected Dask worker has reported.
@@ -134,11 +144,10 @@ class Nodes:
 
     def id_of(self, address: str | None) -> str | None:
         """Return the id of the node at an address, also of one that has left; None if unknown."""
-        info = self.info.get(address or "")
-        if info is None:
-            left = (each for each in reversed(self._departed) if each["address"] == address)
-            info = next(left, None)
-        return str(info["node_id"]) if info is not None else None
+        if address is None:
+            return None
+        info = self.info.get(address)
+        return str(info["node_id"]) if info is not None else self._former_ids.get(address)
 
     def address_of(self, node: str) -> str | None:
         """Return the address of a node by its id or its IP address; None if unknown."""
@@ -164,11 +173,18 @@ class Nodes:
                 for address, info in self.info.items()
             ],
             "departed": list(self._departed),
-            "total": self._parts.ledger.cluster_total().amounts(),
-            "available": self._parts.ledger.cluster_available().amounts(),
+            **self.resources(),
             "stored": sum(worker.nbytes for worker in self._scheduler.workers.values()),
             "pending": self._parts.dispatcher.pending(),
             "dashboard": self._dashboard(),
+        }
+
+    def resources(self) -> dict[str, dict[str, float]]:
+        """Return the total and free resources of all nodes together."""
+        ledger = self._parts.ledger
+        return {
+            "total": ledger.cluster_total().amounts(),
+            "available": ledger.cluster_available().amounts(),
         }
 
     def _dashboard(self) -> str | None:

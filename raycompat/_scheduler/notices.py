@@ -9,21 +9,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup, Strategy
 from raycompat._scheduler.affinity import choices
+from raycompat._scheduler.arrangement import arrange
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.groups import Group
-    from raycompat._scheduler.ledger import Holding
+    from raycompat._scheduler.groups import Group, Wish
+    from raycompat._scheduler.ledger import Capacity, Holding
     from raycompat._scheduler.lines import Line
     from raycompat._scheduler.parts import Parts
 
 #: Seconds that a request waits before its driver gets a notice.
 PATIENCE_S = 10.0
+
+#: Seconds between two checks at least: one check costs time in which the scheduler does nothing else.
+_PAUSE_S = 1.0
 
 #: How many holders of one kind a notice names.
 _MANY_HOLDERS = 5
@@ -40,37 +44,57 @@ class Notices:
         """Check the requests that wait now, once they have waited long enough."""
         if not self._is_due:
             self._is_due = True
-            asyncio.get_running_loop().call_later(PATIENCE_S + 0.1, self._look)
+            asyncio.get_running_loop().call_later(self._until_due(), self._look)
+
+    def _until_due(self) -> float:
+        """Return the seconds until the next request has waited for a multiple of ten seconds."""
+        calls, now = self._parts.calls.by_key, time.monotonic()
+        since = [
+            calls[line.first].since for line in self._parts.dispatcher.lines() if not line.is_told
+        ]
+        since += [row.since for row in self._parts.groups.waiting() if not row.is_told]
+        due = min((PATIENCE_S - (now - each) % PATIENCE_S for each in since), default=PATIENCE_S)
+        return max(due, _PAUSE_S) + 0.1
 
     def _look(self) -> None:
         self._is_due = False
+        later = self.later()
         for line in self._parts.dispatcher.lines():
-            if not line.is_told and (text := self._about_line(line)):
+            if not line.is_told and (text := self._about_line(line, later)):
                 line.is_told = True
                 self._parts.logs.tell(self._parts.calls.by_key[line.first].spec["job"], text)
+        whys: dict[Wish, str | None] = {}
         for row in self._parts.groups.waiting():
-            if not row.is_told and (text := self._about_group(row)):
+            if not row.is_told and (text := self._about_group(row, later, whys)):
                 row.is_told = True
                 self._parts.logs.tell(row.spec["job"], text)
         self._parts.dispatcher.soon()  # which calls `look_later` if something still waits
 
-    def _about_line(self, line: Line) -> str | None:
+    def later(self) -> list[Capacity]:
+        """Return the nodes as they will be when all running calls have ended, for `why`."""
+        return self._parts.ledger.without(self._ending())
+
+    def _about_line(self, line: Line, later: Sequence[Capacity]) -> str | None:
         call, (_, request, strategy) = self._parts.calls.by_key[line.first], line.shape
         waited_s = time.monotonic() - call.since
-        reason = self.why(line) if waited_s >= PATIENCE_S else None
+        reason = self.why(line, later) if waited_s >= PATIENCE_S else None
         if reason is None:
             return None
         what = f"{call.spec['name']} has waited {waited_s:.0f} s"
         return f"raycompat: {what} for {request}{where(strategy)}: {reason}"
 
-    def why(self, line: Line) -> str | None:
-        """Return why a line waits in vain; None if it waits only for calls that end by themselves."""
+    def why(self, line: Line, later: Sequence[Capacity]) -> str | None:
+        """Return why a line waits in vain; None if it waits only for calls that end by themselves.
+
+        Many lines are checked against one copy of the nodes, `later`.
+        """
         _, request, strategy = line.shape
         if not self._parts.placer.is_feasible(request, strategy):
             return (
                 "no node can ever provide that. The largest node has "
-                f"{self._parts.ledger.largest_node(request)}, the cluster in total "
-                f"{self._parts.ledger.cluster_total()}. Ask for less, or add a node that has it."
+                f"{self._parts.ledger.largest_node(request).text_of(request)}, the cluster in total "
+                f"{self._parts.ledger.cluster_total().text_of(request)}. Ask for less, or add a node "
+                "that has it."
             )
         if isinstance(strategy, InGroup):
             bundles = self._parts.groups.bundles(strategy)
@@ -79,43 +103,52 @@ class Notices:
             return self._held_by(request.units(), bundles)
         nodes = self._parts.nodes.info
         wanted = choices(strategy, request, nodes, self._parts.ledger)
-        if any(self._fits_later([request], "PACK", only=only) for only in wanted):
+        allowed = [
+            node for node in later if any(only is None or node.node_id in only for only in wanted)
+        ]
+        if any(node.fits(request) for node in allowed):
             return None
-        return self._held_by(self._short(request, wanted), None)
+        return self._held_by(self._short(request, allowed), None)
 
-    def _short(
-        self, request: ResourceSet, wanted: Collection[Collection[str] | None]
-    ) -> Collection[str]:
+    def _short(self, request: ResourceSet, allowed: Sequence[Capacity]) -> Collection[str]:
         """Return the resources that the allowed nodes lack; all, if each alone would fit."""
         each = {
             name: ResourceSet.from_units({name: units}) for name, units in request.units().items()
         }
         short = [
-            name
-            for name, alone in each.items()
-            if not any(self._fits_later([alone], "PACK", only=only) for only in wanted)
+            name for name, alone in each.items() if not any(node.fits(alone) for node in allowed)
         ]
         return short or list(each)
 
-    def _about_group(self, row: Group) -> str | None:
+    def _about_group(
+        self, row: Group, later: Sequence[Capacity], whys: dict[Wish, str | None]
+    ) -> str | None:
         waited_s = time.monotonic() - row.since
         if waited_s < PATIENCE_S:
             return None
-        bundles, strategy, beside = row.wish()
-        begin = (
-            f"raycompat: a placement group has waited {waited_s:.0f} s for the bundles "
-            f"{list(bundles)} ({strategy})"
-        )
-        if not self._parts.groups.keeper.is_feasible(row):
-            return (
-                f"{begin}: no nodes can ever provide that. The cluster has in total "
-                f"{self._parts.ledger.cluster_total()}. Ask for less, or add nodes."
-            )
-        if self._fits_later(bundles, strategy, beside=beside):
+        wish = row.wish()
+        if wish not in whys:
+            whys[wish] = self._why_group(row, wish, later)
+        why, (bundles, strategy, _) = whys[wish], wish
+        if why is None:
             return None
         return (
-            f"{begin}, {self._held_by({name for each in bundles for name in each.units()}, None)}"
+            f"raycompat: a placement group has waited {waited_s:.0f} s for the bundles "
+            f"{list(bundles)} ({strategy}){why}"
         )
+
+    def _why_group(self, row: Group, wish: Wish, later: Sequence[Capacity]) -> str | None:
+        """Return why a group waits in vain; None if it waits only for calls that end by themselves."""
+        if not self._parts.groups.keeper.is_feasible(row):
+            total = self._parts.ledger.cluster_total()
+            return (
+                ": no nodes can ever provide that. The cluster has in total "
+                f"{total.text_of(_names(wish[0]))}. Ask for less, or add nodes."
+            )
+        bundles, strategy, beside = wish
+        if arrange(bundles, strategy, [node.copy() for node in later], beside) is not None:
+            return None
+        return f", {self._held_by(_names(bundles), None)}"
 
     # --- resources that will be free, and the holders of the others -----------------------------
 
@@ -127,20 +160,6 @@ class Notices:
             for call in calls
             if call.holding is not None and call.spec["kind"] != "actor"
         ]
-
-    def _fits_later(
-        self,
-        bundles: Collection[ResourceSet],
-        strategy: str,
-        *,
-        only: Collection[str] | None = None,
-        beside: Collection[str] = (),
-    ) -> bool:
-        """Return whether nodes could provide bundles after all running calls have ended."""
-        found = self._parts.ledger.where_it_could_be(
-            list(bundles), strategy, ended=self._ending(), only=only, beside=beside
-        )
-        return found is not None
 
     def _is_full(self, bundles: Collection[Holding], request: ResourceSet) -> bool:
         """Return whether actors hold so much of all these bundles that a request fits into none."""
@@ -185,6 +204,11 @@ class Notices:
             if is_there and any(holding.resources.get(name) for name in wanted):
                 counts[f"{self._parts.actors.rows[key].class_name} ({holding.resources})"] += 1
         return [f"{count} of the actor {name}" for name, count in counts.most_common()]
+
+
+def _names(bundles: Collection[ResourceSet]) -> list[str]:
+    """Return the names of the resources in bundles, each once."""
+    return list(dict.fromkeys(name for each in bundles for name in each))
 
 
 def where(strategy: Strategy) -> str:

@@ -88,12 +88,13 @@ class Objects:
             self.break_promise(key, failures.owner_died(key))
 
     def keeper(self, worker: str, wires: Sequence[Any]) -> str | None:
-        """Return the node that stores values: `worker`, or another one if it has left; None if none
-        can.
+        """Return the node that stores values: `worker`, or another one if it is paused or has left;
+        None if none can.
 
         Segments are on the host of `worker`; small values are in their wires.
         """
-        if worker not in self._scheduler.workers and all(wire[0] != "segment" for wire in wires):
+        is_small = all(wire[0] != "segment" for wire in wires)
+        if is_small and not adapter.is_running(self._scheduler, worker):
             worker = next(iter(adapter.running_workers(self._scheduler)), worker)
         return worker if worker in self._scheduler.workers else None
 

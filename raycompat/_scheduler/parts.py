@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from distributed import Scheduler
 
 
+#: Messages that are of use also when their node has left: output, and the times of calls.
+_ALSO_LATE = (ToScheduler.LOG, ToScheduler.SPANS)
+
+
 class Parts:
     """All parts of the scheduler plugin."""
 
@@ -75,7 +79,7 @@ class Parts:
         """Return the handler of each kind of message from clients and nodes."""
         actors, calls, groups, jobs = self.actors, self.calls, self.groups, self.jobs
         leases, nodes, objects, relays = self.leases, self.nodes, self.objects, self.relays
-        return {
+        handlers: dict[str, Callable[..., None]] = {
             ToScheduler.JOB: jobs.begin,
             ToScheduler.EXPORT: jobs.export,
             ToScheduler.NAMES_TENSORFLOW: jobs.note_tensorflow,
@@ -122,12 +126,31 @@ class Parts:
             ToScheduler.SPANS: self.endings.on_spans,
             ToScheduler.LOOKED: self.surveys.on_node_report,
             ToScheduler.MEASURED: self.metrics.on_node_report,
+            ToScheduler.PROCESS_ENDED: self.metrics.process_ended,
             ToScheduler.MEASURED_BY_CALLER: self.metrics.on_caller_report,
             ToScheduler.TRACKED: self.experiments.on_node_report,
             ToScheduler.TRACKED_BY_CALLER: self.experiments.on_caller_report,
             ToScheduler.CALLER_LOOKED: self.surveys.on_caller_report,
             **self.logs.handlers(),
         }
+        return {
+            operation: handler if operation in _ALSO_LATE else self._of_members(handler)
+            for operation, handler in handlers.items()
+        }
+
+    def _of_members(self, handler: Callable[..., None]) -> Callable[..., None]:
+        """Return a handler that ignores the messages of nodes that have left.
+
+        Dask reads the messages of a worker until its connection closes, which may be after its removal.
+        By then its calls and actors may be on other nodes.
+        """
+        workers = self.scheduler.workers
+
+        def handle(**message: Any) -> None:
+            if "client" in message or message["worker"] in workers:
+                handler(**message)
+
+        return handle
 
     def handlers(self) -> dict[str, Callable[..., Any]]:
         """Return the handler of each kind of request."""
@@ -139,6 +162,7 @@ class Parts:
             Request.NODES_ARE: nodes.wait_for_nodes,
             Request.FETCH: nodes.fetch,
             Request.STATE: nodes.state,
+            Request.RESOURCES: nodes.resources,
             Request.INVENTORY: self.inventory,
             Request.FUNCTION: self.jobs.function,
             Request.PACKAGE_BEGIN: packages.begin,
@@ -176,6 +200,7 @@ class Parts:
         self.surveys.lose(client)
         self.leases.lose_client(client)
         self.logs.lose_client(client)
+        self.metrics.lose(client)
         self.actors.client_left(client)
         self.objects.break_promises_of(client)
         self.calls.client_left(client)

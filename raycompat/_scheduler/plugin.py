@@ -50,6 +50,11 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         """Remove a node."""
         self.parts.nodes.left(worker)
 
+    def log_event(self, topic: str, msg: Any) -> None:
+        """Start calls that waited for a paused worker. Dask logs the change just before it makes it."""
+        if adapter.is_change_of_status(msg):
+            self.parts.dispatcher.soon()
+
     def add_client(self, scheduler: Scheduler, client: str) -> None:
         """Make a new client's stream fast, once it exists."""
         asyncio.get_running_loop().call_soon(adapter.send_client_batches_at_once, scheduler, client)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from distributed import Scheduler
 
 
+#: The most names of one actor or lease that count in the progress: Dask stores 3 KB for each.
+_MANY_NAMES = 200
+
 #: Calls that ran one after the other: the node, the process or thread, name, number of calls, start and
 #: end in seconds since 1970, and whether they failed.
 Ran = tuple[str, int, str, int, float, float, bool]
@@ -48,6 +51,8 @@ class RunTimes:
         counted = self._counted.setdefault(key, Counter())
         for name, _, count, _, _, failure, _ in spans:
             state = "erred" if failure is not None else "released"
+            if (name, state) not in counted and len(counted) >= _MANY_NAMES:
+                continue  # a program may give each call a different name
             counted[name, state] += count
             adapter.count_in_progress(self._scheduler, name, state, count)
 

@@ -28,6 +28,7 @@ except ImportError as error:
 # Ray has these modules, too; they are not in its list of names.
 from raycompat.data import aggregate as aggregate
 from raycompat.data import block as block
+from raycompat.data import collate_fn as collate_fn
 from raycompat.data import expressions as expressions
 from raycompat.data import preprocessors as preprocessors
 from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy
@@ -72,6 +73,7 @@ from raycompat.data.sources import (
     range_tensor,
     read_datasource,
 )
+from raycompat.data.torch import from_torch
 
 #: The names that Ray had before.
 DatasetContext = DataContext
@@ -108,6 +110,7 @@ __all__ = [
     "from_pandas",
     "from_pandas_refs",
     "from_tf",
+    "from_torch",
     "range",
     "range_tensor",
     "read_binary_files",

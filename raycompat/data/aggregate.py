@@ -397,6 +397,8 @@ class AggregateFnV2(PythonAggregation):
         self.column = on
         self._zero = zero_factory
         self.ignores_nulls = ignore_nulls
+        # Private names of Ray's class, which subclasses use.
+        self._target_col_name, self._ignore_nulls = on, ignore_nulls
 
     @abc.abstractmethod
     def aggregate_block(self, block: Block) -> Any:

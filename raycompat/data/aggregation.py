@@ -37,7 +37,8 @@ class Groups:
             self.table = pa.table({})
             return
         block.require_columns(self.keys, table.column_names, "groupby")
-        numbered = table.select(self.keys).append_column(_ROW, pa.array(np.arange(table.num_rows)))
+        keyed = pa.table({name: _decoded(table[name]) for name in self.keys})
+        numbered = keyed.append_column(_ROW, pa.array(np.arange(table.num_rows)))
         found = numbered.group_by(self.keys, use_threads=False).aggregate([(_ROW, "list")])
         found = found.sort_by([(name, "ascending") for name in self.keys])
         rows = found[f"{_ROW}_list"].combine_chunks()
@@ -67,6 +68,12 @@ class Groups:
         at = np.full(self.num, -1)  # no rows at all: one group without a value
         at[found] = np.arange(len(found))
         return values.take(pa.array(at, mask=at < 0))
+
+
+def _decoded(column: Any) -> Any:
+    """Return the values of a column of categories: Arrow does not sort categories."""
+    is_category = pa.types.is_dictionary(column.type)
+    return column.cast(column.type.value_type) if is_category else column
 
 
 _ROW = "__raycompat_row__"

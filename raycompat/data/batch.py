@@ -35,11 +35,7 @@ def check_size(value: Any, name: str = "batch_size") -> None:
 
 def formatted(table: Block, batch_format: str | None) -> Any:
     """Return a table in a format."""
-    if batch_format in ("default", "numpy"):
-        return block.to_numpy(table)
-    if batch_format == "pandas":
-        return block.to_pandas(table)
-    return table
+    return block.BlockAccessor(table).to_batch_format(batch_format)
 
 
 def sized(
@@ -136,10 +132,24 @@ def of_target_size(tables: Iterable[Block], target_bytes: int) -> Iterator[Block
             waiting.append(piece)
             num_bytes += piece.nbytes
             if num_bytes >= target_bytes:
-                yield block.concat(waiting)
+                yield from _put_together(waiting)
                 waiting, num_bytes = [], 0
     if waiting:
-        yield block.concat(waiting)
+        yield from _put_together(waiting)
+
+
+def _put_together(tables: list[Block]) -> list[Block]:
+    """Return one table, or several where the types of a column do not fit together."""
+    try:
+        return [block.concat(tables)]
+    except ValueError:
+        made = tables[:1]
+    for table in tables[1:]:
+        try:
+            made[-1] = block.concat([made[-1], table])
+        except ValueError:
+            made.append(table)
+    return made
 
 
 def _cut(table: Block, target_bytes: int) -> Iterator[Block]:

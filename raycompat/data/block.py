@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from raycompat.data import tensor
 from raycompat.object_ref import ObjectRef
@@ -106,6 +107,7 @@ def _shortened(value: Any) -> str:
 
 
 def _column(name: str, values: Any) -> pa.Array:
+    values = tensor.without_torch(values)
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     if isinstance(values, np.ndarray) and values.ndim:
@@ -139,6 +141,12 @@ def _is_missing(value: Any) -> bool:
 
 def _from_pandas(frame: pd.DataFrame) -> Block:
     names = [str(name) for name in frame.columns]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(
+            f"Columns {repeated} occur more than once in a DataFrame. Rename them: the columns of a "
+            "row have different names."
+        )
     columns = [_series(frame.iloc[:, index]) for index in range(len(names))]
     return pa.table(columns, names=names)
 
@@ -260,3 +268,123 @@ def require_columns(names: Iterable[str], schema: Sequence[str], what: str) -> N
     hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
     named = ", ".join(map(repr, absent))
     raise ValueError(f"{what}: there is no column {named}.{hint} The columns are {list(schema)}.")
+
+
+class BlockAccessor:
+    """The operations on a block. `for_block` makes it.
+
+    Notes
+    -----
+    Ray source: ``ray.data.block.BlockAccessor``, 2.60.0. Differs from Ray: it has no operations of
+    Ray's own executor.
+    """
+
+    def __init__(self, table: Block) -> None:
+        self._table = table
+
+    @staticmethod
+    def for_block(block: DataBatch) -> BlockAccessor:
+        """Return the operations on a block: a table, a DataFrame or a dictionary of arrays."""
+        return BlockAccessor(to_table(block))
+
+    @staticmethod
+    def batch_to_block(batch: DataBatch) -> Block:
+        """Return a batch as a table."""
+        return to_table(batch)
+
+    def num_rows(self) -> int:
+        """Return the number of rows."""
+        return int(self._table.num_rows)
+
+    def size_bytes(self) -> int:
+        """Return the bytes of the rows in memory."""
+        return int(self._table.nbytes)
+
+    def schema(self) -> pa.Schema:
+        """Return the columns and their types."""
+        return self._table.schema
+
+    def get_metadata(self, input_files: Sequence[str] | None = None) -> BlockMetadata:
+        """Return the numbers of rows and bytes, and the schema."""
+        return metadata_of(self._table, input_files)
+
+    def iter_rows(self, public_row_format: bool = True) -> Iterator[dict[str, Any]]:
+        """Yield the rows as dictionaries of Python values."""
+        return rows(self._table)
+
+    def slice(self, start: int, end: int, copy: bool = False) -> Block:
+        """Return the rows from `start` to before `end`."""
+        piece = self._table.slice(start, end - start)
+        return compact(piece) if copy else piece
+
+    def take(self, indices: Sequence[int]) -> Block:
+        """Return the rows at some positions."""
+        return self._table.take(pa.array(indices, pa.int64()))
+
+    def select(self, columns: Sequence[str]) -> Block:
+        """Return some columns."""
+        return self._table.select(list(columns))
+
+    def rename_columns(self, columns_rename: Mapping[str, str]) -> Block:
+        """Return the block with other names of columns."""
+        names = self._table.column_names
+        return self._table.rename_columns([columns_rename.get(name, name) for name in names])
+
+    def to_arrow(self) -> pa.Table:
+        """Return a table."""
+        return self._table
+
+    def to_block(self) -> Block:
+        """Return the block."""
+        return self._table
+
+    def to_default(self) -> Block:
+        """Return the block."""
+        return self._table
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a DataFrame."""
+        return to_pandas(self._table)
+
+    def to_numpy(self, columns: str | Sequence[str] | None = None) -> Any:
+        """Return a dictionary of arrays, or the array of one column."""
+        if isinstance(columns, str):
+            return tensor.to_numpy(self._table[columns])
+        return to_numpy(self._table if columns is None else self.select(columns))
+
+    def to_batch_format(self, batch_format: str | None) -> Any:
+        """Return the block as a batch: in the format "default", "numpy", "pandas" or "pyarrow"."""
+        if batch_format in ("default", "numpy"):
+            return self.to_numpy()
+        if batch_format == "pandas":
+            return self.to_pandas()
+        if batch_format in ("pyarrow", None):
+            return self._table
+        raise ValueError(
+            f'batch_format={batch_format!r} is not a format of batches: it is "default", "numpy", '
+            '"pandas" or "pyarrow".'
+        )
+
+    def count(self, on: str, ignore_nulls: bool = False) -> int:
+        """Return the number of values of a column."""
+        column = self._table[on]
+        return len(column) - (int(column.null_count) if ignore_nulls else 0)
+
+    def sum(self, on: str, ignore_nulls: bool) -> Any:
+        """Return the sum of a column; None without values."""
+        return self._reduced(pc.sum, on, ignore_nulls)
+
+    def min(self, on: str, ignore_nulls: bool) -> Any:
+        """Return the least value of a column; None without values."""
+        return self._reduced(pc.min, on, ignore_nulls)
+
+    def max(self, on: str, ignore_nulls: bool) -> Any:
+        """Return the greatest value of a column; None without values."""
+        return self._reduced(pc.max, on, ignore_nulls)
+
+    def mean(self, on: str, ignore_nulls: bool) -> Any:
+        """Return the mean of a column; None without values."""
+        return self._reduced(pc.mean, on, ignore_nulls)
+
+    def _reduced(self, function: Any, on: str, ignore_nulls: bool) -> Any:
+        return function(self._table[on], skip_nulls=ignore_nulls).as_py()

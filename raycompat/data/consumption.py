@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 import raycompat as ray
 from raycompat.data import aggregate, batch, block, tensor
 from raycompat.data.aggregation import Aggregation
@@ -238,6 +240,37 @@ class Consumption:
             local_shuffle_seed=local_shuffle_seed,
         )
 
+    def iter_torch_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int | None = 256,
+        dtypes: Any = None,
+        device: Any = "auto",
+        collate_fn: Any = None,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        pin_memory: bool = False,
+    ) -> Iterable[Any]:
+        """Return an iterable of batches of tensors; see `DataIterator.iter_torch_batches`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.iter_torch_batches``, 2.60.0. Differs: see there.
+        """
+        return self.iterator().iter_torch_batches(
+            prefetch_batches=prefetch_batches,
+            batch_size=batch_size,
+            dtypes=dtypes,
+            device=device,
+            collate_fn=collate_fn,
+            drop_last=drop_last,
+            local_shuffle_buffer_size=local_shuffle_buffer_size,
+            local_shuffle_seed=local_shuffle_seed,
+            pin_memory=pin_memory,
+        )
+
     def to_tf(
         self,
         feature_columns: str | list[str],
@@ -412,7 +445,11 @@ class Consumption:
         if limit is not None and self.count() > limit:
             raise ValueError(f"to_pandas(limit={limit}): there are more rows. Call limit({limit}).")
         tables = [ray.get(bundle.ref) for bundle in self._bundles()]
-        return block.to_pandas(block.concat(tables))
+        try:
+            return block.to_pandas(block.concat(tables))
+        except ValueError:  # a column has another type in some blocks: one of Python's objects here
+            frames = [block.to_pandas(table).astype(object) for table in tables]
+            return pd.concat(frames, ignore_index=True).infer_objects()
 
     def to_pandas_refs(self) -> list[Any]:
         """Return a reference to a DataFrame for each block.

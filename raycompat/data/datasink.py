@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.fs
 
 from raycompat.data import block, files
-from raycompat.data.block import Block
+from raycompat.data.block import Block, BlockAccessor
+from raycompat.data.filename_provider import FilenameProvider
 
 T = TypeVar("T")
 
@@ -134,9 +135,8 @@ class _FileDatasink(Datasink[list[str]], abc.ABC):
         self._filesystem, self._folder = files.resolve(path, filesystem)
         self._creates = try_create_dir
         self._opening = dict(open_stream_args or {})
-        self._names = filename_provider
-        self._uuid = dataset_uuid or uuid.uuid4().hex
-        self._format = file_format
+        self._names = filename_provider or FilenameProvider(dataset_uuid, file_format)
+        self._uuid = uuid.uuid4().hex
         self._mode = mode
         self.is_skipped = False
 
@@ -206,8 +206,8 @@ class BlockBasedFileDatasink(_FileDatasink):
         """Rows that a task should get at least."""
         return self._min_rows
 
-    def write_block_to_file(self, block: Block, file: Any) -> None:
-        """Write a table to an open file."""
+    def write_block_to_file(self, block: BlockAccessor, file: Any) -> None:
+        """Write a block to an open file: ``block.to_arrow()`` is a table, for example."""
         raise NotImplementedError(
             f"{type(self).__name__} has no write_block_to_file(block, file): define it."
         )
@@ -217,11 +217,9 @@ class BlockBasedFileDatasink(_FileDatasink):
         table = block.concat(blocks)
         if not table.num_rows:
             return []
-        if self._names is not None:
-            name = self._names.get_filename_for_block(table, self._uuid, ctx.task_idx, 0)
-        else:
-            name = f"{self._uuid}_{ctx.task_idx:06}_000000.{self._format}"
-        return [self._write_file(name, lambda stream: self.write_block_to_file(table, stream))]
+        accessor = BlockAccessor(table)
+        name = self._names.get_filename_for_task(self._uuid, ctx.task_idx)
+        return [self._write_file(name, lambda file: self.write_block_to_file(accessor, file))]
 
 
 class RowBasedFileDatasink(_FileDatasink):
@@ -248,11 +246,10 @@ class RowBasedFileDatasink(_FileDatasink):
     def write(self, blocks: Iterable[Block], ctx: TaskContext) -> list[str]:
         """Write the files of some blocks."""
         written = []
+        of_task = self._names.get_filename_for_task(self._uuid, ctx.task_idx)
+        beginning, ending = posixpath.splitext(of_task)
         for number, row in enumerate(block.rows(block.concat(blocks))):
-            if self._names is not None:
-                name = self._names.get_filename_for_row(row, self._uuid, ctx.task_idx, 0, number)
-            else:
-                name = f"{self._uuid}_{ctx.task_idx:06}_000000_{number:06}.{self._format}"
+            name = f"{beginning}_000000_{number:06}{ending}"
             written.append(self._write_file(name, functools.partial(self.write_row_to_file, row)))
         return written
 
@@ -264,9 +261,9 @@ class TableSink(BlockBasedFileDatasink):
         super().__init__(path, **options)
         self._function = write
 
-    def write_block_to_file(self, block: Block, file: Any) -> None:
+    def write_block_to_file(self, block: BlockAccessor, file: Any) -> None:
         """Write a table."""
-        self._function(block, file)
+        self._function(block.to_arrow(), file)
 
 
 class RowSink(RowBasedFileDatasink):
@@ -302,12 +299,14 @@ class PartitionedSink(Datasink[list[str]]):
         table = block.concat(blocks)
         if table.num_rows:
             block.require_columns(self.columns, table.column_names, "write_parquet")
+            name = self.sink._names.get_filename_for_task(self.sink._uuid, ctx.task_idx)
+            beginning, ending = posixpath.splitext(name)
             pyarrow.parquet.write_to_dataset(
                 table,
                 self.sink._folder,
                 partition_cols=self.columns,
                 filesystem=self.sink._filesystem,
-                basename_template=f"{self.sink._uuid}_{ctx.task_idx:06}_{{i}}.parquet",
+                basename_template=f"{beginning}-{{i}}{ending}",
                 existing_data_behavior="overwrite_or_ignore",
                 **self.options,
             )

@@ -273,14 +273,48 @@ def hash_parts(number: int, num_parts: int, keys: Sequence[str], *tables: Block)
 
 
 def hashes(table: Block, keys: Sequence[str]) -> np.ndarray[Any, Any]:
-    """Return a number for each row; equal keys have equal ones, whatever the integer's width."""
-    frame = pd.DataFrame(index=range(table.num_rows))
+    """Return a number for each row; rows with equal keys have equal numbers in all blocks.
+
+    The type of a column may differ between blocks: it is null where all values are missing.
+    """
+    made = np.zeros(table.num_rows, np.uint64)
     for name in keys:
-        values = table[name].to_pandas()
-        if values.dtype.kind in "biuf":
-            values = values.astype("float64") + 0.0
-        frame[name] = values
-    return np.asarray(pd.util.hash_pandas_object(frame, index=False))
+        column = table[name]
+        numbers = pd.util.hash_array(_comparable(column))
+        numbers[np.asarray(pc.is_null(column, nan_is_null=True))] = 0
+        made = made * _HASH_FACTOR + numbers
+    return made
+
+
+#: Factor that combines the hashes of several columns: odd, so that no bit is lost.
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _comparable(column: Any) -> np.ndarray[Any, Any]:
+    """Return the values of a column; equal values are equal whatever the column's type is."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    type_ = column.type
+    if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
+        column = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+    elif pa.types.is_duration(type_):
+        column = column.cast(pa.duration("us"), safe=False).cast(pa.int64())
+    elif pa.types.is_time(type_):
+        column = column.cast(pa.time64("us"), safe=False).cast(pa.int64())
+    elif not _is_number(type_):
+        return np.asarray(column.to_pandas(), object)
+    return np.asarray(column.cast(pa.float64(), safe=False), np.float64) + 0.0  # -0.0 becomes 0.0
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    kinds = (
+        pa.types.is_boolean,
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_decimal,
+        pa.types.is_null,
+    )
+    return any(is_of_kind(type_) for is_of_kind in kinds)
 
 
 # By position.

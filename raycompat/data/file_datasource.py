@@ -11,6 +11,7 @@ from raycompat.data import files, readers
 from raycompat.data.block import BlockMetadata
 from raycompat.data.context import DataContext
 from raycompat.data.datasource import Datasource, ReadTask
+from raycompat.data.datasource.partitioning import Partitioning
 from raycompat.data.files import File
 
 
@@ -39,8 +40,8 @@ class FileDatasource(Datasource):
         extensions: Sequence[str] | None = None,
         ignore_missing_paths: bool = False,
         include_paths: bool = False,
-        uses_hive: bool = False,
-        partition_filter: Callable[[Any], bool] | None = None,
+        partitioning: Partitioning | None = None,
+        partition_filter: Any = None,
         shuffle: Any = None,
         opening: Mapping[str, Any] | None = None,
         growth: float = 1.0,
@@ -49,13 +50,17 @@ class FileDatasource(Datasource):
         self._reader = reader
         self._growth = growth
         self._include_paths = include_paths
-        self._uses_hive = uses_hive
+        self._partitioning = partitioning
+        self._folder_columns: list[str] | None = None
         self._opening = dict(opening or {})
-        self.filesystem, self.files, self._roots = files.find(
+        self.filesystem, self.files = files.find(
             paths, filesystem, extensions, ignore_missing_paths, shuffle
         )
         if partition_filter is not None:
-            self.files = [file for file in self.files if partition_filter(file.path)]
+            is_wanted = getattr(partition_filter, "apply", partition_filter)
+            self.files = [file for file in self.files if is_wanted(file.path)]
+            if not self.files:
+                raise ValueError(f"partition_filter chooses none of the files of {paths!r}.")
 
     def get_name(self) -> str:
         """Return the format."""
@@ -86,9 +91,9 @@ class FileDatasource(Datasource):
             reader or self._reader,
             self.filesystem,
             paths,
-            self._roots,
             self._include_paths,
-            self._uses_hive,
+            self._partitioning,
+            self._folder_columns,
             self._opening,
         )
 
@@ -101,7 +106,7 @@ class ParquetDatasource(FileDatasource):
     columns : sequence of str, optional
         The columns to read. Default: all.
     options : dict
-        Arguments of ``pyarrow.parquet.ParquetFile.iter_batches``.
+        Arguments of ``pyarrow.parquet.ParquetFile.iter_batches``, ``filter`` and ``schema``.
     """
 
     def __init__(
@@ -110,6 +115,16 @@ class ParquetDatasource(FileDatasource):
         super().__init__("ReadParquet", readers.Parquet(columns, None, options), paths, **more)
         self._columns = columns
         self._options = options
+        if columns is not None:
+            in_folders = self._columns_in_folders()
+            self._folder_columns = [name for name in columns if name in in_folders]
+            self._columns = [name for name in columns if name not in in_folders]
+            self._reader = readers.Parquet(self._columns, None, options)
+
+    def _columns_in_folders(self) -> list[str]:
+        if self._partitioning is None:
+            return []
+        return [*self._partitioning.values_of(self.files[0].path)]
 
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
@@ -128,7 +143,8 @@ class ParquetDatasource(FileDatasource):
         if self._columns is not None:
             from raycompat.data.block import require_columns
 
-            require_columns(self._columns, schema.names, "read_parquet")
+            known = [*(self._options.get("schema") or schema).names, *self._columns_in_folders()]
+            require_columns(self._columns, known, "read_parquet")
         target = (data_context or DataContext.get_current()).target_max_block_size
         small = [file for file in self.files if file.size_bytes * 2 <= target]
         if small == self.files and len(small) >= parallelism:

@@ -85,7 +85,7 @@ def find(
     extensions: Sequence[str] | None,
     ignore_missing: bool,
     shuffle: Any = None,
-) -> tuple[Any, list[File], list[str]]:
+) -> tuple[Any, list[File]]:
     """Return the files that paths name: files, folders (all files below), and patterns.
 
     Returns
@@ -93,25 +93,26 @@ def find(
     filesystem : pyarrow.fs.FileSystem
     files : list of File
         In order of the paths, those of one folder in order of their names.
-    roots : list of str
-        The folders that were named, for values of columns in the names of folders.
 
     Raises
     ------
     FileNotFoundError
-        When a path names nothing.
+        When a path does not exist.
+    ValueError
+        When a folder has no such file, or there are no paths.
     """
+    if not isinstance(paths, str | Path | Sequence):
+        raise ValueError(f"paths={paths!r} should be a path, or a list of them.")
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     if not given:
         raise ValueError("paths is empty: give at least one path.")
     files: list[File] = []
-    roots: list[str] = []
     found_filesystem = None
     for path in given:
         found_filesystem, inside = resolve(path, filesystem)
-        found = _find_one(found_filesystem, inside, extensions, roots)
+        found = _find_one(found_filesystem, inside, extensions)
         if not found and not ignore_missing:
-            raise FileNotFoundError(_nothing_there(found_filesystem, inside, extensions))
+            raise _nothing_there(found_filesystem, inside, extensions)
         files.extend(found)
     if not files:
         raise ValueError(f"None of the paths {given} names a file.")
@@ -120,26 +121,25 @@ def find(
         if shuffle != "files" and not isinstance(shuffle, FileShuffleConfig):
             raise ValueError(f'shuffle={shuffle!r} should be "files" or a FileShuffleConfig.')
         files = [files[index] for index in np.random.default_rng(seed).permutation(len(files))]
-    return found_filesystem, files, roots
+    return found_filesystem, files
 
 
-def _find_one(
-    filesystem: Any, path: str, extensions: Sequence[str] | None, roots: list[str]
-) -> list[File]:
-    if any(sign in path for sign in "*?["):
-        folder = path
-        while any(sign in folder for sign in "*?["):
-            folder = posixpath.dirname(folder)
-        roots.append(folder)
-        below = _below(filesystem, folder)
-        return [file for file in below if fnmatch.fnmatch(file.path, path)]
+def _find_one(filesystem: Any, path: str, extensions: Sequence[str] | None) -> list[File]:
     info = filesystem.get_file_info(path)
     if info.type == pyarrow.fs.FileType.File:
         return [File(path, info.size or 0)]
-    if info.type != pyarrow.fs.FileType.Directory:
+    if info.type == pyarrow.fs.FileType.Directory:
+        return [file for file in _below(filesystem, path) if _has_extension(file.path, extensions)]
+    if not _is_pattern(path):
         return []
-    roots.append(path)
-    return [file for file in _below(filesystem, path) if _has_extension(file.path, extensions)]
+    folder = path
+    while _is_pattern(folder):
+        folder = posixpath.dirname(folder)
+    return [file for file in _below(filesystem, folder) if fnmatch.fnmatch(file.path, path)]
+
+
+def _is_pattern(path: str) -> bool:
+    return any(sign in path for sign in "*?[")
 
 
 def _below(filesystem: Any, folder: str) -> list[File]:
@@ -161,23 +161,11 @@ def _has_extension(path: str, extensions: Sequence[str] | None) -> bool:
     return path.lower().endswith(tuple(f".{each.lower().lstrip('.')}" for each in extensions))
 
 
-def _nothing_there(filesystem: Any, path: str, extensions: Sequence[str] | None) -> str:
+def _nothing_there(filesystem: Any, path: str, extensions: Sequence[str] | None) -> Exception:
     kinds = f" that ends with {' or '.join(extensions)}" if extensions else ""
     info = filesystem.get_file_info(path)
     if info.type == pyarrow.fs.FileType.Directory:
-        return f"The folder {path!r} has no file{kinds}. Name the files, or pass file_extensions."
-    return f"The file or folder {path!r} does not exist."
-
-
-def hive_values(path: str, roots: Sequence[str]) -> dict[str, str]:
-    """Return the values of columns in the names of folders: ``year=2024/``."""
-    for root in roots:
-        if path.startswith(root.rstrip("/") + "/"):
-            path = posixpath.relpath(path, root)
-            break
-    parts = posixpath.dirname(path).split("/")
-    return {
-        unquote(name): unquote(value)
-        for name, sign, value in (part.partition("=") for part in parts)
-        if sign
-    }
+        return ValueError(
+            f"The folder {path!r} has no file{kinds}. Name the files, or pass file_extensions."
+        )
+    return FileNotFoundError(f"The file or folder {path!r} does not exist.")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat.data import aggregate, batch, columns, expressions, grouping
 from raycompat.data.aggregation import Aggregation
-from raycompat.data.options import refuse_options
+from raycompat.data.compute import strategy
+from raycompat.data.options import refuse_options, remote_args
 from raycompat.data.transform import UserFunction
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class GroupedData:
         ----------
         fn : callable or class
             Given a batch of one group, it returns a batch; see `Dataset.map_batches`. A class is
-            constructed once in each task.
+            constructed once in each actor of a pool.
         zero_copy_batch : bool, default True
             Has no effect: a group's rows are always a copy.
         batch_format : {"default", "numpy", "pandas", "pyarrow", None}
@@ -175,27 +176,29 @@ class GroupedData:
             More arguments of the function, after the batch.
         fn_constructor_args, fn_constructor_kwargs : optional
             Arguments for the constructor of a class.
-
-        Raises
-        ------
-        UnsupportedRayFeatureError
-            For compute, concurrency and requests of resources.
+        concurrency : int or (int, int), optional
+            Maximum number of concurrent tasks; for a class, the number of actors, or its minimum and
+            maximum.
+        compute : TaskPoolStrategy or ActorPoolStrategy, optional
+            The same setting as an object.
+        num_cpus, num_gpus, memory
+            Options of each task or actor, as in `raycompat.remote`.
+        ray_remote_args_fn
+            Not supported.
+        **ray_remote_args
+            Further options of `raycompat.remote`.
 
         Notes
         -----
-        Ray source: ``GroupedData.map_groups``, 2.60.0. Differs from Ray: the function runs in the tasks
-        that bring the groups together, with one CPU each.
+        Ray source: ``GroupedData.map_groups``, 2.60.0. No known difference.
         """
         batch.check_format(batch_format)
-        refuse_options(
-            "GroupedData.map_groups",
-            compute=compute,
+        options = remote_args(
+            ray_remote_args,
             num_cpus=num_cpus,
             num_gpus=num_gpus,
             memory=memory,
-            concurrency=concurrency,
             ray_remote_args_fn=ray_remote_args_fn,
-            **ray_remote_args,
         )
         function = UserFunction(
             fn,
@@ -205,10 +208,10 @@ class GroupedData:
             fn_constructor_kwargs or {},
         )
         dataset, target = self._dataset, self._dataset.context.target_max_block_size
+        step = grouping.MapGroups(self._keys, function, batch_format)
+        pool = strategy(compute, concurrency, function.is_class)
         return dataset._derived(
-            grouping.map_groups(
-                dataset._plan, self._keys, function, batch_format, target, self._num_partitions
-            )
+            grouping.map_groups(dataset._plan, step, target, self._num_partitions, pool, options)
         )
 
     def with_column(self, column_name: str, expr: Any, **ray_remote_args: Any) -> Dataset:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -11,9 +12,10 @@ from raycompat.data import batch, block, exchange
 from raycompat.data.aggregate import Count
 from raycompat.data.aggregation import Aggregation, Groups
 from raycompat.data.block import Block, Bundle
+from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy
 from raycompat.data.operators import Stages
 from raycompat.data.plan import AllToAll, Map, Node
-from raycompat.data.transform import TableStep, UserFunction
+from raycompat.data.transform import Tables, TableStep, UserFunction
 
 
 def aggregate(
@@ -88,16 +90,55 @@ def _of_nothing(aggregations: Sequence[Aggregation], names: Sequence[str]) -> Bl
     return pa.table([pa.array([value]) for value in values], names=list(names))
 
 
+@dataclass(frozen=True)
+class MapGroups:
+    """Call a function with each group of a table, which has all rows of its groups."""
+
+    keys: Sequence[str]
+    function: UserFunction
+    batch_format: str | None
+
+    def load(self) -> Callable[[Tables], Iterator[Block]]:
+        """Return the function of tables."""
+        function = self.function.load()
+
+        def run(tables: Tables) -> Iterator[Block]:
+            for table in tables:
+                if table.num_rows:
+                    yield from _each_group(table, self.keys, function, self.batch_format)
+
+        return run
+
+
 def map_groups(
     plan: Node,
-    keys: Sequence[str],
-    function: UserFunction,
-    batch_format: str | None,
+    step: MapGroups,
     target_bytes: int,
     num_partitions: int | None,
+    pool: TaskPoolStrategy | ActorPoolStrategy,
+    options: Mapping[str, Any],
 ) -> Node:
-    """Return the plan that brings the rows of each group together and calls a function with them."""
+    """Return the plan that brings the rows of each group together and calls a function with them.
 
+    The function runs in the tasks that bring the rows together, unless it has options of its own.
+    """
+    name = f"MapGroups({step.function.name})"
+    if not options and pool == TaskPoolStrategy():
+        return _together(
+            plan, name, step.keys, target_bytes, num_partitions, (_mapped, step, target_bytes)
+        )
+    gathered = _together(plan, "GroupBy", step.keys, target_bytes, num_partitions, (_gathered,))
+    return Map(gathered, name, (step,), pool, options)
+
+
+def _together(
+    plan: Node,
+    name: str,
+    keys: Sequence[str],
+    target_bytes: int,
+    num_partitions: int | None,
+    reduce: tuple[Any, ...],
+) -> Node:
     def stages(bundles: list[Bundle]) -> Stages:
         inputs = [bundle for bundle in bundles if bundle.num_rows]
         groups = exchange.grouped(inputs, target_bytes)
@@ -108,35 +149,23 @@ def map_groups(
         del inputs
         if not groups:
             return []
-        reduce = (_mapped, keys, function, batch_format, target_bytes)
-        return (
-            yield from exchange.exchange(
-                groups, num_parts, (exchange.hash_parts, list(keys)), reduce
-            )
-        )
+        partition = (exchange.hash_parts, list(keys))
+        return (yield from exchange.exchange(groups, num_parts, partition, reduce))
 
-    return AllToAll((plan,), f"MapGroups({function.name})", stages)
+    return AllToAll((plan,), name, stages)
 
 
-def _mapped(
-    number: int,
-    keys: Sequence[str],
-    function: UserFunction,
-    batch_format: str | None,
-    target_bytes: int,
-    *tables: Block,
-) -> Any:
-    table = block.concat(tables)
-    if not table.num_rows:
-        return []
-    return batch.of_target_size(
-        _each_group(table, keys, function.load(), batch_format), target_bytes
-    )
+def _gathered(number: int, *tables: Block) -> list[Block]:
+    return [block.concat(tables)]
+
+
+def _mapped(number: int, step: MapGroups, target_bytes: int, *tables: Block) -> Iterator[Block]:
+    return batch.of_target_size(step.load()([block.concat(tables)]), target_bytes)
 
 
 def _each_group(
     table: Block, keys: Sequence[str], function: Callable[[Any], Any], batch_format: str | None
-) -> Any:
+) -> Iterator[Block]:
     for rows in Groups(table, keys).rows():
         result = function(batch.formatted(table.take(pa.array(rows)), batch_format))
         if hasattr(result, "__next__"):

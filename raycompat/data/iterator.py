@@ -52,7 +52,7 @@ class DataIterator(abc.ABC):
 
     Notes
     -----
-    Ray source: ``ray.data.DataIterator``, 2.60.0. Differs from Ray: no methods for PyTorch and JAX.
+    Ray source: ``ray.data.DataIterator``, 2.60.0. Differs from Ray: no methods for JAX.
     """
 
     @abc.abstractmethod
@@ -198,6 +198,148 @@ class DataIterator(abc.ABC):
             return tensorflow.batches(tables, batch_size, drop_last, dtypes)
 
         return _Again(cut_tensors)
+
+    def iter_torch_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int | None = 256,
+        dtypes: Any = None,
+        device: Any = "auto",
+        collate_fn: Any = None,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        pin_memory: bool = False,
+    ) -> Iterable[Any]:
+        """Return an iterable of batches that are dictionaries of tensors of PyTorch.
+
+        Parameters
+        ----------
+        dtypes : torch.dtype or dict of str to torch.dtype, optional
+            The types of the tensors, for all or by column.
+        device : str, int or torch.device, default "auto"
+            Where the tensors are: by default on the device of a worker of Train, and elsewhere on the
+            CPU.
+        collate_fn : callable, optional
+            Makes the batches instead, from a dictionary of arrays, which may be read-only. An instance
+            of `ArrowBatchCollateFn` or `PandasBatchCollateFn` gets a table or a DataFrame. Tensors that
+            it returns, alone or in a list, tuple or dictionary, are moved to the device; lists of
+            tensors within these are joined along the first axis.
+        pin_memory : bool, default False
+            Whether tensors are in page-locked memory, from which a GPU can fetch them while the program
+            goes on.
+        prefetch_batches, batch_size, drop_last, local_shuffle_buffer_size, local_shuffle_seed
+            As for `iter_batches`.
+
+        Raises
+        ------
+        ValueError
+            When both `dtypes` and `collate_fn` are given.
+        TypeError
+            When a column is text.
+        RuntimeError
+            When it has other objects, or arrays of several shapes.
+
+        Notes
+        -----
+        Ray source: ``DataIterator.iter_torch_batches``, 2.60.0. Differs from Ray: columns that are not
+        in the dictionary `dtypes` keep their types; `collate_fn` is called in the thread that iterates.
+        """
+        from raycompat.data import torch
+
+        if collate_fn is not None and dtypes is not None:
+            raise ValueError(
+                f"dtypes={dtypes!r} has no effect with collate_fn: let the function make tensors of "
+                "these types."
+            )
+        converter = torch.Converter(dtypes, device, pin_memory)
+        batches = self._batches(
+            converter if collate_fn is None else converter.collated(collate_fn),
+            prefetch_batches,
+            batch_size,
+            "numpy",
+            drop_last,
+            local_shuffle_buffer_size,
+            local_shuffle_seed,
+        )
+        if collate_fn is not None or batch_size is None or local_shuffle_buffer_size is not None:
+            return batches
+
+        def cut_tensors() -> Iterator[Any]:
+            tables = fetched(self._pieces(), prefetch_batches)
+            return converter.batches(tables, batch_size, drop_last)
+
+        return _Again(cut_tensors)
+
+    def to_torch(
+        self,
+        *,
+        label_column: str | None = None,
+        feature_columns: list[str] | list[list[str]] | dict[str, list[str]] | None = None,
+        label_column_dtype: Any = None,
+        feature_column_dtypes: Any = None,
+        batch_size: int = 1,
+        prefetch_batches: int = 1,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        unsqueeze_label_tensor: bool = True,
+        unsqueeze_feature_tensors: bool = True,
+    ) -> Any:
+        """Return a ``torch.utils.data.IterableDataset`` of batches, pairs (features, labels).
+
+        Parameters
+        ----------
+        label_column : str, optional
+            The column of the labels; without one, labels are None.
+        feature_columns : list of str, list of list of str, or dict of str to list of str, optional
+            The columns of the features, next to each other in one tensor; in lists or a dictionary, in
+            one tensor for each. By default all columns but that of the labels.
+        label_column_dtype : torch.dtype, optional
+            The type of the labels.
+        feature_column_dtypes : torch.dtype, list or dict, optional
+            The type of the features, for all or in the form of `feature_columns`.
+        unsqueeze_label_tensor, unsqueeze_feature_tensors : bool, default True
+            Whether a column of n numbers has the shape ``(n, 1)`` instead of ``(n,)``.
+        batch_size, prefetch_batches, drop_last, local_shuffle_buffer_size, local_shuffle_seed
+            As for `iter_batches`; by default a batch has 1 row.
+
+        Returns
+        -------
+        torch.utils.data.IterableDataset
+            In a ``DataLoader``, use it with ``batch_size=None``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            When the types do not have the form of the columns, or a column is not there.
+
+        Notes
+        -----
+        Ray source: ``DataIterator.to_torch``, 2.60.0, where it is deprecated in favour of
+        `iter_torch_batches`. No known difference.
+        """
+        from raycompat.data import torch
+
+        torch.check_dtypes(feature_columns, feature_column_dtypes)
+        label = None if label_column is None else (label_column, label_column_dtype)
+        batches = self._batches(
+            lambda table: torch.features_and_labels(
+                table,
+                feature_columns,
+                feature_column_dtypes,
+                label,
+                add_axis=(unsqueeze_feature_tensors, unsqueeze_label_tensor),
+            ),
+            prefetch_batches,
+            batch_size,
+            "pyarrow",
+            drop_last,
+            local_shuffle_buffer_size,
+            local_shuffle_seed,
+        )
+        return torch.to_iterable_dataset(batches)
 
     def to_tf(
         self,

@@ -98,8 +98,8 @@ def _joined(
     right = right if right.num_columns else left.select(keys[0]).rename_columns(keys[1]).slice(0, 0)
     # Arrow joins numbers and text alone, so it joins the keys and the numbers of the rows.
     numbered = [
-        table.select(names).append_column(mark, pa.array(np.arange(table.num_rows)))
-        for table, names, mark in ((left, keys[0], _LEFT), (right, keys[1], _RIGHT))
+        table.append_column(mark, pa.array(np.arange(table.num_rows)))
+        for table, mark in zip(_of_equal_types(left, right, keys), (_LEFT, _RIGHT), strict=True)
     ]
     try:
         found = numbered[0].join(
@@ -123,6 +123,18 @@ def _joined(
     if join_type in ("right_semi", "right_anti"):
         return right.take(found[_RIGHT].sort())
     return _side_by_side(left, right, found, keys, suffixes)
+
+
+def _of_equal_types(
+    left: Block, right: Block, keys: tuple[Sequence[str], Sequence[str]]
+) -> tuple[Block, Block]:
+    """Return the keys of both sides; keys of different types that fit together get one type."""
+    ours, theirs = left.select(keys[0]), right.select(keys[1]).rename_columns(keys[0])
+    try:
+        common = pa.unify_schemas([ours.schema, theirs.schema], promote_options="permissive")
+    except pa.ArrowTypeError:  # the join says which types do not fit
+        return ours, theirs.rename_columns(keys[1])
+    return ours.cast(common), theirs.cast(common).rename_columns(keys[1])
 
 
 def _side_by_side(

@@ -2,54 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from raycompat.data import readers
 from raycompat.data.dataset import Dataset
+from raycompat.data.datasource.partitioning import Partitioning
 from raycompat.data.file_datasource import FileDatasource, ParquetDatasource
 from raycompat.data.options import refuse_options, remote_args
 from raycompat.data.sources import dataset_of as _read
 from raycompat.exceptions import UnsupportedRayFeatureError
-
-
-@dataclass(unsafe_hash=True)
-class Partitioning:
-    """Columns in the names of folders.
-
-    Parameters
-    ----------
-    style : {"hive"}
-        ``year=2024/`` is a column ``year``.
-    base_dir : str, default ""
-        Has no effect: the folders that were named are it.
-    field_names, field_types, filesystem : optional
-        As in Ray.
-
-    Raises
-    ------
-    UnsupportedRayFeatureError
-        For the style ``dir``, and for `field_types`.
-
-    Notes
-    -----
-    Ray source: ``ray.data.datasource.Partitioning``, 2.60.0. Differs from Ray: see above.
-    """
-
-    style: str
-    base_dir: str = ""
-    field_names: Any = None
-    field_types: dict[str, Any] = field(default_factory=dict, hash=False)
-    filesystem: Any = None
-
-    def __post_init__(self) -> None:
-        if self.style != "hive" or self.field_types:
-            raise UnsupportedRayFeatureError(
-                "Partitioning other than Hive's, and field_types",
-                "columns in names of folders are text",
-                "use add_column on include_paths=True",
-            )
-
 
 #: Default options for reading files of tables.
 HIVE = Partitioning("hive")
@@ -100,9 +61,10 @@ def read_csv(
         Files, folders (all files below) and patterns, with ``*``.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
         The file system of the paths. Default: that of their URLs.
-    partition_filter : callable, optional
-        Takes a path, and returns whether to read the file.
-    partitioning : optional
+    partition_filter : PathPartitionFilter or callable, optional
+        Chooses files by the names of their folders; a callable takes the path of a file, and returns
+        whether to read it.
+    partitioning : Partitioning, optional
         Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
     include_paths : bool, default False
         Add a column ``path``.
@@ -152,7 +114,7 @@ def read_csv(
         extensions=file_extensions,
         ignore_missing_paths=ignore_missing_paths,
         include_paths=include_paths,
-        uses_hive=partitioning is not None,
+        partitioning=partitioning,
         partition_filter=partition_filter,
         shuffle=shuffle,
         opening=arrow_open_stream_args,
@@ -195,12 +157,14 @@ def read_json(
     paths : str or list of str
         Files, folders (all files below) and patterns, with ``*``.
     lines : bool, default False
-        Has no effect: both are recognised.
+        Read a row of each line by pandas, which takes text that looks like a time as text. Otherwise
+        Arrow reads the file.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
         The file system of the paths. Default: that of their URLs.
-    partition_filter : callable, optional
-        Takes a path, and returns whether to read the file.
-    partitioning : optional
+    partition_filter : PathPartitionFilter or callable, optional
+        Chooses files by the names of their folders; a callable takes the path of a file, and returns
+        whether to read it.
+    partitioning : Partitioning, optional
         Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
     include_paths : bool, default False
         Add a column ``path``.
@@ -217,7 +181,7 @@ def read_json(
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
         Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
     **arrow_json_args
-        Arguments of ``pyarrow.json.read_json``.
+        Arguments of ``pyarrow.json.read_json``, not with ``lines=True``.
 
     Raises
     ------
@@ -242,15 +206,20 @@ def read_json(
         accelerator_type=accelerator_type,
         runtime_env=runtime_env,
     )
+    if lines and arrow_json_args:
+        raise ValueError(
+            f"{sorted(arrow_json_args)} are arguments of Arrow, and pandas reads lines=True. Leave "
+            "lines or these out."
+        )
     source = FileDatasource(
         "ReadJSON",
-        readers.Json(arrow_json_args),
+        readers.JsonLines() if lines else readers.Json(arrow_json_args),
         paths,
         filesystem=filesystem,
         extensions=file_extensions,
         ignore_missing_paths=ignore_missing_paths,
         include_paths=include_paths,
-        uses_hive=partitioning is not None,
+        partitioning=partitioning,
         partition_filter=partition_filter,
         shuffle=shuffle,
         opening=arrow_open_stream_args,
@@ -298,9 +267,10 @@ def read_text(
         Skip lines with only blanks.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
         The file system of the paths. Default: that of their URLs.
-    partition_filter : callable, optional
-        Takes a path, and returns whether to read the file.
-    partitioning : optional
+    partition_filter : PathPartitionFilter or callable, optional
+        Chooses files by the names of their folders; a callable takes the path of a file, and returns
+        whether to read it.
+    partitioning : Partitioning, optional
         Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
     include_paths : bool, default False
         Add a column ``path``.
@@ -348,7 +318,7 @@ def read_text(
         extensions=file_extensions,
         ignore_missing_paths=ignore_missing_paths,
         include_paths=include_paths,
-        uses_hive=partitioning is not None,
+        partitioning=partitioning,
         partition_filter=partition_filter,
         shuffle=shuffle,
         opening=arrow_open_stream_args,
@@ -390,9 +360,10 @@ def read_binary_files(
         Files, folders (all files below) and patterns, with ``*``.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
         The file system of the paths. Default: that of their URLs.
-    partition_filter : callable, optional
-        Takes a path, and returns whether to read the file.
-    partitioning : optional
+    partition_filter : PathPartitionFilter or callable, optional
+        Chooses files by the names of their folders; a callable takes the path of a file, and returns
+        whether to read it.
+    partitioning : Partitioning, optional
         Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
     include_paths : bool, default False
         Add a column ``path``.
@@ -440,7 +411,7 @@ def read_binary_files(
         extensions=file_extensions,
         ignore_missing_paths=ignore_missing_paths,
         include_paths=include_paths,
-        uses_hive=partitioning is not None,
+        partitioning=partitioning,
         partition_filter=partition_filter,
         shuffle=shuffle,
         opening=arrow_open_stream_args,
@@ -476,9 +447,10 @@ def read_numpy(
         Also load arrays of objects; only for trusted files.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
         The file system of the paths. Default: that of their URLs.
-    partition_filter : callable, optional
-        Takes a path, and returns whether to read the file.
-    partitioning : optional
+    partition_filter : PathPartitionFilter or callable, optional
+        Chooses files by the names of their folders; a callable takes the path of a file, and returns
+        whether to read it.
+    partitioning : Partitioning, optional
         Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
     include_paths : bool, default False
         Add a column ``path``.
@@ -515,7 +487,7 @@ def read_numpy(
         extensions=file_extensions,
         ignore_missing_paths=ignore_missing_paths,
         include_paths=include_paths,
-        uses_hive=partitioning is not None,
+        partitioning=partitioning,
         partition_filter=partition_filter,
         shuffle=shuffle,
         opening=arrow_open_stream_args,
@@ -563,9 +535,10 @@ def read_images(
         Pillow's name of the colour mode: ``"RGB"``, ``"L"``.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
         The file system of the paths. Default: that of their URLs.
-    partition_filter : callable, optional
-        Takes a path, and returns whether to read the file.
-    partitioning : optional
+    partition_filter : PathPartitionFilter or callable, optional
+        Chooses files by the names of their folders; a callable takes the path of a file, and returns
+        whether to read it.
+    partitioning : Partitioning, optional
         Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
     include_paths : bool, default False
         Add a column ``path``.
@@ -613,7 +586,7 @@ def read_images(
         extensions=file_extensions,
         ignore_missing_paths=ignore_missing_paths,
         include_paths=include_paths,
-        uses_hive=partitioning is not None,
+        partitioning=partitioning,
         partition_filter=partition_filter,
         shuffle=shuffle,
         opening=arrow_open_file_args,
@@ -657,8 +630,9 @@ def read_tfrecords(
         Not supported.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
         The file system of the paths. Default: that of their URLs.
-    partition_filter : callable, optional
-        Takes a path, and returns whether to read the file.
+    partition_filter : PathPartitionFilter or callable, optional
+        Chooses files by the names of their folders; a callable takes the path of a file, and returns
+        whether to read it.
     include_paths : bool, default False
         Add a column ``path``.
     ignore_missing_paths : bool, default False
@@ -711,7 +685,6 @@ def read_tfrecords(
         extensions=file_extensions,
         ignore_missing_paths=ignore_missing_paths,
         include_paths=include_paths,
-        uses_hive=False,
         partition_filter=partition_filter,
         shuffle=shuffle,
         opening=arrow_open_stream_args,
@@ -752,10 +725,11 @@ def read_orc(
         Files, folders (all files below) and patterns, with ``*``.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
         The file system of the paths. Default: that of their URLs.
-    partition_filter : callable, optional
-        Takes a path, and returns whether to read the file.
-    partitioning : optional
-        Hive's (``year=2024/``): names of folders are columns. Default: they are not.
+    partition_filter : PathPartitionFilter or callable, optional
+        Chooses files by the names of their folders; a callable takes the path of a file, and returns
+        whether to read it.
+    partitioning : Partitioning, optional
+        How names of folders are columns. Default: they are not.
     include_paths : bool, default False
         Add a column ``path``.
     ignore_missing_paths : bool, default False
@@ -802,7 +776,7 @@ def read_orc(
         extensions=file_extensions,
         ignore_missing_paths=ignore_missing_paths,
         include_paths=include_paths,
-        uses_hive=partitioning is not None,
+        partitioning=partitioning,
         partition_filter=partition_filter,
         shuffle=shuffle,
         growth=2.0,
@@ -852,9 +826,10 @@ def read_parquet(
         Not supported.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
         The file system of the paths. Default: that of their URLs.
-    partition_filter : callable, optional
-        Takes a path, and returns whether to read the file.
-    partitioning : optional
+    partition_filter : PathPartitionFilter or callable, optional
+        Chooses files by the names of their folders; a callable takes the path of a file, and returns
+        whether to read it.
+    partitioning : Partitioning, optional
         Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
     include_paths : bool, default False
         Add a column ``path``.
@@ -871,7 +846,8 @@ def read_parquet(
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
         Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
     **arrow_parquet_args
-        Arguments of ``pyarrow.parquet.ParquetFile.iter_batches``, and ``filter``, an Arrow expression.
+        Arguments of ``pyarrow.parquet.ParquetFile.iter_batches``; ``filter``, an Arrow expression; and
+        ``schema``, the columns and types of the rows. A column that a file lacks has no values.
 
     Raises
     ------
@@ -911,7 +887,7 @@ def read_parquet(
         extensions=file_extensions,
         ignore_missing_paths=ignore_missing_paths,
         include_paths=include_paths,
-        uses_hive=partitioning is not None,
+        partitioning=partitioning,
         partition_filter=partition_filter,
         shuffle=shuffle,
         growth=3.0,

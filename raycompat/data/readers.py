@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
-from raycompat.data import block, files, tensor, tensorflow
+from raycompat.data import block, tensor, tensorflow
 from raycompat.data.block import Block
+from raycompat.data.datasource.partitioning import Partitioning
 
 #: Bytes of one read from a file.
 _CHUNK_BYTES = 8 * 2**20
@@ -34,6 +37,10 @@ class FileRead:
         Where the files are.
     paths : sequence of str
         The files.
+    partitioning : Partitioning, optional
+        How names of folders are columns. Default: they are not.
+    folder_columns : sequence of str, optional
+        Those of these columns that are read. Default: all.
     opening : dict
         Arguments of ``open_input_stream``.
     """
@@ -41,15 +48,17 @@ class FileRead:
     read: Callable[..., Iterator[Block]]
     filesystem: Any
     paths: Sequence[str]
-    roots: Sequence[str] = ()
     include_paths: bool = False
-    uses_hive: bool = False
+    partitioning: Partitioning | None = None
+    folder_columns: Sequence[str] | None = None
     opening: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self) -> Iterator[Block]:
         """Read; an error names its file."""
         for path in self.paths:
-            columns: dict[str, str] = files.hive_values(path, self.roots) if self.uses_hive else {}
+            columns = {} if self.partitioning is None else self.partitioning.values_of(path)
+            if self.folder_columns is not None:
+                columns = {name: columns[name] for name in self.folder_columns}
             if self.include_paths:
                 columns["path"] = path
             try:
@@ -66,10 +75,10 @@ def _named(error: Exception, path: str) -> Exception:
     )
 
 
-def _with_columns(table: Block, columns: Mapping[str, str]) -> Block:
+def _with_columns(table: Block, columns: Mapping[str, Any]) -> Block:
     for name, value in columns.items():
         if name not in table.column_names:
-            table = table.append_column(name, pa.array([value] * table.num_rows, pa.string()))
+            table = table.append_column(name, pa.repeat(value, table.num_rows))
     return table
 
 
@@ -135,6 +144,19 @@ class Json:
 
 
 @dataclass(frozen=True)
+class JsonLines:
+    """JSON, a row on each line, by pandas: text that looks like a time stays text."""
+
+    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+        """Yield tables."""
+        with (
+            _opened(filesystem, path, opening) as stream,
+            pd.read_json(io.BufferedReader(stream), lines=True, chunksize=_ROWS) as frames,
+        ):
+            yield from map(block.to_table, frames)
+
+
+@dataclass(frozen=True)
 class Parquet:
     """Groups of rows of a Parquet file, by ``pyarrow.parquet``."""
 
@@ -143,27 +165,46 @@ class Parquet:
     options: Mapping[str, Any]
 
     def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
-        """Yield tables."""
+        """Yield tables; a file without rows yields one, which has its columns."""
         import pyarrow.parquet
 
         options = dict(self.options)
-        condition = options.pop("filter", None)
+        condition, schema = options.pop("filter", None), options.pop("schema", None)
         with filesystem.open_input_file(path) as source:
             parquet = pyarrow.parquet.ParquetFile(source)
-            if self.columns is not None:
+            present = parquet.schema_arrow.names
+            wanted = self.columns
+            if wanted is not None:
                 block.require_columns(
-                    self.columns, parquet.schema_arrow.names, f"read_parquet({path!r})"
+                    wanted, present if schema is None else schema.names, f"read_parquet({path!r})"
                 )
+                schema = schema and pa.schema([schema.field(name) for name in wanted])
+            if schema is not None:
+                wanted = [name for name in schema.names if name in present]
             batches = parquet.iter_batches(
                 row_groups=self.row_groups,
-                columns=self.columns,
+                columns=wanted,
                 batch_size=options.pop("batch_size", 65536),
                 use_threads=False,
                 **options,
             )
-            for batch in batches:
-                table = pa.Table.from_batches([batch])
-                yield table if condition is None else table.filter(condition)
+            tables = (pa.Table.from_batches([batch]) for batch in batches)
+            no_rows = pa.Table.from_batches([], parquet.schema_arrow)
+            first = next(tables, no_rows if wanted is None else no_rows.select(wanted))
+            for table in itertools.chain([first], tables):
+                conformed = table if schema is None else _of_schema(table, schema)
+                yield conformed if condition is None else conformed.filter(condition)
+
+
+def _of_schema(table: Block, schema: pa.Schema) -> Block:
+    """Return a table with the columns of a schema; what it lacks is missing in all rows."""
+    columns = [
+        table[field.name].cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 @dataclass(frozen=True)
@@ -176,6 +217,8 @@ class Orc:
 
         with filesystem.open_input_file(path) as source:
             file = pyarrow.orc.ORCFile(source)
+            if not file.nstripes:
+                yield pa.Table.from_batches([], file.schema)
             for number in range(file.nstripes):
                 yield pa.Table.from_batches([file.read_stripe(number)])
 

@@ -8,11 +8,13 @@ no type for are pickled into a `PickledType`.
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import cloudpickle
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 
@@ -75,17 +77,37 @@ def from_numpy(values: np.ndarray[Any, Any]) -> pa.Array:
         return from_list(list(values))
     if values.dtype.kind == "V":
         return pickled(list(values))
+    if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] not in _ARROW_UNITS:
+        return pa.array(values.astype(f"{values.dtype.kind}8[s]"))
     return pa.array(values)
+
+
+def without_torch(value: Any) -> Any:
+    """Return a tensor of PyTorch as an array, or as numpy's scalar; any other value as it is."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.Tensor):
+        return value
+    return value.detach().cpu().numpy()[()]
+
+
+#: The units of times in Arrow; times in other units become seconds, as in Ray.
+_ARROW_UNITS = ("s", "ms", "us", "ns")
 
 
 def from_list(values: Sequence[Any]) -> pa.Array:
     """Return a column of these values; None is a missing one."""
+    if "torch" in sys.modules:
+        values = [without_torch(value) for value in values]
     present = [value for value in values if value is not None]
     if present and all(isinstance(value, np.ndarray) and value.ndim for value in present):
         return _from_arrays(values, present)
     try:
-        return pa.array(values, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        return pa.array(values)
+    except (ValueError, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        if any(value is pd.NaT or value is pd.NA for value in values):
+            return from_list(
+                [None if value is pd.NaT or value is pd.NA else value for value in values]
+            )
         return pickled(values)
 
 

@@ -93,7 +93,7 @@ class Writing:
             Make the folder.
         arrow_open_stream_args : dict, optional
             Arguments of ``open_output_stream``.
-        filename_provider : optional
+        filename_provider : raycompat.data.datasource.FilenameProvider, optional
             Names the files.
         min_rows_per_file, num_rows_per_file : int, optional
             Rows that a file has at least; the second is the older name.
@@ -151,7 +151,7 @@ class Writing:
             Make the folder.
         arrow_open_stream_args : dict, optional
             Arguments of ``open_output_stream``.
-        filename_provider : optional
+        filename_provider : raycompat.data.datasource.FilenameProvider, optional
             Names the files.
         min_rows_per_file, num_rows_per_file : int, optional
             Rows that a file has at least; the second is the older name.
@@ -217,7 +217,7 @@ class Writing:
             Make the folder.
         arrow_open_stream_args : dict, optional
             Arguments of ``open_output_stream``.
-        filename_provider : optional
+        filename_provider : raycompat.data.datasource.FilenameProvider, optional
             Names the files.
         min_rows_per_file, num_rows_per_file : int, optional
             Rows that a file has at least; the second is the older name.
@@ -284,7 +284,7 @@ class Writing:
             Make the folder.
         arrow_open_stream_args : dict, optional
             Arguments of ``open_output_stream``.
-        filename_provider : optional
+        filename_provider : raycompat.data.datasource.FilenameProvider, optional
             Names the files.
         min_rows_per_file : int, optional
             Rows that a file has at least.
@@ -343,7 +343,7 @@ class Writing:
             Make the folder.
         arrow_open_stream_args : dict, optional
             Arguments of ``open_output_stream``.
-        filename_provider : optional
+        filename_provider : raycompat.data.datasource.FilenameProvider, optional
             Names the files.
         min_rows_per_file, num_rows_per_file : int, optional
             Rows that a file has at least; the second is the older name.
@@ -398,7 +398,7 @@ class Writing:
             Make the folder.
         arrow_open_stream_args : dict, optional
             Arguments of ``open_output_stream``.
-        filename_provider : optional
+        filename_provider : raycompat.data.datasource.FilenameProvider, optional
             Names the files.
         min_rows_per_file, num_rows_per_file : int, optional
             Rows that a file has at least; the second is the older name.
@@ -457,7 +457,7 @@ class Writing:
             Make the folder.
         arrow_open_stream_args : dict, optional
             Arguments of ``open_output_stream``.
-        filename_provider : optional
+        filename_provider : raycompat.data.datasource.FilenameProvider, optional
             Names the files.
         ray_remote_args, concurrency : optional
             As for `write_datasink`.

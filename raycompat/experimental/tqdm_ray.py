@@ -100,9 +100,12 @@ class tqdm:  # noqa: N801 (Ray's name)
     def __iter__(self) -> Iterator[Any]:
         if self._iterable is None:
             raise ValueError("This bar has nothing to iterate over: give it an iterable.")
-        for item in self._iterable:
-            self.update(1)
-            yield item
+        try:
+            for item in self._iterable:
+                self.update(1)
+                yield item
+        finally:
+            self.close()
 
     def _show(self, *, now: bool = False) -> None:
         moment = time.monotonic()
@@ -137,6 +140,8 @@ class _Bars:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._bars: dict[str, Any] = {}
+        #: The bars of other processes.
+        self._of_others: set[str] = set()
         self._was_told = False
 
     def process_state_update(self, state: dict[str, Any]) -> None:
@@ -154,6 +159,8 @@ class _Bars:
                 if state["closed"] and state["x"] == 0:
                     return
                 bar = self._begin(real, state)
+                if state["pid"] != os.getpid():
+                    self._of_others.add(state["uuid"])
             if bar.total != state["total"]:
                 bar.total = state["total"]
             bar.set_description_str(_described(state), refresh=False)
@@ -178,9 +185,16 @@ class _Bars:
         return bar
 
     def _end(self, bar: str) -> None:
+        self._of_others.discard(bar)
         self._bars.pop(bar).close()
         if not self._bars and builtins.print is safe_print:
             builtins.print = _print
+
+    def end_those_of_others(self) -> None:
+        """Stop drawing the bars of other processes, for example of those that were killed."""
+        with self._lock:
+            for bar in list(self._of_others):
+                self._end(bar)
 
     def hide_bars(self) -> None:
         """Hide the bars, and keep the lock until `unhide_bars`."""

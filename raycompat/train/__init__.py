@@ -1,4 +1,4 @@
-"""Train models on many processes, with TensorFlow and Keras or any other library.
+"""Train models on many processes, with PyTorch, TensorFlow and Keras, or any other library.
 
 The life of a run, ``trainer.fit()``:
 
@@ -6,7 +6,8 @@ The life of a run, ``trainer.fit()``:
 2. The controller, in the process that called `fit`, reads the run's folder. A run of that name goes
    on from its last checkpoint (`_controller`, `_run_state`).
 3. It reserves a placement group and starts an actor for each rank, a fresh process (`_worker_group`,
-   `_worker`), which the backend makes ready for its library (`backend`, `tensorflow.config`).
+   `_worker`), which the backend makes ready for its library (`backend`, `tensorflow.config`,
+   `torch.config`).
 4. All ranks call the training function (`_attempt`). Their reports are combined rank by rank
    (`_session`, `_rounds`). A checkpoint is written beside its place and renamed (`raycompat._storage`).
 5. When a rank raises, dies or hangs (`_health`), all are killed, and a new attempt starts at step 3

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import raycompat as ray
+from raycompat.exceptions import RayActorError
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._health import Health
 from raycompat.train._rounds import Round, Rounds
@@ -21,6 +22,10 @@ _log = logging.getLogger(__name__)
 
 #: Seconds between two checks of the workers' health when nothing else happens.
 _TICK_S = 1.0
+
+#: Seconds to wait for other failures when a training function has raised. An operation among workers
+#: raises in all of them when one dies, and these errors may arrive before the death that caused them.
+_CAUSE_S = 1.0
 
 OnReport = Callable[[list[dict[str, Any]], Checkpoint | None], None]
 
@@ -103,7 +108,7 @@ class Attempt:
                 self._take(worker, event)
                 if not isinstance(event, Returned):
                     events[worker.actor.next_event.remote()] = worker
-            failures = failures or health.check() or self._mismatch()
+            failures = self._with_causes(failures, training) or health.check() or self._mismatch()
             if failures:
                 raise WorkersFailed(failures, self._group)
             self._stragglers.check(time.monotonic())
@@ -111,6 +116,27 @@ class Attempt:
             self._answer_questions()
         self._validations.finish()
         return self._return_value
+
+    def _with_causes(
+        self, failures: dict[int, Exception], training: dict[Any, Worker]
+    ) -> dict[int, Exception]:
+        """Add the failures of other ranks that may have caused these."""
+        if not failures or any(isinstance(error, RayActorError) for error in failures.values()):
+            return failures
+        others = {ref: worker for ref, worker in training.items() if worker.rank not in failures}
+        deadline = time.monotonic() + _CAUSE_S
+        found = dict(failures)
+        while others and (left := deadline - time.monotonic()) > 0:
+            ready, _ = ray.wait(list(others), num_returns=1, timeout=left)
+            for ref in ready:
+                worker = others.pop(ref)
+                try:
+                    ray.get(ref)
+                except Exception as error:  # the training function's, of any type
+                    found[worker.rank] = error
+                    if isinstance(error, RayActorError):
+                        return found
+        return found
 
     def _mismatch(self) -> dict[int, Exception]:
         return {rank: RuntimeError(text) for rank, text in self._rounds.mismatch().items()}

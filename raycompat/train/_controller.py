@@ -150,7 +150,8 @@ class Controller:
         limit = self._config.failure_config.controller_failure_limit
         if self._num_failed_starts > (_MAX_STARTS if limit < 0 else limit):
             raise ControllerError(error) from error
-        _log.warning("%s: a worker died before it trained: %s", self._config.name, error)
+        # As text: handlers may keep the record, and the error has frames that hold references.
+        _log.warning("%s: a worker died before it trained: %s", self._config.name, str(error))
 
     def _callbacks(self) -> list[UserCallback]:
         return [each for each in self._config.callbacks or [] if isinstance(each, UserCallback)]

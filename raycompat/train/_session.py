@@ -251,6 +251,11 @@ def enter(session: Session | LocalSession | None) -> None:
     _current = session
 
 
+def is_entered() -> bool:
+    """Return whether this process has a session."""
+    return _current is not None
+
+
 def current(caller: str) -> Session | LocalSession:
     """Return the session of this process.
 

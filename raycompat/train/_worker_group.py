@@ -211,10 +211,7 @@ class WorkerGroup:
                 for gpu in other.place.gpu_ids
             ]
             if ids:
-                visible = ",".join(dict.fromkeys(ids))
-                self.execute_single(
-                    worker.rank, os.environ.__setitem__, "CUDA_VISIBLE_DEVICES", visible
-                )
+                self.execute_single(worker.rank, _show_gpus, ",".join(dict.fromkeys(ids)))
 
     def stop(self) -> None:
         """Kill the processes at once, and release their resources."""
@@ -228,6 +225,10 @@ class WorkerGroup:
             if self._group is not self._given_group:
                 remove_placement_group(self._group)
             self._group = None
+
+
+def _show_gpus(visible: str) -> None:
+    os.environ["CUDA_VISIBLE_DEVICES"] = visible
 
 
 def _numbered(actors: list[Any], places: list[Place]) -> list[Worker]:

@@ -129,7 +129,7 @@ class Tuner:
 
         Raises
         ------
-        TuneError
+        FileNotFoundError
             When `path` is not the folder of an experiment.
         ValueError
             When the experiment had a trainable of another name.
@@ -140,10 +140,9 @@ class Tuner:
         """
         folder = Folder(path, storage_filesystem)
         if not folder.exists(TUNER):
-            raise TuneError(
+            raise FileNotFoundError(
                 f"{folder.path} is not the folder of a Tuner: expected the file {TUNER} in it. "
-                "Pass the path "
-                "that ResultGrid.experiment_path has."
+                "Pass the path that ResultGrid.experiment_path has."
             )
         if isinstance(trainable, DataParallelTrainer):
             trainable = trainable_of(trainable)

@@ -146,4 +146,4 @@ class CommandLine:
         if self.records():
             self.must("stop", "--force")
         assert self.left() == []
-        segment.sweep(segment.own_folders())
+        segment.sweep_shared_memory()

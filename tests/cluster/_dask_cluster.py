@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,11 +11,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from _dask_process import DaskProcess
+
 import raycompat as ray
 from raycompat._protocol import segment
 
 #: Seconds until a process that a test starts must be there, or gone.
 PROCESS_S = 60.0
+
+#: Only a new interpreter follows a change of this variable.
+PYTHONPATH = os.environ.get("PYTHONPATH", "")
 
 
 class DaskCluster:
@@ -29,11 +35,13 @@ class DaskCluster:
         )
         self.address = self._await_file(self.scheduler_file)["address"]
         #: Their processes, by pid.
-        self.workers: dict[int, subprocess.Popen[bytes]] = {}
+        self.workers: dict[int, subprocess.Popen[bytes] | DaskProcess] = {}
 
     def _start(
         self, module: str, *arguments: str, inside: Sequence[str] = ()
-    ) -> subprocess.Popen[bytes]:
+    ) -> subprocess.Popen[bytes] | DaskProcess:
+        if not inside and os.environ.get("PYTHONPATH", "") == PYTHONPATH:
+            return DaskProcess(module, arguments, self.log(module))
         with self.log(module).open("ab") as log:
             command = [*inside, sys.executable, "-m", f"distributed.cli.{module}", *arguments]
             return subprocess.Popen(command, stdout=log, stderr=log)
@@ -55,7 +63,7 @@ class DaskCluster:
 
     def add_worker(
         self, host: str = "127.0.0.1", *options: str, inside: Sequence[str] = ()
-    ) -> subprocess.Popen[bytes]:
+    ) -> subprocess.Popen[bytes] | DaskProcess:
         """Start a worker; `inside` is a command that runs another one, on another host maybe."""
         worker = self._start(
             "dask_worker",
@@ -99,4 +107,4 @@ class DaskCluster:
                 process.send_signal(signal.SIGTERM)
             process.wait(PROCESS_S)
         # The next node does the same: some nodes were killed before they could remove their segments.
-        segment.sweep(segment.own_folders(), and_mine=True)
+        segment.sweep_shared_memory(and_mine=True)

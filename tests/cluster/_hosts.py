@@ -6,6 +6,7 @@ can be cut; then packets get lost, and no process is notified.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -31,6 +32,10 @@ def why_not() -> str | None:
         check=False,
     )
     return f"no network namespaces here: {done.stderr.strip()}" if done.returncode else None
+
+
+#: Numbers of cables, one for each: the system removes a cable some time after its host has ended.
+_cables = itertools.count()
 
 
 @dataclass
@@ -71,7 +76,7 @@ class Hosts:
     def add(self) -> Host:
         """Make a host more."""
         number = len(self._hosts) + 2
-        name, cable = f"host{number}", f"{self._bridge}v{number}"
+        name, cable = f"host{number}", f"ray{os.getpid()}v{next(_cables)}"
         process = subprocess.Popen(
             [
                 *("unshare", "--net", "--mount", "--uts", "--propagation", "private"),

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
+import _dask_process
 import pytest
 from _dask_cluster import DaskCluster
 
@@ -66,8 +67,14 @@ def wait_until() -> Callable[..., None]:
     return poll
 
 
+@pytest.fixture(scope="session")
+def dask_is_imported():
+    """Start the process that Dask's are forked from: the end of a test finds it, which has no cluster."""
+    _dask_process.start_early()
+
+
 @pytest.fixture
-def dask_cluster(tmp_path, no_cluster, monkeypatch, request):
+def dask_cluster(dask_is_imported, tmp_path, no_cluster, monkeypatch, request):
     """A Dask scheduler without workers; what a test adds ends with it.
 
     Dask's memory manager is off, unless the test has other settings for it: it would drop copies that
@@ -83,7 +90,7 @@ def dask_cluster(tmp_path, no_cluster, monkeypatch, request):
 
 
 @pytest.fixture(scope="module")
-def one_worker(tmp_path_factory):
+def one_worker(dask_is_imported, tmp_path_factory):
     """A Dask cluster of one node, for the tests of a module; nothing is connected to it."""
     cluster = DaskCluster(tmp_path_factory.mktemp("dask"))
     cluster.add_worker()

@@ -21,8 +21,8 @@ from distributed.security import Security
 
 import raycompat as ray
 from raycompat import _dask_adapter
-from raycompat._launch import connect
-from raycompat._protocol import current_cluster, segment
+from raycompat._launch import connect, prepare
+from raycompat._protocol import current_cluster, refusals, segment
 
 QUIET = {"configure_logging": False, "log_to_driver": False}
 
@@ -291,7 +291,7 @@ def test_a_cluster_without_workers_is_an_error_at_once():
 
 
 def test_a_scheduler_without_workers_is_an_error_after_a_while(dask_cluster, monkeypatch):
-    monkeypatch.setattr(connect, "_FIRST_NODE_S", 0.1)
+    monkeypatch.setattr(prepare, "_FIRST_NODE_S", 0.1)
     with pytest.raises(ConnectionError, match="has no workers, and none came within"):
         ray.init(address=dask_cluster.address, **QUIET)
     assert not ray.is_initialized()
@@ -359,6 +359,7 @@ def nothing_stays():
 def soon(monkeypatch):
     """Shorten the wait for processes that do not answer."""
     monkeypatch.setattr(connect, "_ANSWER_S", 2)
+    monkeypatch.setattr(refusals, "_STEP_S", 1)
 
 
 def test_an_address_where_nobody_listens_is_an_error(soon, nothing_stays):
@@ -413,8 +414,15 @@ def test_an_address_that_is_none_is_an_error(nothing_stays, address):
 
 
 def test_an_unknown_scheme_is_an_error(nothing_stays):
-    with pytest.raises(ConnectionError, match="unknown address scheme 'http'"):
-        ray.init(address="http://127.0.0.1:8786", **QUIET)
+    with pytest.raises(ConnectionError, match="unknown address scheme 'wave'"):
+        ray.init(address="wave://127.0.0.1:8786", **QUIET)
+
+
+def test_the_address_of_web_pages_is_an_error(nothing_stays):
+    with pytest.raises(
+        ConnectionError, match=r"'http://127.* is the address of web pages\. Expected"
+    ):
+        ray.init(address="http://127.0.0.1:8265/status", **QUIET)
 
 
 def test_a_host_that_nobody_knows_is_an_error(soon, nothing_stays):

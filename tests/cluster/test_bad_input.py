@@ -38,7 +38,9 @@ def test_a_result_that_cannot_be_pickled():
     def give():
         return threading.Lock()
 
-    with pytest.raises(TypeError, match="cannot pickle"):
+    with pytest.raises(
+        TypeError, match=r"the result <unlocked _thread.lock .*cannot pickle.*picklable"
+    ):
         ray.get(give.remote())
 
 

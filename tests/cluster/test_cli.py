@@ -110,6 +110,9 @@ def test_what_start_prints_is_what_works_and_nodes_have_what_they_were_started_w
     assert node["Resources"]["CPU"] == 3.0
     given = {name: node["Labels"].get(name) for name in ("zone", "kind")}
     assert given == {"zone": "a", "kind": "large"}  # the flag goes before the file
+    listed = commands.must("list", "nodes")
+    assert "memory: 3.00 GiB" in listed
+    assert "has no logs: no task or actor there has printed anything." in commands.must("logs")
 
 
 def test_two_clusters_run_beside_each_other_and_the_last_is_found(commands):
@@ -172,7 +175,7 @@ def test_stop_ends_what_tasks_have_left_behind_but_not_who_has_the_pid_of_anothe
             .replace(str(record["pid"]), str(other.pid))
             .replace(str(record["start"]), str(began - 1))
         )
-        commands.must("stop")
+        commands.must("stop", "--grace-period=4")  # the orphan does not end by itself
         assert other.poll() is None
         other.kill()
     assert not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE

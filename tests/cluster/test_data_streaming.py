@@ -42,7 +42,7 @@ def data(small_store):
 
 
 def shared_bytes() -> int:
-    """Return the bytes of all segments of shared memory."""
+    """Return the bytes of all files in shared memory."""
     total = 0
     for path in Path("/dev/shm").rglob("*"):
         with contextlib.suppress(FileNotFoundError):  # it has just been removed
@@ -60,7 +60,7 @@ def test_ten_times_the_store_runs_through(data):
         total += len(batch["data"])
         peak = max(peak, shared_bytes() - before)
     assert total == rows
-    assert peak < STORE
+    assert peak < STORE + 2**20  # `shared_bytes` counts all files, not only values
 
 
 def test_a_slow_consumer_stops_the_reading(data, tmp_path):

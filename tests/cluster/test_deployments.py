@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -67,7 +68,7 @@ def pids():
     yield found
     alive = [psutil.Process(pid) for pid in found if psutil.pid_exists(pid)]
     assert not psutil.wait_procs(alive, 30)[1]
-    segment.sweep(segment.own_folders())
+    segment.sweep_shared_memory()
 
 
 def pids_of_nodes():
@@ -98,20 +99,29 @@ for job; do kill -TERM -- -$job; done
 }
 
 
+@pytest.fixture(scope="module")
+def jobqueue():
+    """Import `dask_jobqueue`, and restore the handler of SIGINT, which that replaces."""
+    before = signal.getsignal(signal.SIGINT)
+    module = pytest.importorskip("dask_jobqueue")
+    signal.signal(signal.SIGINT, before)
+    return module
+
+
 @pytest.fixture
-def slurm(tmp_path, monkeypatch, no_cluster):
+def slurm(jobqueue, tmp_path, monkeypatch, no_cluster):
     """A queue that starts its jobs at once."""
     for name, text in COMMANDS.items():
         (tmp_path / name).write_text(text.format(folder=tmp_path))
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    return pytest.importorskip("dask_jobqueue").SLURMCluster
+    return jobqueue.SLURMCluster
 
 
 @pytest.fixture
-def local_queue(no_cluster):
+def local_queue(jobqueue, no_cluster):
     """Jobs are processes of this one, which waits for their end: the queue only kills them."""
-    local = pytest.importorskip("dask_jobqueue.local")
+    local = importlib.import_module("dask_jobqueue.local")
 
     class Job(local.LocalJob):
         async def close(self):

@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import os
+
 import _faults
+import psutil
 import pytest
 
 import raycompat as ray
+from raycompat._node import pulse
 from raycompat.cluster_utils import Cluster
 
 #: Seconds after which a node, or a process that is stopped, is dead here.
@@ -45,3 +49,31 @@ def test_a_stopped_scheduler_is_waited_for(cluster):
 
 def test_a_stopped_driver_keeps_no_one_from_working(cluster):
     _faults.driver_is_stopped(cluster, 2.0)
+
+
+def test_a_killed_forkserver_is_replaced(cluster, wait_until):
+    @ray.remote
+    def pid():
+        return os.getpid()
+
+    @ray.remote(max_restarts=1, max_task_retries=1)
+    class Actor:
+        def pid(self):
+            return os.getpid()
+
+    actor = Actor.remote()
+    ray.get(actor.pid.remote())
+    nodes = [psutil.Process(node._node.process.pid) for node in cluster.list_all_nodes()]
+    killed = [forkserver for node in nodes for forkserver in node.children()]
+    for forkserver in killed:
+        forkserver.kill()
+    by_scheduler = {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
+    calls = [actor.pid.remote(), *(pid.options(**by_scheduler).remote() for _ in range(4))]
+    ray.get([*calls, pid.remote()], timeout=60)
+    assert not psutil.wait_procs(killed, 10)[1]
+
+    def have_pulses() -> bool:
+        names = [{each.name() for each in node.children(recursive=True)} for node in nodes]
+        return all(pulse.NAME in each for each in names)
+
+    wait_until(have_pulses)

@@ -10,9 +10,14 @@ import pytest
 from _interruption import interruptions
 
 import raycompat as ray
+from raycompat._launch.process import those_left
 from raycompat.dag import InputNode
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [
+    pytest.mark.timeout(600),
+    # Python prints an interrupt that comes in a ``__del__``, and goes on.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 @ray.remote(num_cpus=0)
@@ -152,8 +157,7 @@ def test_shutdown_ends_everything(no_cluster, first):
     interruption.run(ray.shutdown)
     ray.shutdown()
     assert time.monotonic() - start < 30
-    _, alive = psutil.wait_procs(started, 1)
-    assert not alive, interruption.where
+    assert not those_left(started, 1), interruption.where
     assert not ray.is_initialized()
 
 
@@ -164,8 +168,7 @@ def test_an_interrupted_init_leaves_nothing(no_cluster, first):
     interruption.run(lambda: ray.init(num_cpus=1, include_dashboard=False, configure_logging=False))
     ray.shutdown()
     started = set(psutil.Process().children(recursive=True)) - before
-    _, alive = psutil.wait_procs(started, 5)
-    assert not alive, interruption.where
+    assert not those_left(started, 5), interruption.where
 
 
 @ray.remote(num_cpus=0)
@@ -179,8 +182,6 @@ def compiled(actor):
         return actor.echo.bind(value).experimental_compile()
 
 
-# Python prints an interrupt that comes in ``__del__`` of a result, and goes on.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("num_bytes", [8, 1 << 20])
 def test_a_compiled_graph_gives_the_results_of_its_inputs_or_ends(cluster, num_bytes):
     actor = Echo.remote()

@@ -301,7 +301,7 @@ def test_of_calls_that_may_not_be_tried_again_only_the_one_that_had_begun_fails(
         try:
             outcomes.append(ray.get(ref, timeout=60))
         except ray.exceptions.WorkerCrashedError as error:
-            assert "while executing note" in str(error)
+            assert "The process of note " in str(error)
             assert "SIGKILL" in str(error)
             outcomes.append(None)
     assert outcomes == [each if each != 100 else None for each in range(300)]
@@ -802,3 +802,61 @@ def test_a_process_that_dies_and_leaves_a_child_is_noticed(no_cluster, tmp_path,
         assert ray.get(number.remote(3), timeout=60) == 3
     finally:
         os.kill(int(path.read_text()), signal.SIGKILL)
+
+
+def test_a_call_that_was_made_just_before_the_interrupt_of_its_maker_is_cancelled(
+    cluster, tmp_path, wait_until
+):
+    @ray.remote(num_cpus=0)
+    def child(folder):
+        (folder / "begun").touch()
+        try:
+            time.sleep(600)
+        finally:
+            (folder / "ended").touch()
+
+    @ray.remote
+    def parent(folder):
+        interrupts = {signal.SIGUSR2}
+        signal.pthread_sigmask(signal.SIG_BLOCK, interrupts)
+        (folder / "blocked").touch()
+        while not ray.get_runtime_context().is_canceled():
+            time.sleep(0.01)
+        time.sleep(0.2)  # the calls that it has made are cancelled meanwhile
+        child.remote(folder)
+        while not (folder / "begun").exists():
+            time.sleep(0.01)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupts)
+
+    ref = parent.remote(tmp_path)
+    wait_until((tmp_path / "blocked").exists)
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref, timeout=30)
+    wait_until((tmp_path / "ended").exists)
+
+
+def test_cancelled_calls_in_a_long_queue_of_an_actor_do_not_run(cluster):
+    """Of more than 10,000 calls."""
+
+    @ray.remote
+    class Counter:
+        def __init__(self):
+            self.count = 0
+
+        def wait_until_cancelled(self):
+            while not ray.get_runtime_context().is_canceled():
+                time.sleep(0.01)
+
+        def add(self):
+            self.count += 1
+
+        def total(self):
+            return self.count
+
+    counter = Counter.remote()
+    waiting = counter.wait_until_cancelled.remote()
+    refs = [counter.add.remote() for _ in range(10_500)]
+    for ref in [*refs, waiting]:  # the actor gets the cancellations in this order
+        ray.cancel(ref)
+    assert ray.get(counter.total.remote(), timeout=60) == 0

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 import raycompat as ray
+from raycompat._launch.process import those_left
 from raycompat.util import dask
 
 LARGE = 200_000  # elements: 1.6 MB, well above what travels inline
@@ -26,6 +27,14 @@ def test_small_values_never_reach_the_scheduler(cluster, inventory):
     refs = [ray.put(number) for number in range(100)]
     assert ray.get(refs) == list(range(100))
     assert inventory("tasks") == []
+
+
+def test_a_small_value_goes_with_its_reference_though_nothing_is_sent(cluster, session, wait_until):
+    ref = ray.put(1)
+    key = ref._key
+    assert key in session.table.entries
+    del ref
+    wait_until(lambda: key not in session.table.entries)
 
 
 def test_a_large_put_is_unknown_to_dask_until_somebody_else_needs_it(cluster, inventory):
@@ -186,8 +195,7 @@ def test_a_driver_that_is_killed_leaves_nothing(no_cluster):
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    gone, alive = psutil.wait_procs(family, timeout=30)
-    assert not alive  # the fixture checks that no segment of a dead node is left
+    assert not those_left(family, 30)  # the fixture checks that no segment of a dead node is left
 
 
 def test_an_executor_that_is_killed_leaves_no_segment(cluster):
@@ -241,3 +249,64 @@ def test_a_generator_whose_caller_has_died_leaves_nothing(cluster, tmp_path, wai
     wait_until(lambda: client.run_on_scheduler(callers) <= before)
     (tmp_path / "go on").touch()
     assert ray.get(completed) is None
+
+
+OTHER_JOB = """
+    import sys, time, raycompat as ray
+    from pathlib import Path
+    address, kind, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    ray.init(
+        address=address, namespace="n", configure_logging=False, _leases=kind == "leased"
+    )
+
+    @ray.remote
+    def wait(folder):
+        (folder / "begun").touch()
+        while not (folder / "go on").exists():
+            time.sleep(0.01)
+        return "value"
+
+    @ray.remote
+    def after(value):
+        return value
+
+    options = {"resources": {"nowhere": 1}} if kind == "infeasible" else {}
+    if kind == "without retries":
+        options = {"max_retries": 0}
+    ref = wait.options(**options).remote(folder)
+    if kind == "dependent":
+        ref = after.remote(ref)
+    ray.get(ray.get_actor("keeper").keep.remote([ref]))
+    while kind != "infeasible" and not (folder / "begun").exists():
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize(
+    "kind", ["leased", "running", "without retries", "dependent", "infeasible"]
+)
+def test_a_call_of_an_ended_job_fails_for_others_because_its_owner_has_died(
+    no_cluster, tmp_path, kind
+):
+    context = ray.init(num_cpus=2, namespace="n", include_dashboard=False, configure_logging=False)
+
+    @ray.remote(num_cpus=0)
+    class Keeper:
+        def keep(self, refs):
+            self.refs = refs
+
+        def get(self):
+            return ray.get(self.refs[0], timeout=30)
+
+        def given(self):
+            return self.refs[0]
+
+    keeper = Keeper.options(name="keeper").remote()
+    address = context.address_info["address"]
+    command = [sys.executable, "-c", textwrap.dedent(OTHER_JOB), address, kind, str(tmp_path)]
+    subprocess.run(command, check=True, timeout=120)
+    (tmp_path / "go on").touch()
+    with pytest.raises(ray.exceptions.OwnerDiedError, match="owner has ended"):
+        ray.get(keeper.get.remote(), timeout=60)
+    with pytest.raises(ray.exceptions.OwnerDiedError, match="owner has ended"):
+        ray.get(ray.get(keeper.given.remote()), timeout=60)

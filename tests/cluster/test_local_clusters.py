@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import raycompat as ray
-from raycompat._protocol import current_cluster, own_folder
+from raycompat._protocol import current_cluster, own_folder, segment
 from raycompat.cluster_utils import Cluster
 
 QUIET = {"configure_logging": False, "log_to_driver": False}
@@ -217,7 +217,7 @@ def test_a_program_that_dies_leaves_no_process_and_no_folder(
     assert len(pids) >= 4
     program.wait(60)
     try:
-        wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
+        wait_until(lambda: not any(segment.process_start(pid) for pid in pids))
         wait_until(
             lambda: (
                 not [

@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import pdb
+import signal
 import sys
 import threading
 import traceback
@@ -13,11 +14,20 @@ import traceback
 import pytest
 
 import raycompat as ray
+from raycompat import tune
 from raycompat.util.metrics import Counter
 from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from raycompat.util.tracking import Experiment
 
 QUIET = {"local_mode": True, "configure_logging": False}
+
+
+@pytest.fixture(autouse=True)
+def handler_of_interrupts():
+    """Restore the handler of SIGINT, which Python's debugger replaces after ``continue``."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)
@@ -330,3 +340,20 @@ def test_experiments_and_metrics_have_no_effect():
     session = sys.modules["raycompat._caller.current_session"].get()
     assert not session.tracker._records
     assert not session.measurements._samples
+
+
+def test_trials_of_tune_take_turns(tmp_path):
+    def train(config):
+        for step in range(3):
+            tune.report({"score": config["x"] * step, "x": config["x"]})
+
+    grid = tune.Tuner(
+        train,
+        param_space={"x": tune.grid_search([1, 2])},
+        run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=0),
+    ).fit()
+    assert sorted((result.metrics["x"], result.metrics["score"]) for result in grid) == [
+        (1, 2),
+        (2, 4),
+    ]
+    assert grid.num_errors == 0

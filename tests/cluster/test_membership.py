@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -12,8 +13,14 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from _dask_cluster import DaskCluster
+from distributed import Status
 
 import raycompat as ray
+from raycompat._protocol import segment
+from raycompat._scheduler import notices
+from raycompat.util import dask
+from raycompat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 LARGE = 1 << 20
 
@@ -75,6 +82,89 @@ def test_a_driver_outlives_its_only_node(dask_cluster, wait_until, session_of_dr
     assert ray.get(by_scheduler.remote(own), timeout=60) == LARGE
 
 
+@ray.remote
+def made(folder, length):
+    (folder / "begun").touch()
+    while not (folder / "go on").exists():
+        time.sleep(0.001)
+    return np.ones(length)
+
+
+@ray.remote(num_cpus=0)
+class Reader:
+    def total(self, refs):
+        return float(ray.get(refs[0]).sum())
+
+    def keep(self, refs):
+        self.refs = refs
+
+    def total_of_kept(self):
+        return self.total(self.refs)
+
+
+@pytest.fixture
+def reader_beside_paused_home(dask_cluster, wait_until, session_of_driver):
+    """A reader on one of two nodes; the other one, the driver's home, is paused."""
+    for _ in range(2):
+        dask_cluster.add_worker()
+    dask_cluster.connect()
+    home, client = session_of_driver().home, session_of_driver().client
+    (other,) = [node for node in living() if node != home.node_id]
+    there = NodeAffinitySchedulingStrategy(other, soft=False)
+    reader = Reader.options(scheduling_strategy=there).remote()
+
+    def pause(dask_worker):
+        """Pause a worker as if its memory were full; Dask would let it go on at once."""
+        dask_worker.periodic_callbacks["memory_monitor"].stop()
+        dask_worker.status = Status.paused
+
+    client.run(pause, workers=[home.address])
+
+    def running(dask_scheduler):
+        return [each.address for each in dask_scheduler.running]
+
+    wait_until(lambda: home.address not in client.run_on_scheduler(running))
+    return reader
+
+
+@pytest.mark.parametrize("length", [10, LARGE])
+def test_others_get_a_result_whose_home_was_paused_and_died(
+    dask_cluster, reader_beside_paused_home, tmp_path, wait_until, session_of_driver, length
+):
+    reader = reader_beside_paused_home
+    ref = made.remote(tmp_path, length)
+    total_of_it = reader.total.remote([ref])
+    wait_until((tmp_path / "begun").exists)
+    (tmp_path / "go on").touch()
+    ray.wait([ref], timeout=60)
+    if length < LARGE:  # another node has stored it
+        assert ray.get(total_of_it, timeout=60) == length
+    assert session_of_driver().rpc("raycompat_state")["nodes"]  # the scheduler has the report
+
+    def times_kept_back(dask_scheduler):
+        calls = dask_scheduler.plugins["raycompat"].parts.calls.by_key
+        (key,) = [each for each in calls if each.startswith("made-")]
+        moves = [tuple(each[1:3]) for each in dask_scheduler.story(key)]
+        return moves.count(("no-worker", "no-worker"))
+
+    assert session_of_driver().client.run_on_scheduler(times_kept_back) <= 1
+    dask_cluster.workers[dask_cluster.home].kill()
+    assert ray.get(total_of_it, timeout=60) == length
+
+
+def test_others_hear_that_a_put_is_lost_with_its_home_when_the_driver_has_dropped_it(
+    dask_cluster, reader_beside_paused_home, session_of_driver
+):
+    reader, ref = reader_beside_paused_home, ray.put(np.ones(LARGE))
+    ray.get(reader.keep.remote([ref]))
+    del ref
+    gc.collect()
+    assert session_of_driver().rpc("raycompat_state")["nodes"]  # the scheduler has the release
+    dask_cluster.workers[dask_cluster.home].kill()
+    with pytest.raises(ray.exceptions.ObjectLostError):
+        ray.get(reader.total_of_kept.remote(), timeout=60)
+
+
 @pytest.fixture
 def session_of_driver():
     return sys.modules["raycompat._caller.current_session"].get
@@ -133,7 +223,7 @@ def test_all_who_wait_hear_that_the_scheduler_has_died(dask_cluster, wait_until)
     assert ray.get(small) == 1  # what is here is here
     assert ray.get(kept).sum() == LARGE
     node.wait(SCHEDULER_DEATH_S)
-    wait_until(lambda: not any(psutil.pid_exists(each) for each in pids))
+    wait_until(lambda: not any(segment.process_start(each) for each in pids))
     ray.shutdown()
 
 
@@ -277,3 +367,115 @@ def test_a_restart_of_the_workers_ends_what_there_was(dask_cluster, wait_until, 
     assert ray.get(another.node.remote(), timeout=60) in living()
     del another
     wait_until(lambda: ray.available_resources().get("CPU") == 2)
+
+
+# --- nodes that Dask has paused -------------------------------------------------------------------
+
+
+def set_status(address: str, name: str, wait_until) -> None:
+    """Pause a worker ("paused") or let it accept tasks ("running"); return when the scheduler knows it."""
+
+    def change(dask_worker):
+        dask_worker.memory_manager.memory_pause_fraction = False  # else it decides by its memory
+        dask_worker.status = Status[name]
+
+    def is_known(dask_scheduler):
+        return dask_scheduler.workers[address].status.name == name
+
+    client = dask.client()
+    client.run(change, workers=[address])
+    wait_until(lambda: client.run_on_scheduler(is_known))
+
+
+def test_a_call_that_waits_for_a_paused_node_starts_when_it_is_resumed(dask_cluster, wait_until):
+    dask_cluster.add_worker()
+    dask_cluster.connect()
+
+    def be_patient():  # checks for notices about waiting calls would start the calls too
+        notices.PATIENCE_S = 1000.0
+
+    dask.client().run_on_scheduler(be_patient)
+    spread = pid.options(scheduling_strategy="SPREAD")  # without a lease, whose return would too
+    ray.get(spread.remote())
+    (address,) = addresses()
+    set_status(address, "paused", wait_until)
+    ref = spread.remote()
+    assert ray.wait([ref], timeout=0.2)[0] == []
+    set_status(address, "running", wait_until)
+    ray.get(ref, timeout=30)
+
+
+@ray.remote
+def once(path, go, size):
+    """Write a line to a file, and return some bytes when another file exists."""
+    with open(path, "a") as file:
+        file.write("called\n")
+    while not os.path.exists(go):
+        time.sleep(0.001)
+    return bytes(size)
+
+
+@ray.remote
+def lengths(refs):
+    return [len(value) for value in ray.get(refs)]
+
+
+def give_to_paused_home(
+    cluster: DaskCluster, wait_until, folder: Path, size: int, max_retries: int
+):
+    """Let a call of a lease end whose result other processes need, while the driver's home is paused.
+
+    Return references to the result and to calls that need it.
+    """
+    for _ in range(2):
+        cluster.add_worker()
+    cluster.connect()
+    session = sys.modules["raycompat._caller.current_session"].get()
+    set_status(session.home.address, "paused", wait_until)
+    lines, go = folder / "lines", folder / "go"
+    ref = once.options(max_retries=max_retries).remote(lines, go, size)
+    strategies = ("DEFAULT", "SPREAD")
+    readers = [lengths.options(scheduling_strategy=how).remote([ref]) for how in strategies]
+    wait_until(lines.exists)
+    go.touch()
+    ray.get(ref)
+    return ref, readers
+
+
+def transitions_of(ref) -> int:
+    """Return the number of steps of a call that Dask's scheduler has recorded."""
+    key = ref._entry.key
+
+    def look(dask_scheduler):
+        return len(dask_scheduler.story(key))
+
+    return dask.client().run_on_scheduler(look)
+
+
+@pytest.mark.parametrize(("size", "max_retries", "num_calls"), [(10, 0, 1), (LARGE, 1, 2)])
+def test_a_result_is_not_lost_when_the_paused_node_that_got_it_leaves(
+    dask_cluster, wait_until, tmp_path, size, max_retries, num_calls
+):
+    _, readers = give_to_paused_home(dask_cluster, wait_until, tmp_path, size, max_retries)
+    dask_cluster.workers[dask_cluster.home].kill()
+    assert ray.get(readers, timeout=60) == [[size]] * 2
+    assert (tmp_path / "lines").read_text() == "called\n" * num_calls
+
+
+def test_a_large_result_waits_for_the_paused_node_that_got_it(
+    dask_cluster, wait_until, session_of_driver, tmp_path
+):
+    ref, readers = give_to_paused_home(dask_cluster, wait_until, tmp_path, LARGE, 0)
+    home, key = session_of_driver().home.address, ref._entry.key
+
+    def is_given(dask_scheduler):
+        parts = dask_scheduler.plugins["raycompat"].parts
+        return parts.calls.by_key[key].address == home
+
+    wait_until(lambda: dask.client().run_on_scheduler(is_given))
+    before = transitions_of(ref)
+    assert ray.wait(readers, timeout=0.2)[0] == []
+    assert transitions_of(ref) == before
+    set_status(home, "running", wait_until)
+    assert ray.get(readers, timeout=60) == [[LARGE]] * 2
+    assert (tmp_path / "lines").read_text() == "called\n"

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import raycompat as ray
+from raycompat.util import dask
 from raycompat.util.metrics import Counter, Gauge, Histogram
 
 
@@ -75,6 +76,25 @@ def test_gauges_have_the_last_value_of_each_process(url, wait_until):
     first, second = ray.get([queue.set.remote(n) for n, queue in enumerate(queues, 1)])
     wait_until(lambda: value(url, "ray_depth", WorkerId=first) == 1)
     wait_until(lambda: value(url, "ray_depth", WorkerId=second) == 2)
+
+
+def test_the_gauges_of_an_ended_process_may_leave(url, wait_until):
+    depth = Gauge("depth_of_an_ended_process")
+
+    @ray.remote(num_cpus=0)
+    class Queue:
+        def set(self):
+            depth.set(1)
+            return ray.get_runtime_context().get_worker_id()
+
+    def living(dask_scheduler):
+        return list(dask_scheduler.plugins["raycompat"].parts.metrics._processes)
+
+    queue = Queue.remote()
+    process = ray.get(queue.set.remote())
+    wait_until(lambda: process in dask.client().run_on_scheduler(living))
+    ray.kill(queue)
+    wait_until(lambda: process not in dask.client().run_on_scheduler(living))
 
 
 def test_histograms_have_cumulated_buckets(url, wait_until):

@@ -27,7 +27,7 @@ def test_arguments_of_init_that_early_ray_had(no_cluster):
 
 
 def test_an_unknown_argument_is_told_with_the_closest_one(no_cluster):
-    with pytest.raises(RuntimeError, match=r"num_cpu \(did you mean num_cpus\?\)"):
+    with pytest.raises(RuntimeError, match=r"num_cpu\. Did you mean num_cpus\?"):
         ray.init(num_cpu=3)
     assert not ray.is_initialized()
 

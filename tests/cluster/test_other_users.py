@@ -116,11 +116,11 @@ def test_a_folder_that_another_user_has_made_first_is_not_used(no_cluster):
 PLANT_NAMES = """
 import os, sys
 os.umask(0)
-parent, uid = sys.argv[1:]
+parent, prefix = sys.argv[1:]
 files = ["raycompat-\\u00b2.1", "raycompat-\\u00b2.1-\\u00b3-0", "raycompat-1.\\u0661-1-0", "raycompat-.-",
          "raycompat-99999999999999999999.1-1-1", "raycompat-4194305.7-free", "raycompat-4194305.7-4194306-1"]
-folders = [f"raycompat-{uid}", f"raycompat-{uid}-{'0' * 16}"]
-link = f"raycompat-{uid}-{'1' * 16}"
+folders = ["raycompat-0", f"{prefix}{'0' * 16}"]
+link = f"{prefix}{'1' * 16}"
 for name in files:
     open(f"{parent}/{name}", "w").close()
 for name in folders:
@@ -149,7 +149,7 @@ def open_tmp(tmp_path_factory, monkeypatch):
 
 
 def plant_names(folder: str) -> _other_user.Running:
-    return _other_user.Running(PLANT_NAMES, folder, os.getuid())
+    return _other_user.Running(PLANT_NAMES, folder, own_folder.prefix())
 
 
 def test_no_name_that_another_user_makes_stops_a_cluster(no_cluster, open_tmp):

@@ -60,8 +60,8 @@ def run(program: str, address: str) -> str:
     return done.stdout
 
 
-def test_the_line_of_init_says_how_dask_s_own_client_gets_in(printed):
-    address = re.search(r"distributed\.Client\('(raycompat://127\.0\.0\.1:\d+)'\)", printed)[1]
+def test_dask_s_own_client_gets_in_with_the_address_that_init_prints(printed):
+    address = re.search(r" at (raycompat://127\.0\.0\.1:\d+), which only this user can", printed)[1]
     assert run(BY_DASK, address) == "7\n"
 
 

@@ -80,7 +80,7 @@ def three_nodes(dask_cluster):
 
 
 @pytest.fixture(scope="module")
-def lasting_cluster(tmp_path_factory):
+def lasting_cluster(dask_is_imported, tmp_path_factory):
     """Three nodes of two CPUs, for all tests of the module that leave them alone."""
     cluster = DaskCluster(tmp_path_factory.mktemp("dask"))
     for number in range(1, 4):
@@ -246,21 +246,27 @@ def test_what_can_never_be_placed_is_told_of(no_cluster, remove, capfd, wait_unt
     ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
     placement_group([{"CPU": 1}, {"CPU": 3}])
     strategy = NodeLabelSchedulingStrategy({"zone": In("b", "c"), "disk": Exists()})
-    call = where.options(scheduling_strategy=strategy).remote()
+    selector = {"zone": "!in(a, b)", "disk": "fast"}
+    calls = [
+        where.options(scheduling_strategy=strategy).remote(),
+        where.options(label_selector=selector).remote(),
+    ]
     told = []
 
     def are_told():
         told.append(capfd.readouterr().err)
-        return "".join(told).count("can ever provide that") == 2
+        return "".join(told).count("can ever provide that") == 3
 
     wait_until(are_told)
     lines = "".join(told)
     assert "[{CPU: 1}, {CPU: 3}] (PACK)" in lines
     assert "{CPU: 1} (on a node whose labels obey ['zone' in 'b', 'c'; 'disk' exists])" in lines
-    assert lines.count("in total {CPU: 2") == 2
-    ray.cancel(call)
-    with pytest.raises(ray.exceptions.TaskCancelledError):
-        ray.get(call)
+    assert "'zone' not in 'a', 'b'; 'disk' in 'fast'" in lines
+    assert lines.count("in total {CPU: 2") == 3
+    for call in calls:
+        ray.cancel(call)
+        with pytest.raises(ray.exceptions.TaskCancelledError):
+            ray.get(call)
 
 
 DRIVER = """

@@ -263,6 +263,28 @@ def test_a_program_that_is_not_there_is_told(commands):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def fail():\n    raise ValueError('no data')\nfail()\n",
+        "print('one'\n",
+        "import sys\nsys.excepthook = lambda kind, error, trace: print(repr(error))\n1 / 0\n",
+        "raise SystemExit(7)\n",
+        "raise SystemExit('no data')\n",
+    ],
+)
+def test_an_error_of_the_program_is_shown_as_by_python(program, commands, source):
+    done = program(source)
+    path = str(commands.folder / "program.py")
+    plain = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
+    assert plain.returncode != 0
+    assert (done.stdout, done.stderr, done.returncode) == (
+        plain.stdout,
+        plain.stderr,
+        plain.returncode,
+    )
+
+
 def test_a_line_of_the_microbenchmark(commands):
     done = commands.run("microbenchmark", "--only=single client tasks sync", "--num-cpus=1")
     (line,) = done.stdout.splitlines()

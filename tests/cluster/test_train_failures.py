@@ -19,6 +19,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 import raycompat as ray
 from raycompat import train
+from raycompat._launch.process import those_left
 from raycompat.cluster_utils import Cluster
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
 
@@ -227,8 +228,7 @@ def test_a_killed_driver_leaves_no_worker(no_cluster, tmp_path, wait_until):
     finally:
         driver.kill()
         driver.wait()
-    _, alive = psutil.wait_procs(family, timeout=60)
-    assert alive == []
+    assert not those_left(family, 60)
 
 
 def test_a_lost_node_is_replaced_by_what_is_left(no_cluster, tmp_path, wait_until):

@@ -348,7 +348,7 @@ def test_old_methods(cluster, tmp_path):
         (lambda p: HyperBandForBOHB(), UnsupportedRayFeatureError, "OptunaSearch"),
         (lambda p: tune.create_searcher("bayesopt"), UnsupportedRayFeatureError, "Optuna"),
         (lambda p: tune.report({"a": 1}), RuntimeError, "no trial runs"),
-        (lambda p: tune.Tuner.restore(p, trainable=train), tune.TuneError, "tuner.pkl"),
+        (lambda p: tune.Tuner.restore(p, trainable=train), FileNotFoundError, "tuner.pkl"),
     ],
 )
 def test_bad_input(tmp_path, call, error, says):

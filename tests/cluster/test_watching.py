@@ -139,6 +139,25 @@ def test_bars_of_tasks_are_drawn_by_the_driver(cluster, capsys, wait_until):
     assert "beside the bar of left" in printed
 
 
+def test_bars_of_a_killed_process_end_with_the_cluster(no_cluster, capsys, wait_until):
+    import builtins
+
+    @ray.remote
+    class Actor:
+        def begin(self):
+            self.bar = tqdm_ray.tqdm(total=3, desc="never closed", flush_interval_s=0)
+            self.bar.update(1)
+
+    before = builtins.print
+    with ray.init(num_cpus=1, include_dashboard=False, configure_logging=False):
+        actor = Actor.remote()
+        ray.get(actor.begin.remote())
+        wait_until(lambda: "never closed" in capsys.readouterr().err)
+        assert builtins.print is not before
+        ray.kill(actor)
+    assert builtins.print is before
+
+
 def test_a_report_outlives_the_cluster(cluster, tmp_path):
     file = tmp_path / "report.html"
     actor = Watched.remote()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,79 @@ import time
 import pytest
 
 import raycompat as ray
+
+IMPOSSIBLE = """
+import time, raycompat as ray
+with ray.init(num_cpus=1, include_dashboard=False, configure_logging=False):
+    @ray.remote(num_cpus=1000)
+    def huge():
+        pass
+    ref = huge.remote()
+    ray.wait([ref], timeout=13)
+    ray.cancel(ref)
+"""
+
+ONE_AFTER_ANOTHER = """
+import time, raycompat as ray
+with ray.init(num_cpus=1, include_dashboard=False, configure_logging=False):
+    @ray.remote
+    def train():
+        pass
+    refs = [train.options(num_gpus=1).remote()]
+    ray.wait(refs, timeout=4)
+    refs.append(train.options(resources={"tpu": 1}).remote())
+    ray.wait(refs, timeout=15)
+    for ref in refs:
+        ray.cancel(ref)
+"""
+
+HELD_BY_ACTORS = """
+import raycompat as ray
+from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+with ray.init(num_cpus=3, include_dashboard=False, configure_logging=False):
+    group = ray.util.placement_group([{"CPU": 1}])
+    ray.get(group.ready())
+    inside = PlacementGroupSchedulingStrategy(group)
+
+    @ray.remote(num_cpus=1)
+    class Worker:
+        def ready(self):
+            return True
+
+    @ray.remote
+    def one():
+        pass
+
+    holders = [Worker.remote() for _ in range(2)]
+    holders.append(Worker.options(scheduling_strategy=inside).remote())
+    ray.get([holder.ready.remote() for holder in holders])
+    waiting = [Worker.remote() for _ in range(5)]
+    calls = [one.remote(), one.options(scheduling_strategy=inside).remote()]
+    second = ray.util.placement_group([{"CPU": 2}])
+    ray.wait([second.ready(), *calls], timeout=13)
+"""
+
+BEHIND_LONG_CALLS = """
+import raycompat as ray
+with ray.init(num_cpus=1, include_dashboard=False, configure_logging=False):
+    @ray.remote
+    def long(seconds):
+        import time
+        time.sleep(seconds)
+    ray.get([long.remote(11), long.options(num_gpus=0).remote(0)])
+"""
+
+
+@pytest.fixture(scope="module")
+def waiting():
+    """Run the programs that wait, all at once; return what each has said on its standard error."""
+    programs = {
+        source: subprocess.Popen([sys.executable, "-c", source], stderr=subprocess.PIPE, text=True)
+        for source in (IMPOSSIBLE, ONE_AFTER_ANOTHER, HELD_BY_ACTORS, BEHIND_LONG_CALLS)
+    }
+    said = {source: program.communicate(timeout=100)[1] for source, program in programs.items()}
+    assert [program.returncode for program in programs.values()] == [0, 0, 0, 0], said
+    return said
 
 
 def run(source: str, *, timeout_s: float = 100) -> subprocess.CompletedProcess[str]:
@@ -25,54 +99,38 @@ def run(source: str, *, timeout_s: float = 100) -> subprocess.CompletedProcess[s
     )
 
 
-def test_a_request_that_can_never_be_met_is_told_after_ten_seconds():
-    done = run(
-        """
-        import time, raycompat as ray
-        with ray.init(num_cpus=1, include_dashboard=False, configure_logging=False):
-            @ray.remote(num_cpus=1000)
-            def huge():
-                pass
-            ref = huge.remote()
-            ray.wait([ref], timeout=13)
-            ray.cancel(ref)
-        """
-    )
-    assert "huge has waited 10 s for {CPU: 1000}" in done.stderr
-    assert "largest node" in done.stderr
-    assert "in total" in done.stderr
-    assert done.stderr.count("has waited") == 1
+def test_a_request_that_can_never_be_met_is_told_after_ten_seconds(waiting):
+    said = waiting[IMPOSSIBLE]
+    assert "huge has waited 10 s for {CPU: 1000}" in said
+    assert "The largest node has {CPU: 1}, the cluster in total {CPU: 1}. " in said
+    assert said.count("has waited") == 1
 
 
-def test_what_waits_for_actors_and_groups_is_told_who_holds_what_it_needs():
+def test_each_request_is_told_of_after_its_own_ten_seconds(waiting):
+    said = waiting[ONE_AFTER_ANOTHER]
+    first, second = [line for line in said.splitlines() if "has waited" in line]
+    assert "train has waited 10 s for {CPU: 1, GPU: 1}: " in first
+    assert "The largest node has {CPU: 1, GPU: 0}, " in first
+    assert re.search(r"train has waited 1[01] s for {CPU: 1, tpu: 1}: ", second)
+
+
+def test_init_prints_one_line_that_ends_with_the_address_of_the_dashboard():
     done = run(
         """
         import raycompat as ray
-        from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-        with ray.init(num_cpus=3, include_dashboard=False, configure_logging=False):
-            group = ray.util.placement_group([{"CPU": 1}])
-            ray.get(group.ready())
-            inside = PlacementGroupSchedulingStrategy(group)
-
-            @ray.remote(num_cpus=1)
-            class Worker:
-                def ready(self):
-                    return True
-
-            @ray.remote
-            def one():
-                pass
-
-            holders = [Worker.remote() for _ in range(2)]
-            holders.append(Worker.options(scheduling_strategy=inside).remote())
-            ray.get([holder.ready.remote() for holder in holders])
-            waiting = [Worker.remote() for _ in range(5)]
-            calls = [one.remote(), one.options(scheduling_strategy=inside).remote()]
-            second = ray.util.placement_group([{"CPU": 2}])
-            ray.wait([second.ready(), *calls], timeout=13)
+        with ray.init(num_cpus=1) as context:
+            print(f"Dashboard: http://{context.dashboard_url}")
         """
     )
-    told = [line for line in done.stderr.splitlines() if "has waited" in line]
+    (line,) = done.stderr.splitlines()
+    assert "Connected to the cluster at raycompat://127.0.0.1:" in line
+    assert ", which only this user can enter. " in line
+    assert line.endswith(done.stdout.strip())
+
+
+def test_what_waits_for_actors_and_groups_is_told_who_holds_what_it_needs(waiting):
+    said = waiting[HELD_BY_ACTORS]
+    told = [line for line in said.splitlines() if "has waited" in line]
     actors, inside, bundles = sorted(told, key=lambda line: ("bundles" in line, "one has" in line))
     outside = "2 of the actor Worker ({CPU: 1}), the placement group "
     # The notice names the first call of a line: calls for the same resources share one notice.
@@ -84,19 +142,9 @@ def test_what_waits_for_actors_and_groups_is_told_who_holds_what_it_needs():
     assert outside in bundles
 
 
-def test_a_call_behind_long_calls_is_not_said_to_wait_in_vain():
-    done = run(
-        """
-        import raycompat as ray
-        with ray.init(num_cpus=1, include_dashboard=False, configure_logging=False):
-            @ray.remote
-            def long(seconds):
-                import time
-                time.sleep(seconds)
-            ray.get([long.remote(11), long.options(num_gpus=0).remote(0)])
-        """
-    )
-    assert "has waited" not in done.stderr
+def test_a_call_behind_long_calls_is_not_said_to_wait_in_vain(waiting):
+    said = waiting[BEHIND_LONG_CALLS]
+    assert "has waited" not in said
 
 
 def test_importing_is_quick_and_brings_no_tensorflow():

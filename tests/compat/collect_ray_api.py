@@ -6,6 +6,7 @@ Run it with the Python of an environment that has Ray, and compare the result wi
     .venv-ray/bin/python tests/compat/collect_ray_api.py > names.json
 """
 
+import enum
 import importlib
 import inspect
 import json
@@ -19,6 +20,7 @@ LISTED = (
     "ray.data.preprocessors",
     "ray.train",
     "ray.train.tensorflow",
+    "ray.train.torch",
     "ray.tune",
     "ray.tune.schedulers",
     "ray.tune.search",
@@ -28,6 +30,7 @@ LISTED = (
 )
 OWN = (
     "ray.data.aggregate",
+    "ray.data.collate_fn",
     "ray.exceptions",
     "ray.experimental.shuffle",
     "ray.job_config",
@@ -60,6 +63,14 @@ MORE = (
     "ray.serve",
     "ray.train",
     "ray.train.backend.Backend",
+    "ray.train.huggingface.transformers.RayTrainReportCallback",
+    "ray.train.huggingface.transformers.prepare_trainer",
+    "ray.train.lightning.RayDDPStrategy",
+    "ray.train.lightning.RayDeepSpeedStrategy",
+    "ray.train.lightning.RayFSDPStrategy",
+    "ray.train.lightning.RayLightningEnvironment",
+    "ray.train.lightning.RayTrainReportCallback",
+    "ray.train.lightning.prepare_trainer",
     "ray.train.tensorflow.keras.ReportCheckpointCallback",
     "ray.train.data_parallel_trainer.DataParallelTrainer",
     "ray.tune",
@@ -87,6 +98,7 @@ WITH_MEMBERS = (
     "ray.train.Result",
     "ray.train.TrainContext",
     "ray.train.tensorflow.TensorflowTrainer",
+    "ray.train.torch.TorchTrainer",
     "ray.tune.ResultGrid",
     "ray.tune.Trainable",
     "ray.tune.Tuner",
@@ -109,6 +121,7 @@ NEVER_CALLED = (
     "ray.runtime_context.",
     "ray.train.data_parallel_trainer.",  # the first version of Train
     "ray.train.tensorflow.TensorflowCheckpoint",
+    "ray.train.torch.TorchCheckpoint",
 )
 
 
@@ -165,7 +178,11 @@ def members(name: str, value: object) -> Iterator[tuple[str, object]]:
 def described(name: str, value: object) -> dict[str, str]:
     """Return the kind of a value, and its signature if it is for programs to call."""
     kind = type(value).__name__
-    hidden = isinstance(value, type) and name.startswith(NEVER_CALLED)
+    # The constructor of an enumeration is Python's, and differs between its versions.
+    never_called = name.startswith(NEVER_CALLED) or (
+        isinstance(value, type) and issubclass(value, enum.Enum)
+    )
+    hidden = isinstance(value, type) and never_called
     signature = None if hidden or not callable(value) else signature_of(value)
     return {"kind": kind, "signature": signature} if signature else {"kind": kind}
 

@@ -92,6 +92,19 @@ def test_awaiting_a_failed_task_raises_the_users_error(ray, fail):
     assert isinstance(caught.value, ray.exceptions.RayTaskError)
 
 
+def test_awaiting_a_task_that_raised_stop_iteration_does_not_end_the_coroutine(ray):
+    @ray.remote
+    def stop():
+        raise StopIteration(3)
+
+    async def main():
+        await asyncio.wait_for(stop.remote(), 30)
+
+    with pytest.raises(RuntimeError) as raised:
+        asyncio.run(main())
+    assert isinstance(raised.value.__cause__, StopIteration)
+
+
 def test_the_loop_runs_while_a_reference_is_awaited(gate):
     async def main():
         ref = gate.task("value")

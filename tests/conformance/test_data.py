@@ -1,5 +1,7 @@
 """`ray.data`: how data sets are made, mapped, moved, aggregated and read."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -689,6 +691,36 @@ def test_map_groups(numbers, batch_format):
 
     rows = numbers.groupby("k").map_groups(summed, batch_format=batch_format).take_all()
     assert by(rows, "k") == [{"k": 0, "total": 6.0}, {"k": 1, "total": 9.0}]
+
+
+def test_a_class_maps_groups_in_actors(data):
+    class Weighted:
+        def __init__(self, weight):
+            self.weight = weight
+
+        def __call__(self, group, offset):
+            total = self.weight * group["v"].sum() + offset
+            return {"k": group["k"][:1], "total": [int(total)], "process": [os.getpid()]}
+
+    rows = (
+        data.from_items([{"k": number % 3, "v": number} for number in range(9)])
+        .groupby("k")
+        .map_groups(Weighted, fn_constructor_args=(10,), fn_args=(1,), concurrency=1)
+        .take_all()
+    )
+    assert {row["k"]: row["total"] for row in rows} == {0: 91, 1: 121, 2: 151}
+    assert len({row["process"] for row in rows}) == 1
+
+
+def test_a_function_of_groups_has_options(cluster, data):
+    get_gpu_ids = cluster.get_gpu_ids
+
+    def gpus(group):
+        return {"k": group["k"][:1], "gpus": [len(get_gpu_ids())]}
+
+    groups = data.from_items([{"k": number % 2} for number in range(4)]).groupby("k")
+    rows = groups.map_groups(gpus, num_gpus=1).take_all()
+    assert by(rows, "k") == [{"k": 0, "gpus": 1}, {"k": 1, "gpus": 1}]
 
 
 # Files.

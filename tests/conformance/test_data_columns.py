@@ -186,6 +186,13 @@ def test_join(data, join_type, expected):
 
 
 @pytest.mark.usefixtures("polars")
+def test_join_by_integers_of_several_widths(data):
+    left = data.from_arrow(pa.table({"k": pa.array([1, 2], pa.int32()), "v": [1, 2]}))
+    right = data.from_arrow(pa.table({"k": pa.array([1, None], pa.int64()), "w": [3, 4]}))
+    joined = left.join(right, join_type="inner", num_partitions=2, on=("k",))
+    assert joined.take_all() == [{"k": 1, "v": 1, "w": 3}]
+
+
 def test_join_by_keys_of_other_names_and_columns_of_equal_names(data):
     left = data.from_items([{"k": 1, "v": "l"}])
     right = data.from_items([{"n": 1, "v": "r"}])

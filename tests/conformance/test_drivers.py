@@ -207,6 +207,37 @@ def test_a_driver_that_dies_takes_its_actors_with_it(drive, end, status):
     wait_until(lambda: not is_running(actor))
 
 
+#: The task ends when the main thread has ended, and Python accepts no more work for its pools of threads.
+WAITS_AT_ITS_END = (
+    INIT
+    + """
+import concurrent.futures.thread, os, threading, time
+
+@ray.remote
+def wait_for_file():
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    return "arrived"
+
+def wait_for_future():
+    threading.main_thread().join()
+    while not concurrent.futures.thread._shutdown:
+        time.sleep(0.01)
+    open("go", "w").close()
+    print(future.result(30), flush=True)
+
+future = wait_for_file.remote().future()
+threading.Thread(target=wait_for_future).start()
+"""
+)
+
+
+def test_a_thread_gets_the_result_of_a_future_after_the_main_thread_has_ended(drive):
+    done = drive(WAITS_AT_ITS_END)
+    assert done.stdout == "arrived\n"
+    assert "Traceback" not in done.stderr
+
+
 # init
 
 

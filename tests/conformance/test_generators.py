@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import pickle
@@ -462,6 +463,29 @@ def test_anext_ends_with_stop_async_iteration(ray, count):
         return await first
 
     assert asyncio.run(main()) == 0
+
+
+def test_a_cancelled_anext_takes_no_item(ray, tmp_path):
+    gate = tmp_path / "gate"
+
+    @ray.remote
+    def one_item(gate):
+        while not gate.exists():
+            time.sleep(0.01)
+        yield "item"
+
+    async def main():
+        generator = one_item.remote(gate)
+        waiting = asyncio.ensure_future(anext(generator))
+        await asyncio.sleep(0.05)
+        gate.touch()
+        ray.wait([generator.completed()])  # the item arrives while the loop does not run
+        waiting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            return await (await waiting)
+        return await (await anext(generator))
+
+    assert asyncio.run(main()) == "item"
 
 
 def test_async_for_gives_the_error_on_a_reference(ray, fail_after):

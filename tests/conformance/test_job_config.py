@@ -180,8 +180,6 @@ def test_init_s_own_namespace_and_runtime_env_go_first(fresh, job_config_class):
 def test_the_logging_of_the_job_is_applied(ray, fresh, job_config_class):
     import logging
 
-    root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
     config = job_config_class()
     config.set_py_logging_config(ray.LoggingConfig(log_level="ERROR"))
     fresh(num_cpus=1, job_config=config)
@@ -190,9 +188,4 @@ def test_the_logging_of_the_job_is_applied(ray, fresh, job_config_class):
     def root_level():
         return logging.getLogger().level
 
-    try:
-        assert ray.get(root_level.remote()) == logging.ERROR
-    finally:
-        root.setLevel(level)
-        for handler in [each for each in root.handlers if each not in handlers]:
-            root.removeHandler(handler)
+    assert ray.get(root_level.remote()) == logging.ERROR

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import copy
 import dataclasses
 import datetime
 import decimal
@@ -138,6 +139,21 @@ def test_get_raises_the_first_error_without_waiting_for_the_rest(ray, gate):
 
     with pytest.raises(KeyError):
         ray.get([gate.task(), fail.remote()], timeout=30)
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_get_raises_an_error_that_is_there_already_without_waiting_for_the_rest(
+    ray, gate, position
+):
+    @ray.remote
+    def fail():
+        raise ValueError("it fails")
+
+    refs = [gate.task()]
+    refs.insert(position, fail.remote())
+    ray.wait([refs[position]])
+    with pytest.raises(ValueError, match="it fails"):
+        ray.get(refs, timeout=100)  # longer than the test may take
 
 
 def test_an_error_does_not_stop_the_values_of_others(ray):
@@ -517,9 +533,40 @@ def test_wait_gives_one_by_default(ray):
     assert (len(ready), len(rest)) == (1, 2)
 
 
+def test_a_copy_of_a_reference_is_the_same_reference(ray, gate):
+    ref = gate.task()
+    assert copy.copy(ref) == ref
+    assert copy.deepcopy({"refs": [ref]}) == {"refs": [ref]}
+
+
 def test_wait_gives_fewer_when_its_timeout_is_over(ray, gate):
     ready, rest = ray.wait([ray.put(1), gate.task(), gate.task()], num_returns=3, timeout=0.05)
     assert (len(ready), len(rest)) == (1, 2)
+
+
+@pytest.mark.parametrize("timeout", [1e7, 1e10])
+def test_a_timeout_may_be_very_long(ray, timeout):
+    """Longer than ``poll`` takes, and longer than the lock of a thread takes."""
+
+    @ray.remote
+    def work():
+        import time
+
+        time.sleep(0.1)
+        return 1
+
+    assert ray.get(work.remote(), timeout=timeout) == 1
+    for count in (1, 10):
+        refs = [work.remote() for _ in range(count)]
+        assert ray.wait(refs, num_returns=count, timeout=timeout) == (refs, [])
+
+
+def test_a_timeout_that_is_no_number_is_refused(ray, gate):
+    ref = gate.task()
+    with pytest.raises(ValueError):
+        ray.get(ref, timeout=float("nan"))
+    with pytest.raises(ValueError):
+        ray.wait([ref], timeout=float("nan"))
 
 
 def test_wait_with_timeout_zero_looks_once(ray, gate):

@@ -549,6 +549,8 @@ def test_a_folder_that_can_be_restored(tune, fit, tmp_path):
     grid = fit(lambda config: {"score": 1})
     assert tune.Tuner.can_restore(grid.experiment_path)
     assert not tune.Tuner.can_restore(str(tmp_path / "none"))
+    with pytest.raises(FileNotFoundError):
+        tune.Tuner.restore(str(tmp_path / "none"), trainable=lambda config: {"score": 1})
 
 
 def test_the_trainable_s_name_is_the_same(tune, fit):

@@ -78,7 +78,7 @@ import runpy
 
 real = runpy.run_path({str(DOCS / "conf.py")!r})
 globals().update({{name: value for name, value in real.items() if not name.startswith("_")}})
-extensions = ["sphinx.ext.doctest", "bilingual", "notebooks"]
+extensions = ["sphinx.ext.doctest", "bilingual", "notebooks", "timed"]
 """
 
 #: Imports Sphinx once, and forks for each line: the folder, and its builds, which are in one process, as

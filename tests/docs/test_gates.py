@@ -183,6 +183,16 @@ def test_updating_keeps_what_is_translated_and_guesses_nothing(site):
     assert po_refusals(site) == {"MISSING"}
 
 
+def test_examples_that_need_an_absent_package_are_skipped_visibly(site):
+    site.edit("page", ".. _page:", ":needs: no_such_package\n\n.. _page:")
+    assert site.build() == []
+    output = site.built / "doctest" / "en" / "output.txt"
+    assert "Skipped: docs/page\n" in output.read_text()
+    assert refusals(site, least=0) == set()
+    replace(output, "Skipped: docs/page", "")
+    assert refusals(site, least=0) == {"EXAMPLES"}
+
+
 def test_english_that_is_given_as_chinese_is_refused(site):
     site.translate({**CHINESE, "The last sentence.": "The last sentence."})
     assert po_refusals(site) == set()

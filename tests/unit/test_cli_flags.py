@@ -22,6 +22,13 @@ def refused(*arguments: str) -> Result:
     return result
 
 
+def test_the_list_of_commands_describes_each_in_whole_sentences():
+    text = CliRunner().invoke(cli, ["--help"], terminal_width=80).output
+    listed = text.partition("Commands:\n")[2].splitlines()
+    assert len(listed) == len(cli.commands)
+    assert [line for line in listed if not line.endswith(".") or line.endswith("...")] == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -36,6 +43,7 @@ def refused(*arguments: str) -> Result:
         (["--head", '--resources={"CPU": 1}'], "--num-cpus"),
         (["--head", '--resources={"a": -1}'], "nonnegative"),
         (["--head", '--resources={"a": "b"}'], "whole number"),
+        (["--head", '--resources={"a": Infinity}'], "whole number"),
         (["--head", "--object-store-memory=1"], "at least"),
         (["--head", "--labels=zone"], "is not a label"),
         (["--head", "--labels=ray.io/x=y"], "ray.io/"),
@@ -54,6 +62,13 @@ def refused(*arguments: str) -> Result:
 )
 def test_what_cannot_be_is_told(arguments, text):
     assert text in refused("start", *arguments).output
+
+
+@pytest.mark.parametrize("command", [["status"], ["list", "nodes"], ["start"]])
+def test_an_address_that_starts_a_cluster_leads_to_none(command):
+    result = CliRunner().invoke(cli, [*command, "--address=local"])
+    assert result.exit_code == 1
+    assert "'local' does not lead to a cluster" in result.output
 
 
 def test_help_names_the_verbs():

@@ -6,8 +6,10 @@ import contextlib
 import select
 import socket
 import threading
+from functools import partial
 
 import pytest
+from _interruption import interruptions
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -134,6 +136,28 @@ def test_what_comes_after_a_thread_has_read_comes_by_the_pump(ends):
     assert pair.there.receive_until(lambda: bool(pair.got), TIMEOUT_S)
     pair.here.post(("second",), now=True)
     pair.wait_for(2)
+
+
+def test_what_comes_after_an_interrupted_read_comes_by_the_pump(ends):
+    for interruption in interruptions(step=1):
+        pair = ends()
+        pair.here.post(("first",), now=True)
+        interruption.run(
+            partial(pair.there.receive_until, lambda got=pair.got: bool(got), TIMEOUT_S)
+        )
+        pair.here.post(("second",), now=True)
+        pair.wait_for(2)
+
+
+def test_what_an_interrupted_write_has_left_is_written_by_the_pump(ends):
+    big = b"x" * 300_000
+    for interruption in interruptions(step=1):
+        pair = ends(listen=False)
+        pair.here.post(("first", big), now=False, wake=False)
+        interruption.run(pair.here.flush)
+        pair.pump.listen(pair.there)
+        if not pair.here._outgoing[0]:  # the interrupt did not come before
+            pair.wait_for(1)
 
 
 def test_a_second_reader_is_told_to_wait_otherwise(ends):

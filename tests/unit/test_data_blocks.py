@@ -1,9 +1,12 @@
 """The parts of `raycompat.data` that decide and compute, without a cluster."""
 
+import datetime
 import pickle
 import weakref
+from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -217,10 +220,58 @@ def test_equal_keys_come_into_one_part(items, num_parts):
     assert sum(map(len, homes)) == len(set(items))
 
 
-def test_the_hash_of_a_key_does_not_depend_on_the_columns_type():
-    whole = exchange.hashes(pa.table({"a": pa.array([1, 2], pa.int32())}), ["a"])
-    with_missing = exchange.hashes(pa.table({"a": pa.array([1, 2, None], pa.int64())}), ["a"])
-    assert list(whole) == list(with_missing[:2])
+DAY = datetime.datetime(2024, 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("keys", "same"),
+    [
+        (pa.array([1, 2], pa.int32()), pa.array([1, 2], pa.int64())),
+        (pa.array([1, 2]), pa.array([1, 2, None])),
+        (pa.array([1, 2]), pa.array([1.0, 2.0])),
+        (pa.array([True, False]), pa.array([True, False, None])),
+        (pa.array([None]), pa.array([None, 1])),
+        (pa.array([None]), pa.array([None, 1.5])),
+        (pa.array([None]), pa.array([None, True])),
+        (pa.array([None]), pa.array([None, "a"])),
+        (pa.array([None]), pa.array([None, DAY])),
+        (pa.array([None]), pa.array([None, DAY.date()])),
+        (pa.array([None]), pa.array([None, DAY.time()])),
+        (pa.array([None]), pa.array([None, datetime.timedelta(1)])),
+        (pa.array([None, 1.0]), pa.array([float("nan"), 1.0])),
+        (pa.array([0.0]), pa.array([-0.0])),
+        (pa.array([DAY], pa.timestamp("us")), pa.array([DAY, None], pa.timestamp("ns"))),
+        (pa.array([DAY.date()], pa.date32()), pa.array([DAY.date(), None], pa.date64())),
+        (pa.array([Decimal("1.5")]), pa.array([Decimal("1.50"), Decimal("20.25")])),
+        (pa.array(["a", "b"]), pa.array(["a", "b", None], pa.large_string())),
+        (pa.array(["a", None]), pa.array(["a", None, "b"]).dictionary_encode()),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_the_hash_of_a_key_does_not_depend_on_the_columns_type(keys, same):
+    """What a block infers depends on its rows, and equal keys of all blocks make one group."""
+    found, others = (exchange.hashes(pa.table({"a": each}), ["a"]) for each in (keys, same))
+    assert list(found) == list(others[: len(keys)])
+
+
+def test_the_hash_of_several_keys_depends_on_their_order():
+    table = pa.table({"a": [1, 2, 1], "b": [2, 1, 2]})
+    found = exchange.hashes(table, ["a", "b"])
+    assert found[0] == found[2] != found[1]
+
+
+def test_groups_by_a_column_of_categories():
+    """Pandas makes them of text with few values, and Arrow does not sort them."""
+    frame = pd.DataFrame({"k": pd.Categorical(["b", "a", None, "b"])})
+    groups = Groups(block.to_table(frame), ["k"])
+    assert groups.table["k"].to_pylist() == ["a", "b", None]
+    assert [list(rows) for rows in groups.rows()] == [[1], [0, 3], [2]]
+
+
+def test_a_column_that_occurs_twice_is_an_error():
+    frame = pd.DataFrame([[1, 2]], columns=["a", "a"])
+    with pytest.raises(ValueError, match=r"\['a'\] occur more than once"):
+        block.to_table(frame)
 
 
 def test_rows_of_several_pieces_are_joined_once_for_all_parts():

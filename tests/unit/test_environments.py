@@ -81,7 +81,11 @@ def test_what_the_user_changes_later_has_no_effect():
     ("given_", "error", "text"),
     [
         ({"working_dir": "."}, ValueError, "only supported at the job level"),
-        ({"working_dir": "/no/such/folder"}, ValueError, "is not a valid path"),
+        (
+            {"working_dir": "/no/such/folder"},
+            ValueError,
+            "working_dir: '/no/such/folder' is not a valid path.*Nothing is there",
+        ),
         ({"working_dir": "ftp://a.zip"}, ValueError, "is not a valid URI"),
         ({"working_dir": "local://a"}, ValueError, "absolute path"),
         ({"working_dir": "file:///a.whl"}, ValueError, r"Only \.zip, .* for working_dir URIs"),

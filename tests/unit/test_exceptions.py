@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raycompat import _remote_traceback, exceptions
+from raycompat._protocol import failures
 from raycompat.exceptions import (
     ActorDiedError,
     ActorDiedErrorContext,
@@ -301,6 +302,9 @@ def test_unsupported_feature_says_what_and_why():
 
 def test_words_that_programs_match_on():
     assert "worker died unexpectedly while executing this task" in str(WorkerCrashedError())
+    crashed = WorkerCrashedError(failures.crash_text("load", "ended with exit code 3"))
+    assert str(crashed).count("died unexpectedly") == 1
+    assert ". The process of load ended with exit code 3. " in str(crashed)
     assert str(TaskCancelledError("t1")) == "Task: t1 was cancelled. "
     assert str(TaskCancelledError()) == ""
     unavailable = str(ActorUnavailableError("The actor is restarting", b"\xab\xcd"))
@@ -422,6 +426,23 @@ def test_the_fields_of_builtin_errors_are_reached():
     assert sent(task_error(ImportError("m", name="n"))).name == "n"
     assert sent(task_error(StopIteration(3))).value == 3
     assert sent(task_error(UnicodeDecodeError("utf8", b"x", 0, 1, "r"))).encoding == "utf8"
+
+
+def test_the_value_of_a_stop_iteration_ends_an_iteration():
+    """The interpreter reads it without asking for the attribute."""
+
+    class Items:
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            raise sent(task_error(StopIteration(3)))
+
+    def delegate():
+        value = yield from Items()
+        yield value
+
+    assert list(delegate()) == [3]
 
 
 def test_what_is_set_on_a_dual_instance_stays():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
 
+from raycompat._node import executor_pool
 from raycompat._node.executor_pool import ExecutorPool
 
 
@@ -46,3 +48,32 @@ def test_an_executor_that_is_killed_does_not_become_idle(pool, executor):
     pool.kill(executor)
     pool.release(executor, spent=False)
     assert pool.idle == []
+
+
+class Forkserver:
+    """Forks when the machine has room for a process: not the first time."""
+
+    def __init__(self) -> None:
+        self.num_tries = 0
+        self.has_forked = asyncio.Event()
+
+    async def wait_until_ready(self) -> None:
+        """It is ready."""
+
+    async def fork(self, request, descriptors) -> int:
+        self.num_tries += 1
+        if self.num_tries == 1:
+            raise OSError("The node could not start a process: Resource temporarily unavailable")
+        self.has_forked.set()
+        return 4
+
+
+def test_a_pulse_that_the_machine_cannot_start_is_tried_again(pool, monkeypatch):
+    monkeypatch.setattr(executor_pool, "_PULSE_PAUSE_S", 0.01)
+
+    async def run() -> None:
+        pool._plain = Forkserver()
+        await pool.start_pulse({})
+        await asyncio.wait_for(pool._plain.has_forked.wait(), 30)
+
+    asyncio.run(run())

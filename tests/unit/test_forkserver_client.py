@@ -112,3 +112,26 @@ def test_a_process_that_nobody_waits_for_any_more_is_killed(monkeypatch):
             await client.fork({}, [])
 
     asyncio.run(run())
+
+
+def test_a_forkserver_that_dies_with_unread_requests_is_an_ordinary_death(monkeypatch):
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    server = Server(theirs)
+    monkeypatch.setattr(forkserver_client, "_start_forkserver", lambda *_: (ours, server))
+    exited, errors = [], []
+
+    async def run() -> None:
+        died = asyncio.Event()
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: errors.append(about))
+        client = ForkserverClient(lambda pid, code: exited.append(pid), lambda _: died.set())
+        client.start()
+        server._say("ready", 0)
+        await client.wait_until_ready()
+        client.kill(4)
+        server._say("exited", 5, 0)
+        theirs.close()
+        await died.wait()
+        ours.close()
+
+    asyncio.run(run())
+    assert (exited, errors) == ([5], [])

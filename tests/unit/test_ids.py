@@ -20,6 +20,14 @@ def test_ids_differ():
     assert len({ids.new_task_id() for _ in range(1000)}) == 1000
 
 
+def test_processes_of_two_hosts_with_the_same_pid_have_different_ids():
+    job, nodes = ids.new_job_id(), [ids.new_node_id() for _ in range(2)]
+    workers = {ids.worker_id(100, job, node) for node in (*nodes, "")}
+    assert len(workers) == 3
+    assert {len(worker) for worker in workers} == {56}
+    assert ids.worker_id(100, job, None) == ids.worker_id(100, job, "")
+
+
 def test_dask_groups_the_calls_of_a_function():
     key = ids.call_key("square", ids.new_task_id())
     assert key_split(key) == "square"

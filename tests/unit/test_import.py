@@ -33,3 +33,26 @@ def test_names_for_keras_do_not_import_tensorflow():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
+
+
+def test_a_command_that_asks_a_cluster_imports_no_plugin():
+    """The plugins are imported by those that register them; that takes 30 ms."""
+    script = (
+        "import sys, raycompat.cli, raycompat._cli.status, raycompat._launch.connect;"
+        "print(*[name for name in sys.modules if name.endswith('.plugin') and 'raycompat' in name])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
+
+
+def test_names_for_pytorch_do_not_import_torch():
+    script = (
+        "import sys, raycompat.data, raycompat.train.torch as torch; torch.TorchTrainer(print);"
+        "print('torch' in sys.modules)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "False\n"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._scheduler.leases import QUANTUM_S, Held, Leases
+from raycompat._scheduler.leases import QUANTUM_S, Held, Leases, by_owner
 from raycompat._scheduler.leases import choose as leases_to_end
 
 ONE, TWO = (ResourceSet.from_amounts({"CPU": cpus}) for cpus in (1, 2))
@@ -25,7 +25,7 @@ def held(*owners: str, since: float = 0.0) -> list[Held]:
 
 def choose(leases, owner, request=ONE, *, is_lease, now, num_waiting=1):
     return leases_to_end(
-        leases, owner, request, num_waiting=num_waiting, is_lease=is_lease, now=now
+        by_owner(leases), owner, request, num_waiting=num_waiting, is_lease=is_lease, now=now
     )
 
 
@@ -105,7 +105,7 @@ def test_requests_are_looked_at_again_when_a_reservation_ends():
         leases._revoke = lambda each: None
         shape = ("a", TWO, "DEFAULT")
         loop = asyncio.get_running_loop()
-        assert leases._reserve(shape, held("b"), loop.time())
+        assert leases._reserve(shape, by_owner(held("b")), loop.time())
         assert leases.reserved(("b", ONE, "DEFAULT")) == "node"
         await asyncio.wait_for(looked.wait(), 20)
         assert leases.reserved(("b", ONE, "DEFAULT")) is None

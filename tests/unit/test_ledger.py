@@ -1,5 +1,7 @@
 """Placement: no resource is held twice, and nothing is lost, whatever is acquired and given back."""
 
+import sys
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from hypothesis.stateful import (
 )
 
 from raycompat._protocol.resource_set import UNITS_PER_ONE, ResourceSet
-from raycompat._scheduler.ledger import Ledger
+from raycompat._scheduler.ledger import Capacity, Ledger
 
 R = ResourceSet.from_amounts
 
@@ -453,6 +455,61 @@ def test_what_ends_inside_of_a_bundle_makes_no_room_for_others():
     assert made.where_it_could_be([R(CPU)], "PACK", ended=[inside]) is None
 
 
+def many(num_nodes, num_cpus):
+    return ledger(**{f"n{number}": {"CPU": num_cpus} for number in range(num_nodes)})
+
+
+def test_a_group_can_have_more_bundles_than_the_stack_has_frames():
+    num_nodes = sys.getrecursionlimit() + 50
+    bundles = [R(CPU)] * (num_nodes + 1)
+    assert many(num_nodes, 2).reserve(bundles, "STRICT_SPREAD") is None
+    spread = many(num_nodes, 2).reserve(bundles, "SPREAD")
+    assert len({bundle.node_id for bundle in spread}) == num_nodes
+
+
+def test_the_last_bundle_can_move_all_others():
+    """Each bundle but the last first takes the node that leaves none for the last."""
+    num_nodes = 60
+    made = Ledger()
+    for number in range(num_nodes):
+        made.add_node(f"n{number}", R({f"r{number}": 1, f"r{number + 1}": 1}))
+    bundles = [R({f"r{number}": 1}) for number in (*range(1, num_nodes), 0)]
+    placed = made.reserve(bundles, "STRICT_SPREAD")
+    assert [bundle.node_id for bundle in placed] == [
+        *(f"n{number}" for number in range(1, num_nodes)),
+        "n0",
+    ]
+
+
+class Unread(dict):
+    """A table that nothing may look through."""
+
+    def items(self):
+        raise AssertionError("looked through")
+
+    __iter__ = keys = values = items
+
+
+def test_the_end_of_a_bundle_does_not_look_at_the_holdings_of_others():
+    made = ledger(a={"CPU": 4})
+    bundles = made.reserve([R(CPU)] * 3, "PACK")
+    inside = [made.acquire(R(CPU), within=[bundle]) for bundle in bundles]
+    made._held = Unread(made._held)
+    for bundle in bundles:
+        made.release(bundle)
+    assert made.cluster_available() == R(CPU)
+    for grant in inside:
+        made.release(grant)
+    assert made.cluster_available() == made.cluster_total()
+
+
+def test_nodes_that_are_equally_free_are_tried_once(monkeypatch):
+    made, copies, copy = many(30, 1), [], Capacity.copy
+    monkeypatch.setattr(Capacity, "copy", lambda node: copies.append(node) or copy(node))
+    assert len(made.reserve([R(CPU)] * 30, "PACK")) == 30
+    assert len(copies) == 30  # one for each node that is used
+
+
 # --- all of it in any order ---------------------------------------------------------------------
 
 tenths = st.integers(0, 40).map(lambda n: n / 10)
@@ -536,12 +593,14 @@ class LedgerMachine(RuleBasedStateMachine):
     def reserve(self, bundles, strategy, only, beside):
         before = {node: self.ledger.node_available(node) for node in self.ledger.nodes}
         could = self.ledger.where_it_could_be(bundles, strategy, ended=[], only=only, beside=beside)
+        may_take = self.ledger.room(only).may_take(bundles)
         grants = self.ledger.reserve(bundles, strategy, only=only, beside=beside)
         assert (grants is None) == (could is None)
         if grants is None:
             assert before == {n: self.ledger.node_available(n) for n in self.ledger.nodes}
             return multiple()
         nodes = [grant.node_id for grant in grants]
+        assert may_take
         assert nodes == could
         assert [grant.resources for grant in grants] == bundles
         assert only is None or set(nodes) <= only
@@ -623,6 +682,14 @@ class LedgerMachine(RuleBasedStateMachine):
         for bundle in self.reservations:
             held = [g for g in self.held if self.inside.get(g) is bundle]
             self.check(self.ledger._bundles[bundle].free, bundle.resources, held)
+
+    @invariant()
+    def each_place_knows_its_holdings(self):
+        for holding, place in self.ledger._held.items():
+            assert (holding in place.holdings) is (holding not in self.ledger._bundles)
+        places = [*self.ledger._nodes.values(), *self.ledger._bundles.values()]
+        for place in places:
+            assert all(self.ledger._held[holding] is place for holding in place.holdings)
 
     def check(self, free, total, held):
         for name in total:

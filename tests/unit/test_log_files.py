@@ -50,6 +50,16 @@ def test_the_last_line_may_lack_its_end(files):
     assert read(files, "worker-1.err", -1, tail=5)["data"] == b""
 
 
+def test_a_follower_goes_on_with_the_new_file_after_a_rotation(files, tmp_path):
+    position = read(files, "worker-1.out")["position"]
+    path = tmp_path / "worker-1.out"
+    path.rename(tmp_path / "worker-1.out.1")
+    path.write_bytes(b"new\n")
+    found = read(files, "worker-1.out", position)
+    assert (found["data"], found["position"], found["has_more"]) == (b"new\n", 4, False)
+    assert read(files, "worker-1.out", 4)["data"] == b""
+
+
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "absent.out", "", ".."])
 def test_other_files_are_not_read(files, name, tmp_path):
     (tmp_path.parent / "secret").write_text("secret")

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
-from raycompat._protocol.measurements import PERIOD_S, About, Measurements, about_from_wire
+import pytest
+from _interruption import interruptions
+
+from raycompat._protocol import measurements, tracked
+from raycompat._protocol.delayed_flush import PERIOD_S
+from raycompat._protocol.measurements import About, Measurements, about_from_wire
 
 REQUESTS = About("counter", "requests", "Requests.", ("route",))
 DEPTH = About("gauge", "depth", "", ())
@@ -71,3 +77,63 @@ def test_threads_lose_nothing():
         thread.join()
     clock.measurements.flush()
     assert sum(message[0][2] for message in clock.sent) == 4000
+
+
+def test_a_finalizer_that_records_while_a_value_is_recorded_does_not_wait_for_itself(monkeypatch):
+    clock, make = Clock(), measurements._Sample
+
+    def sample():
+        monkeypatch.setattr(measurements, "_Sample", make)
+        clock.measurements.record(REQUESTS, ("/a",), 1)  # as if garbage were collected here
+        return make()
+
+    monkeypatch.setattr(measurements, "_Sample", sample)
+    thread = threading.Thread(
+        target=clock.measurements.record, args=(REQUESTS, ("/a",), 2), daemon=True
+    )
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    clock.tick()
+    assert [message[0][2] for message in clock.sent] == [3]
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("kind", ["measurements", "tracker"])
+def test_values_are_sent_after_a_timer_that_could_not_start(kind):
+    sent, failing = [], [True]
+
+    def later(seconds, flush):
+        if failing.pop():
+            raise Interrupted
+        flush()
+
+    if kind == "measurements":
+        batch = Measurements(sent.append, later)
+        record = partial(batch.record, REQUESTS, ("/a",), 1)
+    else:
+        batch = tracked.Tracker(sent.append, later)
+        record = partial(batch.note, tracked.END, "experiment")
+    with pytest.raises(Interrupted):
+        record()
+    failing.append(False)
+    record()
+    assert len(sent) == 1
+
+
+@pytest.mark.parametrize("kind", ["measurements", "tracker"])
+def test_an_interrupt_of_a_record_does_not_stop_the_messages(kind):
+    for interruption in interruptions(step=1):
+        clock = Clock()
+        if kind == "measurements":
+            record = partial(clock.measurements.record, REQUESTS, ("/a",), 1)
+        else:
+            tracker = tracked.Tracker(clock.sent.append, lambda s, f: clock.due.append((s, f)))
+            record = partial(tracker.note, tracked.END, "experiment")
+        interruption.run(record)
+        record()
+        clock.tick()
+        assert clock.sent, interruption.where

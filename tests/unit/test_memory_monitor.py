@@ -31,10 +31,17 @@ def test_idle_ones_go_first_then_those_that_are_tried_again_then_the_newest(ther
     assert chosen is (idle or retryable or there)[-1]
 
 
-@pytest.mark.parametrize("value", ["much", "-1", ""])
-def test_a_setting_that_is_no_number_is_refused(monkeypatch, value):
-    monkeypatch.setenv("RAY_memory_usage_threshold", value)
-    with pytest.raises(ValueError, match="RAY_memory_usage_threshold=.*expected a number"):
+@pytest.mark.parametrize("name", ["RAY_memory_usage_threshold", "RAY_memory_monitor_refresh_ms"])
+@pytest.mark.parametrize("value", ["much", "-1", "", "nan", "inf"])
+def test_a_setting_that_is_no_number_is_refused(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=f"{name}=.*expected a number"):
+        memory_monitor.MemoryMonitor(1, list, list, lambda *_: None, bool)
+
+
+def test_a_threshold_in_percent_is_refused(monkeypatch):
+    monkeypatch.setenv("RAY_memory_usage_threshold", "95")
+    with pytest.raises(ValueError, match="from 0 to 1"):
         memory_monitor.MemoryMonitor(1, list, list, lambda *_: None, bool)
 
 

@@ -47,14 +47,22 @@ def test_labels_travel_in_the_environment_beside_what_is_given():
         ({"num_cpus": 1.5}, ValueError),
         ({"num_cpus": True}, TypeError),
         ({"num_cpus": "1"}, TypeError),
+        ({"num_cpus": float("inf")}, ValueError),
+        ({"num_cpus": float("nan")}, ValueError),
+        ({"memory": float("inf")}, ValueError),
         ({"resources": ["disk"]}, TypeError),
+        ({"resources": {1: 1}}, TypeError),
+        ({"resources": {"": 1}}, TypeError),
         ({"resources": {"memory": 1}}, AssertionError),
         ({"object_store_memory": 1000}, ValueError),
         ({"labels": {"zone": 1}}, TypeError),
         ({"labels": {"ray.io/zone": "a"}}, ValueError),
         ({"env_vars": [1]}, TypeError),
+        ({"env_vars": {"A=B": "c"}}, ValueError),
+        ({"env_vars": {"": "c"}}, ValueError),
+        ({"env_vars": {"A": "b\0c"}}, ValueError),
     ],
 )
 def test_what_is_impossible_is_an_error(given, error):
-    with pytest.raises(error):
+    with pytest.raises(error, match="xpected|must|whole|cannot|at least|Choose"):
         node_options(given, is_head=False)

@@ -27,12 +27,21 @@ R = ResourceSet.from_amounts
 # --- names --------------------------------------------------------------------------------------
 
 
-def test_an_unknown_name_is_refused_with_all_that_are_valid():
-    with pytest.raises(ValueError, match=r"^Invalid option keyword num_cpu for remote functions. "):
+def test_an_unknown_name_is_refused_with_the_closest_one_and_then_all_that_are_valid():
+    with pytest.raises(ValueError) as caught:
         task_options({"num_cpu": 1})
-    with pytest.raises(ValueError, match=r"Valid ones are \['label_selector', .*'num_returns'"):
-        task_options({"num_cpu": 1})
-    with pytest.raises(ValueError, match=r"^Invalid option keyword foo for actors. Valid ones are"):
+    advice, _, valid = str(caught.value).partition(" Valid ones are ")
+    assert advice == (
+        "Invalid option keyword num_cpu for remote functions. "
+        "Not valid: num_cpu (did you mean num_cpus?)."
+    )
+    names = valid.removesuffix(".").split(", ")
+    assert names == sorted(names)
+    assert {"label_selector", "num_returns"} < set(names)
+    assert not [name for name in names if name.startswith("_")]
+    with pytest.raises(
+        ValueError, match=r"^Invalid option keyword foo for actors. Not valid: foo\. V"
+    ):
         actor_options({"foo": 1})
 
 

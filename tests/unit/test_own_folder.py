@@ -34,7 +34,7 @@ def test_there_is_none_before_it_is_made(parent):
 
 @pytest.mark.parametrize("plant", ["file", "link", "another user's"])
 def test_what_others_put_there_is_passed_over(parent, plant):
-    planted = parent / f"raycompat-{os.geteuid()}-{'0' * 16}"
+    planted = parent / f"{own_folder.prefix()}{'0' * 16}"
     if plant == "file":
         planted.touch(mode=0o600)
     elif plant == "link":
@@ -59,3 +59,12 @@ def test_a_parent_where_others_can_rename_it_is_refused(parent):
     parent.chmod(0o777)
     with pytest.raises(PermissionError, match="sticky bit"):
         own_folder.make(parent)
+
+
+def test_a_container_has_a_folder_of_its_own(parent, monkeypatch):
+    theirs = own_folder.make(parent)
+    monkeypatch.setattr(own_folder, "pid_space", lambda: "another container")
+    assert own_folder.all_in(parent) == []
+    mine = own_folder.make(parent)
+    assert own_folder.all_in(parent) == [mine]
+    assert own_folder.all_of_other_pid_spaces(parent) == [theirs]

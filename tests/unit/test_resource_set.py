@@ -91,6 +91,8 @@ def test_shown_as_a_user_reads_it():
     made = ResourceSet.from_amounts({"CPU": 1, "GPU": 0.5, "memory": 1.5 * 2**30, "disk": 0.0001})
     assert repr(made) == "{CPU: 1, GPU: 0.5, memory: 1.5 GiB, disk: 0.0001}"
     assert repr(ResourceSet()) == "{}"
+    total = ResourceSet.from_amounts({"CPU": 2, "node:here": 1})
+    assert total.text_of(["CPU", "GPU"]) == "{CPU: 2, GPU: 0}"
     assert made.amounts() == {"CPU": 1.0, "GPU": 0.5, "memory": 1.5 * 2**30, "disk": 0.0001}
     assert all(type(amount) is float for amount in made.amounts().values())
 

@@ -12,6 +12,7 @@ from raycompat.rllib.agents import ppo as ppo_trainers
 from raycompat.rllib.algorithms import A3CConfig, DQNConfig, ESConfig, PPOConfig
 from raycompat.rllib.algorithms.registry import ALGORITHMS, get_algorithm_class
 from raycompat.rllib.callbacks import RLlibCallback
+from raycompat.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from raycompat.rllib.env.construction import check_reset, check_step, checked, env_creator
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.models.catalog import custom_trunk
@@ -38,6 +39,33 @@ def test_options_of_a_copy_are_its_own():
     other = config.copy().training(lr=1.0, model={"fcnet_hiddens": [1]})
     other.env_config["a"] = 1
     assert (config.lr, config.env_config) == (5e-5, {})
+
+
+def test_the_config_of_an_algorithm_is_frozen():
+    config = PPOConfig().environment("CartPole-v1")
+    config.freeze()
+    with pytest.raises(AttributeError, match=r"lr=0.5 has no effect: the config is frozen"):
+        config.lr = 0.5
+    with pytest.raises(AttributeError, match="frozen"):
+        config.training(lr=0.5)
+    with pytest.raises(AttributeError, match="frozen"):
+        config.copy().lr = 0.5
+    changed = config.copy(copy_frozen=False).training(lr=0.5)
+    assert (config.lr, changed.lr) == (5e-5, 0.5)
+
+
+def test_options_of_evaluations():
+    assert PPOConfig.overrides(explore=False, num_workers=1) == {
+        "explore": False,
+        "num_env_runners": 1,
+    }
+    with pytest.raises(ValueError, match=r"overrides: unknown options 'exlore' \(closest"):
+        PPOConfig.overrides(exlore=False)
+
+
+def test_a_network_by_an_object():
+    config = PPOConfig().rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[8]))
+    assert config.model == {**PPOConfig().model, "fcnet_hiddens": [8], "vf_share_layers": True}
 
 
 def test_an_unknown_option_is_told_the_closest_names():

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -19,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raycompat._node import pulse
-from raycompat._protocol import mapping, segment
+from raycompat._protocol import mapping, own_folder, segment
 from raycompat._protocol.serialization import deserialize, serialize
 from raycompat._protocol.values import (
     CallFailed,
@@ -121,6 +122,60 @@ def test_a_sweep_spares_what_a_living_process_has_written(tmp_path):
     segment.sweep([str(tmp_path)])
     assert mine.exists()
     assert not free.exists()
+
+
+@pytest.fixture
+def folder_of_a_container(tmp_path, monkeypatch):
+    """The folder of another container in the /dev/shm that this process has here, with a segment."""
+    tmp_path.chmod(0o1777)
+    monkeypatch.setattr(segment, "SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(segment, "_held", {})
+    with monkeypatch.context() as container:
+        container.setattr(own_folder, "pid_space", lambda: "another container")
+        folder = own_folder.make(tmp_path)
+    (folder / f"{segment.PREFIX}4194305.77-4194306-0").touch()
+    return folder
+
+
+def test_a_sweep_spares_the_segments_of_another_container_while_it_runs(folder_of_a_container):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder_of_a_container)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout.readline() == b"True\n"
+        segment.sweep_shared_memory()
+        assert any(folder_of_a_container.iterdir())
+    segment.sweep_shared_memory()
+    assert not folder_of_a_container.exists()
+
+
+HOLD = """
+import sys
+from raycompat._protocol import segment
+print(segment.hold(sys.argv[1]), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_folder_that_is_removed_before_it_is_held_is_made_again(
+    folder_of_a_container, monkeypatch
+):
+    monkeypatch.setattr(own_folder, "pid_space", lambda: "another container")
+    made, make = [], own_folder.make
+
+    def make_and_lose(parent):
+        folder = make(parent)
+        made.append(folder)
+        if len(made) == 1:
+            shutil.rmtree(folder)
+        return folder
+
+    monkeypatch.setattr(own_folder, "make", make_and_lose)
+    assert segment.shared_folder() == str(made[1])
+    assert made[1].is_dir()
+    for descriptor in segment._held.values():
+        os.close(descriptor)
 
 
 def test_the_start_of_a_process_is_known_while_it_runs():
@@ -468,11 +523,10 @@ def test_names_that_only_look_like_segments_are_left_alone(tmp_path, name):
 
 @pytest.fixture
 def few_descriptors():
-    """Let this process have 150 descriptors more."""
+    """Limit this process to 150 descriptors above the highest that is open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    last = os.open("/dev/null", os.O_RDONLY)
-    os.close(last)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (last + 150, hard))
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 150, hard))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

@@ -10,6 +10,7 @@ import pytest
 
 from raycompat._caller.home import Home
 from raycompat._caller.session import Session, Setup
+from raycompat.exceptions import ObjectLostError, loads_error
 
 #: Seconds; nothing here takes long.
 TIMEOUT_S = 20.0
@@ -21,11 +22,13 @@ class SilentSession(Session):
     def __init__(self) -> None:
         home = cast("Home", types.SimpleNamespace(host="here"))
         self.has_asked = threading.Event()
+        self.sent: list[tuple[str, dict[str, object]]] = []
         super().__init__(
             Setup("job", "", home, "tcp://nowhere", is_driver=False, host="here", uses_leases=False)
         )
 
-    def send(self, operation: str, **_: object) -> None:
+    def send(self, operation: str, **message: object) -> None:
+        self.sent.append((operation, message))
         if operation == "raycompat-sync":
             self.has_asked.set()
 
@@ -58,3 +61,14 @@ def test_nobody_waits_for_a_scheduler_that_is_gone(handing_over):
     assert not thread.is_alive()
     session.sharing.require_sync()
     session.sharing.wait_until_synced()
+
+
+def test_a_value_that_is_not_here_any_more_is_lost_for_those_who_wait_for_it():
+    """Its references here were dropped, while another process had one, and its node died."""
+    session = SilentSession()
+    session.sharing.give_again("put-1")
+    ((operation, message),) = session.sent
+    assert operation == "raycompat-fulfil"
+    assert message["key"] == "put-1"
+    with pytest.raises(ObjectLostError):
+        raise loads_error(cast("bytes", message["error"]))

@@ -22,7 +22,7 @@ from raycompat.tune.schedulers.hyperband import bracket_sizes, halvings
 from raycompat.tune.schedulers.median_stopping_rule import Curve
 from raycompat.tune.schedulers.pbt import quantile_sizes
 from raycompat.tune.trainable.nested import flatten_dict, merge_dicts, unflatten_dict
-from raycompat.tune.trainable.session import FunctionSession, report, set_session
+from raycompat.tune.trainable.session import FunctionSession, report
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -155,13 +155,11 @@ def session():
 
     def make(function):
         made.append(FunctionSession(function, None))
-        set_session(made[-1])
         return made[-1]
 
     yield make
     for each in made:
         assert each.stop(5)
-    set_session(None)
 
 
 def test_a_function_moves_only_when_asked(session):

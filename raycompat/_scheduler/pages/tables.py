@@ -130,10 +130,13 @@ def actors(parts: Parts) -> list[Row]:
 
 def waiting(parts: Parts) -> list[Row]:
     """Return one row for each shape of request that waits: how many calls, for how long, and why."""
-    now, rows = time.monotonic(), []
+    now, rows, later = time.monotonic(), [], parts.notices.later()
     for line in itertools.islice(parts.dispatcher.lines(), _MOST_LINES):
         call, (_, request, strategy) = parts.calls.by_key[line.first], line.shape
-        reason = parts.notices.why(line) or "calls that run now hold it; this starts when they end"
+        reason = (
+            parts.notices.why(line, later)
+            or "calls that run now hold it; this starts when they end"
+        )
         rows.append(
             {
                 "name": call.spec["name"],

@@ -77,7 +77,7 @@ class Cluster:
     def _describe_driver(self, job: Job) -> Row:
         pid, node = job.setup["driver_pid"], self._parts.nodes.info.get(job.home or "")
         return {
-            "worker_id": ids.worker_id(pid, job.job),
+            "worker_id": ids.worker_id(pid, job.job, ""),
             "is_alive": True,
             "worker_type": "DRIVER",
             "exit_type": None,
@@ -111,7 +111,7 @@ def _describe_executor(found: dict[str, Any], node: dict[str, Any]) -> Row:
     code, is_alive = found["exit_code"], not found["stopped"]
     started = milliseconds(found["started"])
     return {
-        "worker_id": ids.worker_id(found["pid"], found["job"]),
+        "worker_id": ids.worker_id(found["pid"], found["job"], node["node_id"]),
         "is_alive": is_alive,
         "worker_type": "WORKER",
         "exit_type": None if is_alive else _exit_type(found),

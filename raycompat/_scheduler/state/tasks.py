@@ -91,7 +91,7 @@ class Tasks:
 
     def _ended(self, ended: EndedCalls) -> Row:
         """Return the common fields of ended calls of one function."""
-        failure = ended.failure
+        failure, node = ended.failure, self._parts.nodes.id_of(ended.address)
         return {
             "name": ended.name,
             "state": "FINISHED" if failure is None else "FAILED",
@@ -99,8 +99,8 @@ class Tasks:
             "actor_id": ended.actor,
             "type": ended.type,
             "func_or_class_name": ended.function or ended.name,
-            "node_id": self._parts.nodes.id_of(ended.address),
-            "worker_id": ids.worker_id(ended.pid, ended.job) if ended.pid else None,
+            "node_id": node,
+            "worker_id": ids.worker_id(ended.pid, ended.job, node) if ended.pid else None,
             "worker_pid": ended.pid,
             "error_type": failure.type if failure is not None else None,
             "language": "PYTHON",
@@ -204,12 +204,13 @@ class Tasks:
         }
 
     def _row(self, key: str, name: str, job: str, address: str | None, pid: int | None) -> Row:
+        node = self._parts.nodes.id_of(address)
         return {
             "task_id": ids.task_hex(key),
             "name": name,
             "job_id": job,
-            "node_id": self._parts.nodes.id_of(address),
-            "worker_id": ids.worker_id(pid, job) if pid else None,
+            "node_id": node,
+            "worker_id": ids.worker_id(pid, job, node) if pid else None,
             "worker_pid": pid,
             "language": "PYTHON",
             "is_debugger_paused": False,

@@ -27,6 +27,7 @@ from raycompat.data.preprocessors.text import (
     HashingVectorizer,
     Tokenizer,
 )
+from raycompat.data.preprocessors.torch import TorchVisionPreprocessor
 
 __all__ = [
     "Categorizer",
@@ -48,5 +49,6 @@ __all__ = [
     "SimpleImputer",
     "StandardScaler",
     "Tokenizer",
+    "TorchVisionPreprocessor",
     "UniformKBinsDiscretizer",
 ]

@@ -113,7 +113,7 @@ class Algorithm(Trainable):
     @classmethod
     def _config_of(cls, given: Any, env: Any = None) -> AlgorithmConfig:
         if isinstance(given, AlgorithmConfig):
-            config = given.copy()
+            config = given.copy(copy_frozen=False)
         elif given is None or isinstance(given, Mapping):
             config = cls.get_default_config().update_from_dict(given or {})
         else:
@@ -126,6 +126,7 @@ class Algorithm(Trainable):
         """Make the environments, the policy and the runners."""
         self.config: Any = self._config_of(config["config"], config["env"])
         self.config.validate()
+        self.config.freeze()
         settings = self.config
         self._seed = int.from_bytes(os.urandom(3)) if settings.seed is None else int(settings.seed)
         self._rng = np.random.default_rng([self._seed, 0])
@@ -556,7 +557,9 @@ class Algorithm(Trainable):
             raise ValueError(
                 f"{path} is a checkpoint of {state['class'].__name__}, not {cls.__name__}."
             )
-        algorithm: Self = state["class"](state["config"].update_from_dict(options))
+        algorithm: Self = state["class"](
+            state["config"].copy(copy_frozen=False).update_from_dict(options)
+        )
         algorithm.restore_from_path(path)
         return algorithm
 

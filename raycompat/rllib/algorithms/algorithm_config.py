@@ -346,6 +346,19 @@ class AlgorithmConfig:
         return cls().update_from_dict(config_dict)
 
     @classmethod
+    def overrides(cls, **options: Any) -> dict[str, Any]:
+        """Return options for ``evaluation_config``, by their names of today.
+
+        Raises
+        ------
+        ValueError
+            When a name is unknown; the message has the closest names.
+        """
+        renamed = with_new_names(options)
+        cls._refuse_unknown("overrides", renamed, cls.names())
+        return renamed
+
+    @classmethod
     def names(cls) -> list[str]:
         """Return the names of all options."""
         hooks = [f"callbacks_{name}" for name in HOOKS]
@@ -356,9 +369,30 @@ class AlgorithmConfig:
         found = {name: getattr(self, name) for name in self.names() if hasattr(self, name)}
         return {IN_DICTS.get(name, name): copy.copy(value) for name, value in found.items()}
 
-    def copy(self) -> Self:
-        """Return a copy, which can be changed by itself."""
-        return copy.deepcopy(self)
+    def copy(self, copy_frozen: bool | None = None) -> Self:
+        """Return a copy, which can be changed by itself.
+
+        Parameters
+        ----------
+        copy_frozen : bool, optional
+            Whether the copy is frozen. Default: as this one.
+        """
+        made = copy.deepcopy(self)
+        if copy_frozen is not None:
+            made.__dict__["_is_frozen"] = copy_frozen
+        return made
+
+    def freeze(self) -> None:
+        """Refuse changes from now on: an algorithm has read its options when it was built."""
+        self.__dict__["_is_frozen"] = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self.__dict__.get("_is_frozen"):
+            raise AttributeError(
+                f"{name}={value!r} has no effect: the config is frozen, because an algorithm was built "
+                "from it. Change config.copy(copy_frozen=False), and build another algorithm."
+            )
+        super().__setattr__(name, value)
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return an option by its name, old or new."""

@@ -7,17 +7,12 @@ import shutil
 import tempfile
 from typing import Any, ClassVar
 
-import cloudpickle
-
-from raycompat.train._checkpoint import Checkpoint
+from raycompat.train._framework_checkpoint import FrameworkCheckpoint
 
 __all__ = ["TensorflowCheckpoint"]
 
-#: The key of the metadata that a preprocessor is kept under.
-_PREPROCESSOR = "preprocessor_pkl"
 
-
-class TensorflowCheckpoint(Checkpoint):
+class TensorflowCheckpoint(FrameworkCheckpoint):
     """A checkpoint that is a model of Keras.
 
     Notes
@@ -104,15 +99,6 @@ class TensorflowCheckpoint(Checkpoint):
 
         with self.as_directory() as folder:
             return tf.keras.models.load_model(os.path.join(folder, name))
-
-    def get_preprocessor(self) -> Any:
-        """Return the preprocessor that was stored with the model; None without one."""
-        found = self.get_metadata().get(_PREPROCESSOR)
-        return None if found is None else cloudpickle.loads(bytes.fromhex(found))
-
-    def set_preprocessor(self, preprocessor: Any) -> None:
-        """Store a preprocessor with the model."""
-        self.update_metadata({_PREPROCESSOR: cloudpickle.dumps(preprocessor).hex()})
 
 
 TensorflowCheckpoint.__module__ = "raycompat.train.tensorflow"

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from raycompat.tune.result import DEFAULT_METRIC
-from raycompat.tune.trainable import session as sessions
 from raycompat.tune.trainable.session import FunctionSession, report
 from raycompat.tune.trainable.trainable import Trainable, TrainingResult
 
@@ -28,7 +27,6 @@ class FunctionTrainable(Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         self._session = FunctionSession(self._call, self._place)
-        sessions.set_session(self._session)
 
     def _call(self) -> None:
         """Run the user's function; report its result, or the values that it yields."""
@@ -70,7 +68,6 @@ class FunctionTrainable(Trainable):
 
     def cleanup(self) -> None:
         self._session.stop(STOP_TIMEOUT_S)
-        sessions.set_session(None)
 
     def __repr__(self) -> str:
         return self._name

@@ -56,13 +56,17 @@ class FunctionSession:
         self._may_go_on.acquire()
         if self._stopped:
             return
+        _begin(self)
         try:
             self._function()
-            self._results.put(("result", {RESULT_DUPLICATE: True}))
+            last: tuple[str, Any] = ("result", {RESULT_DUPLICATE: True})
         except TrialStopped:
             return
         except BaseException as error:  # raised again in the caller of `next_result`
-            self._results.put(("error", error))
+            last = ("error", error)
+        finally:
+            _end(self)
+        self._results.put(last)
 
     def next_result(self) -> dict[str, Any]:
         """Let the function continue until it reports; raise its error."""
@@ -105,18 +109,33 @@ class FunctionSession:
         return not self._thread.is_alive()
 
 
+#: The session of the function that began last in this process, while it runs.
 _session: FunctionSession | None = None
 
+#: Has the session whose function a thread runs: in local mode the process has several trials.
+_of_this_thread = threading.local()
 
-def set_session(session: FunctionSession | None) -> None:
-    """Set the session that gets the reports of this process."""
+
+def _begin(session: FunctionSession) -> None:
+    """Set the session of this thread, and of threads that the training function starts."""
     global _session
-    _session = session
+    _of_this_thread.session = _session = session
+
+
+def _end(session: FunctionSession) -> None:
+    """Forget a session whose function has ended."""
+    global _session
+    if _session is session:
+        _session = None
+
+
+def _found() -> FunctionSession | None:
+    return getattr(_of_this_thread, "session", _session)
 
 
 def is_in_trial() -> bool:
     """Return whether the function of a trial runs in this process."""
-    return _session is not None
+    return _found() is not None
 
 
 def current(what: str) -> FunctionSession:
@@ -127,13 +146,14 @@ def current(what: str) -> FunctionSession:
     RuntimeError
         When no trial runs in this process.
     """
-    if _session is None:
+    session = _found()
+    if session is None:
         raise RuntimeError(
             f"tune.{what} works in the function of a trial, and no trial runs in this process: "
             "pass the "
             "function to tune.Tuner(...)."
         )
-    return _session
+    return session
 
 
 def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> None:

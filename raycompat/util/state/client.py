@@ -194,11 +194,7 @@ def _client(address: str | None, destination: Destination | None) -> Iterator[An
     from raycompat._launch import addresses, connect
 
     if destination is None:
-        destination = addresses.find(address or "auto", _authority())
-    if destination is None:
-        raise ConnectionError(
-            "The address 'local' does not lead to a cluster: give HOST:PORT or 'auto'."
-        )
+        destination = addresses.require(address or "auto", _authority())
     with connect.connect(destination) as client:
         yield client
 

@@ -1,0 +1,49 @@
+"""The kinds of functions that make tensors from batches, for `iter_torch_batches`."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, Generic, TypeVar
+
+#: The type of the batches that a function takes.
+DataBatchType = TypeVar("DataBatchType")
+
+
+class CollateFn(abc.ABC, Generic[DataBatchType]):
+    """Makes tensors from a batch. Inherit from one of the three classes below.
+
+    Notes
+    -----
+    Ray source: ``ray.data.collate_fn.CollateFn``, 2.60.0. No known difference.
+    """
+
+    @abc.abstractmethod
+    def __call__(self, batch: DataBatchType) -> Any:
+        """Return the tensors of a batch, alone or in a list, tuple or dictionary; or anything else."""
+
+
+class ArrowBatchCollateFn(CollateFn[Any]):
+    """Takes a batch as a ``pyarrow.Table``.
+
+    Notes
+    -----
+    Ray source: ``ray.data.collate_fn.ArrowBatchCollateFn``, 2.60.0. No known difference.
+    """
+
+
+class NumpyBatchCollateFn(CollateFn[Any]):
+    """Takes a batch as a dictionary of arrays, which may be read-only.
+
+    Notes
+    -----
+    Ray source: ``ray.data.collate_fn.NumpyBatchCollateFn``, 2.60.0. No known difference.
+    """
+
+
+class PandasBatchCollateFn(CollateFn[Any]):
+    """Takes a batch as a ``pandas.DataFrame``.
+
+    Notes
+    -----
+    Ray source: ``ray.data.collate_fn.PandasBatchCollateFn``, 2.60.0. No known difference.
+    """

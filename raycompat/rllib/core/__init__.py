@@ -1,0 +1,1 @@
+"""The part of RLlib's core that configs name."""

@@ -1,0 +1,1 @@
+"""The networks of algorithms, as configs describe them."""

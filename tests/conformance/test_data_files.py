@@ -1,0 +1,281 @@
+"""Files in folders, their names and columns, and columns whose types differ between blocks."""
+
+import datetime
+import importlib
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+def data(cluster):
+    module = importlib.import_module(f"{cluster.__name__}.data")
+    module.DataContext.get_current().enable_progress_bars = False
+    return module
+
+
+@pytest.fixture
+def in_folders(data, tmp_path):
+    """A folder of Parquet files whose folders have the values of the column k."""
+    folder = str(tmp_path / "in folders 文件")
+    rows = [{"k": f"值{number % 2}", "v": number, "w": -number} for number in range(4)]
+    data.from_items(rows).write_parquet(folder, partition_cols=["k"])
+    return folder
+
+
+def write(folder, **tables):
+    folder.mkdir()
+    for name, columns in tables.items():
+        pyarrow.parquet.write_table(pa.table(columns), folder / f"{name}.parquet")
+    return str(folder)
+
+
+def by(rows, key):
+    return sorted(rows, key=lambda row: (row[key] is None, row[key]))
+
+
+@pytest.mark.parametrize("columns", [["v"], ["v", "k"], ["k", "v"]])
+def test_columns_of_folders_are_read_if_they_are_named(data, in_folders, columns):
+    rows = data.read_parquet(in_folders, columns=columns).take_all()
+    values = {"k": ["值0", "值1", "值0", "值1"], "v": [0, 1, 2, 3]}
+    expected = [{name: values[name][number] for name in columns} for number in range(4)]
+    assert by(rows, "v") == expected
+
+
+def test_a_schema_for_files_that_differ(data, tmp_path):
+    folder = write(tmp_path / "files", first={"a": [1]}, second={"a": [2], "b": ["x"]})
+    schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
+    rows = data.read_parquet(folder, schema=schema).take_all()
+    assert by(rows, "a") == [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
+
+
+def test_a_file_without_rows_has_columns(data, tmp_path):
+    folder = write(tmp_path / "files", only={"a": pa.array([], pa.int64())})
+    dataset = data.read_parquet(folder)
+    assert dataset.take_all() == []
+    assert dataset.count() == 0
+    assert dataset.schema().names == ["a"]
+    assert dataset.schema().types == [pa.int64()]
+
+
+@pytest.fixture
+def sources(cluster, data):
+    return importlib.import_module(f"{cluster.__name__}.data.datasource")
+
+
+@pytest.fixture
+def dated(tmp_path):
+    """CSV files in folders that name a year and a month."""
+    folder = tmp_path / "dated"
+    for number, part in enumerate(["year=2023/month=12", "year=2024/month=1"]):
+        (folder / part).mkdir(parents=True)
+        (folder / part / "a.csv").write_text(f"v\n{number}\n")
+    return folder
+
+
+def test_folders_name_columns(data, dated):
+    expected = [
+        {"v": 0, "year": "2023", "month": "12"},
+        {"v": 1, "year": "2024", "month": "1"},
+    ]
+    assert by(data.read_csv(str(dated)).take_all(), "v") == expected
+    assert data.read_csv(str(dated / "year=2024")).take_all() == expected[1:]
+    assert by(data.read_csv(str(dated), partitioning=None).take_all(), "v") == [{"v": 0}, {"v": 1}]
+
+
+def test_types_of_columns_of_folders(data, sources, dated):
+    partitioning = sources.Partitioning("hive", field_types={"year": int})
+    rows = by(data.read_csv(str(dated), partitioning=partitioning).take_all(), "v")
+    assert [(row["year"], row["month"]) for row in rows] == [(2023, "12"), (2024, "1")]
+
+
+def test_folders_that_are_values(data, sources, tmp_path):
+    (tmp_path / "a" / "2024" / "x").mkdir(parents=True)
+    (tmp_path / "a" / "2024" / "x" / "b.csv").write_text("v\n1\n")
+    partitioning = sources.Partitioning(
+        "dir", base_dir=str(tmp_path / "a"), field_names=["year", None]
+    )
+    rows = data.read_csv(str(tmp_path), partitioning=partitioning).take_all()
+    assert rows == [{"v": 1, "year": "2024"}]
+
+
+def test_files_are_chosen_by_their_folders(data, sources, dated):
+    chosen = sources.PathPartitionFilter.of(lambda values: values["year"] > "2023")
+    assert [row["v"] for row in data.read_csv(str(dated), partition_filter=chosen).take_all()] == [
+        1
+    ]
+
+
+@pytest.mark.parametrize(
+    "options", [{"style": "other"}, {"style": "dir"}, {"style": "dir", "field_names": []}]
+)
+def test_bad_partitionings(sources, options):
+    with pytest.raises(ValueError):
+        sources.PathPartitionFilter.of(lambda values: True, **options)
+
+
+def test_names_of_files(data, sources, tmp_path):
+    class Numbered(sources.FilenameProvider):
+        def get_filename_for_task(self, write_uuid, task_index):
+            assert write_uuid
+            return f"part-{task_index:02}.{self.file_format}"
+
+    tables = data.from_items([{"v": 1}, {"v": 2}], override_num_blocks=2)
+    tables.write_csv(str(tmp_path / "csv"), filename_provider=Numbered(file_format="csv"))
+    names = sorted(path.name for path in (tmp_path / "csv").iterdir())
+    assert names == ["part-00.csv", "part-01.csv"]
+    image = np.zeros((2, 2, 3), np.uint8)
+    images = data.from_items([{"image": image}, {"image": image}], override_num_blocks=1)
+    images.write_images(
+        str(tmp_path / "png"), "image", filename_provider=Numbered(file_format="png")
+    )
+    names = sorted(path.name for path in (tmp_path / "png").iterdir())
+    assert names == ["part-00_000000_000000.png", "part-00_000000_000001.png"]
+
+
+def test_a_sink_of_ones_own_gets_the_operations_on_a_block(data, tmp_path):
+    class Lines(data.BlockBasedFileDatasink):
+        def write_block_to_file(self, block, file):
+            names = ",".join(block.to_arrow().column_names)
+            rows = [",".join(map(str, row.values())) for row in block.iter_rows(True)]
+            file.write("\n".join([names, str(block.num_rows()), *rows]).encode())
+
+    rows = data.from_items([{"a": 1, "b": 2}, {"a": 3, "b": 4}], override_num_blocks=1)
+    rows.write_datasink(Lines(str(tmp_path / "lines"), file_format="txt"))
+    (path,) = (tmp_path / "lines").iterdir()
+    assert path.read_text().splitlines() == ["a,b", "2", "1,2", "3,4"]
+
+
+def test_the_operations_on_a_block(ray, data):
+    accessor = importlib.import_module(f"{ray.__name__}.data.block").BlockAccessor
+    block = accessor.for_block(pa.table({"a": [1, None, 3], "b": ["x", "y", "z"]}))
+    assert block.num_rows() == 3
+    assert block.schema().names == ["a", "b"]
+    assert block.size_bytes() > 0
+    assert [block.count("a"), block.count("a", ignore_nulls=True)] == [3, 2]
+    assert [block.sum("a", True), block.sum("a", False)] == [4, None]
+    assert [block.min("a", True), block.max("a", True), block.mean("a", True)] == [1, 3, 2.0]
+    assert list(block.iter_rows(True))[1] == {"a": None, "b": "y"}
+    assert block.slice(1, 2)["b"].to_pylist() == ["y"]
+    assert block.take([2, 0])["b"].to_pylist() == ["z", "x"]
+    assert block.select(["b"]).column_names == ["b"]
+    assert block.rename_columns({"a": "c"}).column_names == ["c", "b"]
+    assert list(block.to_pandas()["b"]) == ["x", "y", "z"]
+    assert list(block.to_numpy("b")) == ["x", "y", "z"]
+    assert list(block.to_numpy()) == ["a", "b"]
+    assert list(block.to_batch_format("numpy")["b"]) == ["x", "y", "z"]
+    assert accessor.batch_to_block({"a": np.arange(2)})["a"].to_pylist() == [0, 1]
+
+
+def test_an_aggregation_by_the_operations_on_a_block(ray, data):
+    aggregate = importlib.import_module(f"{ray.__name__}.data.aggregate")
+    accessor = importlib.import_module(f"{ray.__name__}.data.block").BlockAccessor
+
+    class Present(aggregate.AggregateFnV2):
+        def __init__(self, on):
+            super().__init__(f"present({on})", on=on, ignore_nulls=True, zero_factory=lambda: 0)
+
+        def aggregate_block(self, block):
+            return accessor.for_block(block).count(self._target_col_name, ignore_nulls=True)
+
+        def combine(self, current, new):
+            return current + new
+
+    rows = data.from_items([{"v": 1}, {"v": None}, {"v": 3}], override_num_blocks=2)
+    assert rows.aggregate(Present("v")) == {"present(v)": 2}
+
+
+@pytest.mark.parametrize("options", [{}, {"file_extensions": ["csv"]}])
+def test_a_folder_without_files(data, tmp_path, options):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError):
+        data.read_csv(str(tmp_path / "empty"), **options)
+
+
+@pytest.mark.parametrize("paths", [5, [5], []])
+def test_paths_that_are_none(data, paths):
+    with pytest.raises((ValueError, AssertionError)):
+        data.read_csv(paths)
+
+
+def test_a_name_with_brackets_is_not_a_pattern(data, tmp_path):
+    (tmp_path / "a [1].csv").write_text("v\n1\n")
+    assert data.read_csv(str(tmp_path / "a [1].csv")).take_all() == [{"v": 1}]
+
+
+def test_a_column_has_another_type_in_each_file(data, tmp_path):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "1.csv").write_text("v\n1\n")
+    (tmp_path / "files" / "2.csv").write_text("v\nx\n")
+    dataset = data.read_csv(str(tmp_path / "files"))
+    assert sorted(str(row["v"]) for row in dataset.take_all()) == ["1", "x"]
+    assert sorted(dataset.to_pandas()["v"].map(str)) == ["1", "x"]
+    texts = dataset.map(lambda row: {"v": str(row["v"])})
+    assert [row["v"] for row in texts.sort("v").take_all()] == ["1", "x"]
+
+
+LINES = '{"t": "2024-01-01T00:00:00", "v": 1}\n{"t": "x", "v": "y"}\n'
+
+
+def test_lines_of_json_are_read_by_pandas(data, tmp_path):
+    (tmp_path / "a.jsonl").write_text(LINES)
+    rows = data.read_json(str(tmp_path / "a.jsonl"), lines=True).take_all()
+    assert rows == [{"t": "2024-01-01T00:00:00", "v": 1}, {"t": "x", "v": "y"}]
+
+
+def test_json_is_read_by_arrow(data, tmp_path):
+    (tmp_path / "a.json").write_text(LINES.splitlines()[0])
+    rows = data.read_json(str(tmp_path / "a.json")).take_all()
+    assert rows == [{"t": datetime.datetime(2024, 1, 1), "v": 1}]
+
+
+def test_arguments_of_arrow_are_not_for_lines(data, tmp_path):
+    (tmp_path / "a.jsonl").write_text(LINES)
+    with pytest.raises(ValueError):
+        data.read_json(str(tmp_path / "a.jsonl"), lines=True, read_options=None, memory_pool=None)
+
+
+def test_nan_is_a_number(data):
+    rows = [{"v": math.nan}, {"v": 1.0}, {"v": None}]
+    dataset = data.from_items(rows, override_num_blocks=1)
+    found = [row["v"] for row in dataset.take_all()]
+    assert math.isnan(found[0])
+    assert found[1:] == [1.0, None]
+    (mapped,) = data.range(1).map(lambda row: {"v": math.nan}).take_all()
+    assert math.isnan(mapped["v"])
+
+
+@pytest.mark.parametrize("unit", ["Y", "M", "D", "h", "s", "ms", "us"])
+def test_times_of_numpy(data, unit):
+    times = np.array(["2024-01-01"], f"datetime64[{unit}]")
+    dataset = data.range(1).map_batches(lambda batch: {"t": times})
+    assert dataset.take_all() == [{"t": datetime.datetime(2024, 1, 1)}]
+    assert dataset.schema().types == [pa.timestamp(unit if unit in ("ms", "us") else "s")]
+
+
+KEYS = {
+    "booleans": ([True, False], [True, None], [None, None]),
+    "integers": ([1, 2], [1, None], [None, None]),
+    "text": (["a", "b"], ["a", None], [None, None]),
+    "times": ([datetime.datetime(2024, 1, 1)] * 2, [None, None]),
+}
+
+
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
+def test_a_key_that_is_missing_in_a_block(data, keys):
+    """Each block is cut by the hashes of its keys, and has a type by the values that it has."""
+    context = data.DataContext.get_current()
+    size, context.target_max_block_size = context.target_max_block_size, 1
+    try:
+        blocks = [pa.table({"k": pa.array(each), "v": [1, 1]}) for each in keys]
+        groups = data.from_arrow(blocks).groupby("k", num_partitions=8)
+        found = groups.map_groups(lambda group: {"n": [len(group["v"])]}).take_all()
+    finally:
+        context.target_max_block_size = size
+    counts = {key: sum(each.count(key) for each in keys) for each in keys for key in each}
+    assert sorted(row["n"] for row in found) == sorted(counts.values())

@@ -1,0 +1,40 @@
+"""The node plugin of a worker that cannot be a node."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+
+from raycompat._node import plugin
+from raycompat._protocol.operations import ToScheduler
+
+
+class Worker:
+    """A Dask worker; it keeps what it sends to the scheduler."""
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("labels"), "labels"),
+        (TypeError("The quantity of resource x is 'a'"), "The quantity of resource x is 'a'"),
+        (OSError("No space left on device"), "No space left on device. A node needs folders"),
+        (RuntimeError(), "RuntimeError()"),
+    ],
+)
+def test_drivers_learn_why_a_worker_cannot_be_a_node(monkeypatch, error, reason):
+    sent = []
+
+    def fail(worker):
+        raise error
+
+    monkeypatch.setattr(plugin, "Node", fail)
+    monkeypatch.setattr(plugin.adapter, "tell_scheduler", lambda _, message: sent.append(message))
+    with pytest.raises(type(error)):
+        asyncio.run(plugin.NodePlugin().setup(Worker()))
+    gc.unfreeze()  # `setup` freezes what there is in a worker
+    (message,) = sent
+    assert message["op"] == ToScheduler.UNFIT
+    assert message["reason"].startswith(reason)

@@ -1,0 +1,294 @@
+"""What the scheduler plugin keeps, and for how long: no table grows with what has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+from _plugin_parts import JOB, run
+
+from raycompat import _dask_adapter as adapter
+from raycompat._protocol import failures, ids
+from raycompat._protocol.operations import Request, ToNode, ToScheduler
+from raycompat._protocol.spans import Span, pack
+from raycompat._protocol.strategy import InGroup
+from raycompat._scheduler import nodes, run_times
+from raycompat._scheduler.actor_directory import ActorRow
+from raycompat._scheduler.functions import Functions
+from raycompat._scheduler.jobs import Job
+from raycompat._scheduler.run_times import RunTimes
+
+
+@pytest.fixture
+def in_loop(monkeypatch):
+    """Return a function that runs a test in an event loop, with a cluster."""
+    return lambda test: run(monkeypatch, 2, test)
+
+
+def open_job(cluster, client="driver", *, orphaned=False):
+    job = Job(JOB, client, "n", {}, None, orphaned=orphaned)
+    cluster.parts.jobs.open[JOB] = job
+    return job
+
+
+def test_an_actor_whose_calls_all_have_different_names_fills_no_table(monkeypatch):
+    monkeypatch.setattr(run_times, "_MANY_NAMES", 3)
+    counted = Counter()
+
+    def count(scheduler, name, state, number):
+        counted[name] += number
+
+    monkeypatch.setattr(adapter, "count_in_progress", count)
+    monkeypatch.setattr(adapter, "known", lambda scheduler, key: True)
+    ended = []
+    times = RunTimes(SimpleNamespace(plugins={}), ended.append)
+    for number in range(10):
+        name = f"call-{number % 5}"
+        task = f"{name}-{ids.new_task_id()}"
+        span = Span(name, task, 1, 1.0, 2.0, None, pack([(task, 1.0, 2.0)]))
+        times.show("tcp://node-0", "A-1", 1, [span])
+    assert counted == {"call-0": 2, "call-1": 2, "call-2": 2}
+    times.forget("A-1")
+    assert not +counted
+    assert ended == ["call-0", "call-1", "call-2"]
+
+
+def test_a_request_for_a_function_ends_with_its_job():
+    async def wait():
+        functions, over = Functions(), set()
+        asked = [
+            asyncio.ensure_future(functions.get("f", lambda job=job: job in over))
+            for job in ("one", "two")
+        ]
+        await asyncio.sleep(0)
+        over.add("one")
+        functions.end_job("one")
+        with pytest.raises(LookupError, match="has ended"):
+            await asked[0]
+        functions.export("two", "f", b"code")
+        assert await asked[1] == b"code"
+        assert not functions._waiters
+
+    asyncio.run(asyncio.wait_for(wait(), 20))
+
+
+def test_messages_of_a_node_that_has_left_change_nothing(in_loop):
+    """Its calls and actors may be on other nodes by then."""
+
+    def test(cluster):
+        actors, calls = cluster.parts.actors, cluster.parts.calls
+        row = actors.rows["A-1"] = ActorRow(key="A-1", job=JOB, state="ALIVE")
+        cluster.hold("waits", "driver")
+        holding = calls.by_key["waits"].holding
+        del cluster.scheduler.workers["tcp://node-0"]
+        late = {"worker": "tcp://node-0"}
+        error = failures.actor_died("late", "A-1")
+        cluster.handle(ToScheduler.ACTOR_ENDED, key="A-1", error=error, **late)
+        assert row.state == "ALIVE"
+        cluster.handle(ToScheduler.BLOCKED, key="waits", **late)
+        assert not cluster.parts.ledger.is_lent(holding)
+        cluster.handle(ToScheduler.NODE, info={"version": "0"}, **late)
+        assert not cluster.parts.nodes._unfit
+        cluster.handle(ToScheduler.BLOCKED, key="waits", worker="tcp://node-1")
+        assert cluster.parts.ledger.is_lent(holding)
+
+    in_loop(test)
+
+
+def test_a_call_that_dask_refuses_is_forgotten(in_loop, monkeypatch):
+    def test(cluster):
+        open_job(cluster)
+        call = dict(cluster.add("another", "driver").spec)
+        call |= {"key": "f-1", "payload": b"", "deps": [], "strategy": "DEFAULT", "retries": 0}
+
+        def refuse(*_, **__):
+            raise RuntimeError("refused")
+
+        monkeypatch.setattr(adapter, "add_task", refuse)
+        cluster.scheduler.client_comms["driver"] = SimpleNamespace(closed=lambda: False)
+        cluster.parts.calls.submit("driver", [{**call, "runs_by_lease": False}])
+        assert "f-1" not in cluster.parts.calls.by_key
+        assert not cluster.parts.calls.of_owner("driver")
+        ((client, message),) = cluster.sent
+        assert (client, message["key"], message["unknown"]) == ("driver", "f-1", True)
+
+    in_loop(test)
+
+
+def test_nodes_are_told_once_when_the_last_detached_actor_of_a_driver_has_died(in_loop):
+    def test(cluster):
+        open_job(cluster, orphaned=True).setup["program"] = b""
+        cluster.parts.endings.job_left = lambda job: None
+        for number in range(5):
+            key = f"A-{number}"
+            row = ActorRow(key=key, job=JOB, state="ALIVE", detached=True)
+            cluster.parts.actors.rows[key] = row
+        for key in list(cluster.parts.actors.rows):
+            cluster.parts.actors.bury(key, failures.actor_killed(key))
+        told = [message for _, message in cluster.sent if message["op"] == ToNode.JOB_ENDED]
+        assert [message["for_good"] for message in told] == [True, True]  # for each of two nodes
+        assert JOB not in cluster.parts.jobs.open
+
+    in_loop(test)
+
+
+def test_groups_are_collected_once_for_many_ends(in_loop):
+    async def test(cluster):
+        collected, collect = [], cluster.parts.groups._collect
+        cluster.parts.groups._collect = lambda: collected.append(collect())
+        for _ in range(2):
+            for _ in range(5):
+                cluster.parts.groups.collect_soon()
+            await asyncio.sleep(0)
+        assert len(collected) == 2
+
+    in_loop(test)
+
+
+def test_the_ids_of_the_nodes_that_left_last_are_known(in_loop, monkeypatch):
+    monkeypatch.setattr(nodes, "_MANY_DEPARTED", 2)
+
+    def test(cluster):
+        table = cluster.parts.nodes
+        for number, address in enumerate(["a", "b", "a", "c"]):
+            table._note_departed(address, {"node_id": f"{number}"})
+        assert [table.id_of(each) for each in "abc"] == ["2", None, "3"]
+        assert table.id_of("tcp://node-0") == "tcp://node-0"
+        assert table.id_of(None) is None
+
+    in_loop(test)
+
+
+SEGMENT = ("segment", "/dev/shm/store/name", 1 << 20, "host", ())
+
+
+def test_results_that_a_paused_node_was_to_store_are_lost_with_it(in_loop):
+    async def test(cluster):
+        open_job(cluster)
+        call = cluster.add("f-1", "driver")
+        call.runs_by_lease, call.is_ready, call.retries = True, True, 3
+        calls, lost = cluster.parts.calls, "tcp://node-0"
+        del cluster.scheduler.running[0]  # the node is paused, so Dask keeps the task back
+        kept_back = []
+
+        def keep_back(recommendations, stimulus):
+            kept_back.extend(recommendations)
+            calls.follow("f-1", "no-worker", "no-worker")
+
+        cluster.scheduler.transitions = keep_back
+        calls.ended_by_lease("driver", "f-1", [SEGMENT], lost, None)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert kept_back == ["f-1"]  # it was tried once
+        assert call.address == lost
+        cluster.scheduler.transitions = lambda *_: None
+        del cluster.scheduler.workers[lost]
+        cluster.parts.nodes.left(lost)
+        await asyncio.sleep(0)
+        assert call.results is None
+        assert call.retries == 2
+        await asyncio.sleep(0)
+        assert call.address == "tcp://node-1"  # it runs again
+
+    in_loop(test)
+
+
+def test_small_results_are_stored_on_a_node_that_is_not_paused(in_loop):
+    def test(cluster):
+        del cluster.scheduler.running[0]
+        inline = ("inline", b"", ())
+        assert cluster.parts.objects.keeper("tcp://node-0", [inline]) == "tcp://node-1"
+        assert cluster.parts.objects.keeper("tcp://node-0", [SEGMENT]) == "tcp://node-0"
+
+    in_loop(test)
+
+
+def test_a_lost_result_and_a_node_that_dies_during_the_next_try_cost_a_retry_each(in_loop):
+    def test(cluster):
+        open_job(cluster)
+        call = cluster.add("f-1", "driver")
+        call.retries = 3
+        follow = cluster.parts.calls.follow
+        follow("f-1", "processing", "memory")
+        follow("f-1", "memory", "released")
+        follow("f-1", "released", "waiting")
+        assert call.retries == 2
+        follow("f-1", "waiting", "no-worker")
+        call.address = "tcp://gone"
+        follow("f-1", "processing", "released")
+        follow("f-1", "released", "waiting")
+        assert call.retries == 1
+
+    in_loop(test)
+
+
+def test_all_calls_of_a_removed_group_end_when_one_is_forgotten_with_another(in_loop, monkeypatch):
+    """Their caller has left. So Dask forgets the second of three chained calls when the first fails."""
+
+    def test(cluster):
+        calls = cluster.parts.calls
+        spec = {"group": "g", "bundles": [{"CPU": 10_000}], "strategy": "PACK", "job": JOB}
+        cluster.parts.groups.create("driver", spec)
+        for key in ("f-1", "g-2", "h-3"):
+            call = cluster.add(key, "driver")
+            call.strategy = InGroup("g")
+            calls._enter(key, call)
+        failed = []
+
+        def fail(scheduler, key, error):
+            failed.append(key)
+            if key == "f-1":
+                calls.follow("g-2", "erred", "forgotten")
+
+        monkeypatch.setattr(adapter, "fail", fail)
+        monkeypatch.setattr(adapter, "prefix_of", lambda scheduler, key: key)
+        cluster.handle(ToScheduler.REMOVE_GROUP, client="driver", group="g")
+        assert failed == ["f-1", "h-3"]
+        assert [row.id for row in cluster.parts.groups.removed()] == ["g"]
+
+    in_loop(test)
+
+
+def test_a_name_that_a_process_of_an_ended_job_has_reserved_is_free(in_loop):
+    async def test(cluster):
+        open_job(cluster).setup["program"] = b""
+        cluster.parts.endings.job_left = lambda job: None
+        cluster.scheduler.clients |= {"driver": None, "executor": None}
+        actor = {"name": "one", "namespace": "n", "detached": False, "about": b""}
+        actor["class_name"] = "A"
+        await cluster.parts.actors.reserve("executor", "A-1", JOB, actor)
+        cluster.parts.jobs.client_left("driver")
+        cluster.parts.client_left("executor")
+        assert not cluster.parts.actors.rows
+        assert await cluster.parts.actors.find("one", "n") is None
+
+    in_loop(test)
+
+
+def test_a_call_that_cannot_be_announced_and_then_leaves_its_lease_fails(in_loop):
+    def test(cluster):
+        open_job(cluster)
+        cluster.scheduler.client_comms["driver"] = SimpleNamespace(closed=lambda: False)
+        call = dict(cluster.add("another", "driver").spec)
+        call |= {"key": "f-1", "payload": b"", "deps": ["lost-2"], "strategy": "DEFAULT"}
+        call |= {"retries": 3, "runs_by_lease": True}
+        cluster.handle(ToScheduler.SUBMIT, client="driver", calls=[call])
+        cluster.sent.clear()  # the lease may still run it
+        cluster.handle(ToScheduler.SCHEDULE, client="driver", key="f-1", retries=2)
+        ((client, message),) = cluster.sent
+        assert (client, message["key"], message["unknown"]) == ("driver", "f-1", True)
+
+    in_loop(test)
+
+
+def test_the_resources_of_all_nodes_are_told_without_the_nodes_and_what_waits(in_loop):
+    def test(cluster):
+        cluster.hold("f-1", "driver")
+        for number in range(3):
+            cluster.parts.nodes._note_departed(f"tcp://gone-{number}", {"node_id": f"{number}"})
+        answer = cluster.parts.handlers()[Request.RESOURCES]()
+        assert answer == {"total": {"CPU": 20.0}, "available": {"CPU": 19.0}}
+
+    in_loop(test)
