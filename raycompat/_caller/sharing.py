@@ -256,6 +256,8 @@ class Sharing:
                     return
                 if entry.is_promised or entry.key in self._to_give:
                     continue  # `fulfil` will give it
+                if entry.origin is not None and entry.origin.state is not ENDED:
+                    continue  # the report of the call's end will give it
                 if entry.is_held_in_dask:  # a node has the value too
                     table.disown(entry)
                     link, entry.value = entry.value, None

@@ -15,6 +15,9 @@ import raycompat as ray
 #: Bytes of shared memory that the cluster of these tests has.
 STORE = 96 * 2**20
 
+#: Bytes of the blocks that these tests make; each has a header of less than a kilobyte.
+BLOCK = 4 * 2**20
+
 pytestmark = pytest.mark.timeout(240)
 
 
@@ -36,7 +39,7 @@ def small_store():
 @pytest.fixture
 def data(small_store):
     context = ray.data.DataContext.get_current()
-    before, context.target_max_block_size = context.target_max_block_size, 4 * 2**20
+    before, context.target_max_block_size = context.target_max_block_size, BLOCK
     yield ray.data
     context.target_max_block_size = before
 
@@ -60,7 +63,8 @@ def test_ten_times_the_store_runs_through(data):
         total += len(batch["data"])
         peak = max(peak, shared_bytes() - before)
     assert total == rows
-    assert peak < STORE + 2**20  # `shared_bytes` counts all files, not only values
+    # Each of the two processes that write at the same time may exceed the limit by one block.
+    assert peak <= (STORE // BLOCK + 2) * (BLOCK + 1024)
 
 
 def test_a_slow_consumer_stops_the_reading(data, tmp_path):
