@@ -23,7 +23,7 @@ import weakref
 from collections import ChainMap
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, ClassVar
 
 import cloudpickle
@@ -113,6 +113,11 @@ def _reduce_code(code: CodeType) -> tuple[Any, ...]:
     return kind, (*arguments[:_FILE_NAME], code.co_filename, *arguments[_FILE_NAME + 1 :])
 
 
+#: NumPy's functions and classes that were pickled by reference, by their ids. Each array has two of
+#: them. cloudpickle decides about each one again, which doubles the time to pickle an array.
+_of_numpy: dict[int, Any] = {}
+
+
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
     """Pickles what cloudpickle can: code with the name of its file, exceptions by their ``__reduce__``.
 
@@ -126,12 +131,18 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
     )
 
     def reducer_override(self, obj: Any) -> Any:
-        """Reduce exceptions as Python does."""
+        """Reduce exceptions as Python does, and name what NumPy defines."""
+        if id(obj) in _of_numpy:
+            return NotImplemented
         if isinstance(obj, BaseException):
             reducer = copyreg.dispatch_table.get(type(obj))
             if (getattr(reducer, "__module__", None) or "").startswith("tblib."):
                 return obj.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
-        return super().reducer_override(obj)
+        reduced = super().reducer_override(obj)
+        is_named = reduced is NotImplemented and isinstance(obj, type | FunctionType)
+        if is_named and str(obj.__module__).partition(".")[0] == "numpy":
+            _of_numpy[id(obj)] = obj
+        return reduced
 
 
 def dumps(

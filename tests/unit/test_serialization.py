@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from types import FunctionType
 
+import cloudpickle
 import numpy as np
 import pytest
 from _interruption import interruptions
@@ -85,6 +87,31 @@ def test_memory_order_is_kept(order):
     original = np.asarray(np.arange(12).reshape(3, 4), order=order)
     block, _ = serialize(original)
     assert deserialize(block.to_bytes()).flags[f"{order}_CONTIGUOUS"]
+
+
+def test_what_numpy_defines_goes_by_name_also_the_second_time(monkeypatch):
+    values = [np.zeros(3), np.ndarray, np.dtype("uint8"), np.mean, np.add, np.random.default_rng(1)]
+    first = serialize(values)[0].to_bytes()
+    asked = []
+    decide = cloudpickle.Pickler.reducer_override
+    monkeypatch.setattr(
+        cloudpickle.Pickler,
+        "reducer_override",
+        lambda self, obj: asked.append(obj) or decide(self, obj),
+    )
+    assert serialize(values)[0].to_bytes() == first
+    assert not any(isinstance(each, type | FunctionType) for each in asked)
+    copies = deserialize(first)
+    assert copies[1:5] == values[1:5]
+    assert copies[5].integers(1000) == values[5].integers(1000)
+
+
+def test_a_class_that_only_says_it_is_of_numpy_goes_whole():
+    for number in range(2):  # the second may have the id of the first
+        made = type("Made", (), {"__module__": "numpy", "number": number})
+        code = serialize(made)[0].to_bytes()
+        del made
+        assert deserialize(code).number == number
 
 
 def test_only_small_blocks_may_travel_inline():
