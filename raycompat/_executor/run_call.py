@@ -221,7 +221,7 @@ def _value(executor: CallRunner, wire: Any) -> Any:
 
 def _argument(given: Any, values: list[Any]) -> Any:
     if isinstance(given, Slot):
-        return values[given.index]
+        return values[given.number]
     if isinstance(given, Known):
         return deserialize(given.block)
     return given

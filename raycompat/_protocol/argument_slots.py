@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 #: The pickled arguments of a call without arguments, as most calls of methods are.
 NO_ARGUMENTS = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """Placeholder for the value of dependency number `index`."""
+class Slot(NamedTuple):
+    """Placeholder for the value of a dependency, by its number."""
 
-    index: int
+    number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """Placeholder that holds a small value which the caller already had."""
 
     block: bytes

@@ -113,9 +113,9 @@ def _reduce_code(code: CodeType) -> tuple[Any, ...]:
     return kind, (*arguments[:_FILE_NAME], code.co_filename, *arguments[_FILE_NAME + 1 :])
 
 
-#: NumPy's functions and classes that were pickled by reference, by their ids. Each array has two of
-#: them. cloudpickle decides about each one again, which doubles the time to pickle an array.
-_of_numpy: dict[int, Any] = {}
+#: Functions and classes of NumPy and raycompat that were pickled by reference, by their ids. Each array
+#: has two of them. cloudpickle decides about each one again, which doubles the time to pickle an array.
+_by_name: dict[int, Any] = {}
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
@@ -131,8 +131,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
     )
 
     def reducer_override(self, obj: Any) -> Any:
-        """Reduce exceptions as Python does, and name what NumPy defines."""
-        if id(obj) in _of_numpy:
+        """Reduce exceptions as Python does."""
+        if id(obj) in _by_name:
             return NotImplemented
         if isinstance(obj, BaseException):
             reducer = copyreg.dispatch_table.get(type(obj))
@@ -140,8 +140,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
                 return obj.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
         reduced = super().reducer_override(obj)
         is_named = reduced is NotImplemented and isinstance(obj, type | FunctionType)
-        if is_named and str(obj.__module__).partition(".")[0] == "numpy":
-            _of_numpy[id(obj)] = obj
+        if is_named and str(obj.__module__).partition(".")[0] in ("numpy", "raycompat"):
+            _by_name[id(obj)] = obj
         return reduced
 
 
