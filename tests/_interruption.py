@@ -43,7 +43,10 @@ class Interruption:
     def run(self, operation: Callable[[], Any]) -> Any:
         """Run an operation; return None when it was interrupted."""
         before = sys.gettrace()
-        sys.settrace(self._trace)
+        # Python 3.11 has only a borrowed reference to the trace function while it enters a frame. The
+        # garbage collector can run there, and an interrupt of a `__del__` would free the function.
+        trace = self._trace
+        sys.settrace(trace)
         try:
             return operation()
         except KeyboardInterrupt:
