@@ -12,9 +12,6 @@ PROCESSES := $(shell unshare --mount --propagation slave true 2>/dev/null && ech
 # Files go in the order of their names: those that share a cluster follow one another, and short ones are last.
 # Python may keep the compiled tests, which take each process 6 s, also where PYTHONDONTWRITEBYTECODE is set.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(RUN) pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
-# Long walks, which `make nightly` takes.
-LONG := $(addprefix tests/cluster/test_,chaos.py random_programs.py keras_parallel.py train_tensorflow.py \
-	rllib_learning.py example_programs.py pictures_of_the_guide.py)
 CORE := $(addprefix tests/conformance/test_,remote_function.py nested.py errors.py cancel.py)
 
 # Tests and examples start very many processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile all
@@ -62,7 +59,7 @@ run: setup  ## run the main job: two actors learn to read digits
 test: setup lint  ## check the code and run all tests but long ones; those of the core without leases too
 	$(COMPILE)
 	RAYCOMPAT_LEASES=0 $(PYTEST) -q $(CORE)
-	$(PYTEST) $(addprefix --ignore=,$(LONG))
+	$(PYTEST) -m "not nightly"
 
 test-wheel: setup  ## build wheel and sdist, and run the core's tests on the wheel, outside of this folder
 	rm -rf dist _build/wheel
@@ -82,6 +79,7 @@ lint: setup  ## check style, types, layers and spelling
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
+	$(RUN) mypy tests/unit/test_typed_handles.py
 	.venv/bin/lint-imports
 	.venv/bin/codespell
 
@@ -144,7 +142,7 @@ changelog: setup  ## write the fragments of changes/ into CHANGES.md: make chang
 	.venv/bin/towncrier build --yes --version $(VERSION)
 
 nightly: setup  ## run the long tests: 2,000 random programs, new ones each time, chaos, TensorFlow on four workers
-	RAYCOMPAT_PROGRAMS=2000 $(RUN) pytest -s $(LONG)
+	RAYCOMPAT_PROGRAMS=2000 $(RUN) pytest -s -m nightly
 
 chaos: setup  ## kill processes and nodes for two minutes and see that every value is right
 	.venv/bin/python tests/nightly/chaos.py

@@ -17,6 +17,7 @@ from raycompat.train.tensorflow import TensorflowTrainer
 from raycompat.util import collective
 
 pytestmark = [
+    pytest.mark.nightly,
     pytest.mark.timeout(300),  # on a busy machine the workers need a minute to import TensorFlow
     # Not importorskip: the workers need TensorFlow, this process does not.
     pytest.mark.skipif(find_spec("tensorflow") is None, reason="TensorFlow is not installed"),

@@ -141,6 +141,7 @@ ray.shutdown()
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(2 * DRIVER_S)
 def test_a_hundred_megabytes_arrive_in_little_memory_while_others_work(tmp_path):
     with (tmp_path / "out").open("wb") as file:

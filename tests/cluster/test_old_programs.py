@@ -16,6 +16,9 @@ PROGRAMS = Path(__file__).parent / "old_programs"
 #: Seconds that a program has: each of its processes imports TensorFlow on a machine that is busy.
 PROGRAM_S = 240
 
+#: Programs whose calls the guide of Train has too.
+LONG = {"train_today", "train_checkpoints_today"}
+
 EXPECTED = {
     "environment_variables_2017": """
         Iteration 0: weights are [-0.176, 0.585]
@@ -62,7 +65,10 @@ EXPECTED = {
 
 
 @pytest.mark.timeout(PROGRAM_S + 30)
-@pytest.mark.parametrize("program", EXPECTED)
+@pytest.mark.parametrize(
+    "program",
+    [pytest.param(name, marks=pytest.mark.nightly if name in LONG else ()) for name in EXPECTED],
+)
 def test_it_runs_and_prints(program, tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "raycompat", "run", PROGRAMS / f"{program}.py"],

@@ -11,7 +11,10 @@ sys.path.append(str(Path(__file__).parents[2] / "docs" / "_tools"))
 import chromium
 import watching_pictures as pictures
 
-pytestmark = pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium"),
+]
 
 
 def test_the_pictures_of_the_guide_are_of_a_slow_program_and_a_mended_one(tmp_path, no_cluster):

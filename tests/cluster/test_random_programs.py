@@ -49,6 +49,8 @@ from hypothesis import strategies as st
 
 import raycompat as ray
 
+pytestmark = pytest.mark.nightly
+
 #: How many programs; set, they are other ones each time.
 NUM_PROGRAMS = int(os.environ.get("RAYCOMPAT_PROGRAMS", "100"))
 IS_NIGHTLY = "RAYCOMPAT_PROGRAMS" in os.environ

@@ -452,6 +452,7 @@ def test_a_runner_whose_environment_hangs_is_replaced(cluster, caplog):
     algorithm.stop()
 
 
+@pytest.mark.nightly
 def test_a_runner_that_hangs_is_replaced_while_another_one_answers(cluster, caplog, wait_until):
     config = A3CConfig().environment(Counting, env_config={"hangs": [1]})
     config.training(min_updates_per_iteration=10, model=SMALL)
@@ -478,6 +479,7 @@ def test_more_runners_than_cpus_are_scaled_and_told(cluster, caplog):
     agent.stop()
 
 
+@pytest.mark.nightly
 def test_tune_runs_algorithms_by_name(cluster, tmp_path):
     tune.register_env("counting", lambda config: Counting(config))
     trials = tune.run_experiments(
@@ -514,6 +516,7 @@ def test_tune_runs_algorithms_by_name(cluster, tmp_path):
     assert all(result.metrics["env_runners"]["episode_len_mean"] == 10 for result in grid)
 
 
+@pytest.mark.nightly
 def test_a_population_copies_weights_and_changes_the_learning_rate(cluster, tmp_path):
     def sum_of(algorithm):
         return float(sum(weight.sum() for weight in algorithm.get_weights()["default_policy"]))

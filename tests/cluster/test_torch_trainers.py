@@ -16,6 +16,7 @@ from raycompat.cluster_utils import Cluster
 from raycompat.train.torch import TorchConfig, TorchTrainer
 
 pytestmark = [
+    pytest.mark.nightly,
     pytest.mark.timeout(240),  # on a busy machine the workers need long to import PyTorch
     # Not importorskip: the workers need PyTorch, this process does not.
     pytest.mark.skipif(

@@ -22,6 +22,7 @@ from raycompat.train.tensorflow import TensorflowTrainer
 from raycompat.train.tensorflow.keras import ReportCheckpointCallback
 
 pytestmark = [
+    pytest.mark.nightly,
     pytest.mark.timeout(300),  # on a busy machine the workers need a minute to import TensorFlow
     pytest.mark.skipif(find_spec("tf_keras") is None, reason="legacy Keras is not installed"),
 ]

@@ -168,6 +168,7 @@ def test_a_tensorflow_trainer_is_tuned(cluster, run_config):
     assert (Path(best.checkpoint.path) / "model.keras").is_file()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("search", ["loop", "tune"])
 def test_the_tutorial_program_finds_a_network_that_reads(no_cluster, search):
     done = subprocess.run(

@@ -415,6 +415,7 @@ def test_threads_end_with_the_experiment(cluster, tmp_path):
 CHAOS_S = float(os.environ.get("RAYCOMPAT_TUNE_CHAOS_S", "10"))
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(CHAOS_S * 4 + 180)
 def test_trials_are_killed_at_random(cluster, tmp_path, wait_until):
     """Each trial counts to its end, whatever moment its process dies at, set-up included."""
