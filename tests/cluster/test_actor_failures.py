@@ -96,6 +96,7 @@ def test_a_caller_that_is_stopped_does_not_stop_the_actor(cluster, wait_until):
     assert ray.get(stopped.count.remote(), timeout=30) == 200
 
 
+@pytest.mark.nightly
 def test_two_hundred_actors_live_at_once(cluster, wait_until):
     @ray.remote
     class Idle:

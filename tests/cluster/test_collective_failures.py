@@ -135,7 +135,8 @@ def test_members_that_do_not_agree_are_told():
     for error in errors_of(calls, 20):
         assert "different world sizes" in str(error)
     members = [Member.remote() for _ in range(2)]
-    calls = [each.join.remote(2, 0, "ranks", 15_000) for each in members]
+    ray.get([each.call.remote(os.getpid) for each in members])  # both processes have started
+    calls = [each.join.remote(2, 0, "ranks", 5_000) for each in members]
     ((replaced,), waiting) = ray.wait(calls)
     with pytest.raises(CollectiveError, match="Another process joined the group as rank 0"):
         ray.get(replaced)

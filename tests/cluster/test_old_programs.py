@@ -16,8 +16,8 @@ PROGRAMS = Path(__file__).parent / "old_programs"
 #: Seconds that a program has: each of its processes imports TensorFlow on a machine that is busy.
 PROGRAM_S = 240
 
-#: Programs whose calls the guide of Train has too.
-LONG = {"train_today", "train_checkpoints_today"}
+#: Programs whose calls the other programs, or the guide of Train, have too.
+LONG = {"gpu_actor_2019", "train_today", "train_checkpoints_today"}
 
 EXPECTED = {
     "environment_variables_2017": """

@@ -1,4 +1,7 @@
-"""Each gate of the documentation refuses what it is there for."""
+"""Each gate of the documentation refuses what it is there for.
+
+`make docs` runs the gates; they change seldom, so `make nightly` has these tests.
+"""
 
 import asyncio
 import shutil
@@ -15,6 +18,8 @@ import check_site
 import chromium
 import po
 from bilingual import SearchChinese
+
+pytestmark = pytest.mark.nightly
 
 ALLOWED = check_site.read_allowed(DOCS / "zh-allowed.txt")
 
