@@ -151,7 +151,8 @@ def test_results_of_actors_of_three_times_the_store_are_kept(small_store):
     refs = [maker.make.remote(value) for value in range(30)]
     assert [int(ray.get(ref)[0]) for ref in refs] == list(range(30))
     assert ray.get([other.last.remote(ref) for ref in refs]) == list(range(30))
-    assert shared_bytes() <= 110 * MEGABYTE
+    # The one executor that writes may exceed the limit by one value, which has a header.
+    assert shared_bytes() <= 111 * MEGABYTE
 
 
 def test_a_value_larger_than_the_store_goes_to_the_disk(small_store):
