@@ -382,6 +382,7 @@ class Numbered(Counting):
         return observation, float(reward), ended, truncated, info
 
 
+@pytest.mark.nightly
 def test_a3c_counts_each_played_step_once(cluster):
     """Calls are in flight between iterations; only new weights from outside make their answers void."""
     config = small_configs()["A3C"].environment(Numbered).env_runners(num_env_runners=2)

@@ -299,6 +299,7 @@ def test_reproducibility(of_ranks, train_torch):
     assert is_deterministic
 
 
+@pytest.mark.nightly
 def test_a_killed_worker_and_the_latest_checkpoint(train, train_torch, fit):
     """A worker is killed while the others wait for it in an operation of the group."""
     report, get_checkpoint, get_context = train.report, train.get_checkpoint, train.get_context
@@ -364,6 +365,7 @@ def test_checkpoints_of_models(train_torch, recwarn, tmp_path):
         train_torch.TorchCheckpoint.from_directory(tmp_path).get_model()
 
 
+@pytest.mark.nightly
 def test_batches_of_a_data_set_on_the_device(of_ranks, cluster, train):
     data = importlib.import_module(f"{cluster.__name__}.data")
     data.DataContext.get_current().enable_progress_bars = False
