@@ -250,7 +250,6 @@ except ray.exceptions.RaySystemError as error:
 """
 
 
-@pytest.mark.nightly
 def test_a_driver_that_is_cut_off_leaves_nothing(hosts, cluster, wait_until, tmp_path):
     """The cluster frees what it held, but for what is detached; the driver itself hears of it."""
     first, second = hosts.add(), hosts.add()

@@ -24,8 +24,8 @@ pytestmark = [
 ]
 
 ROWS, BATCH, EPOCHS = 240, 24, 3
-#: Four workers are for `make nightly`.
-SIZES = [2, 4] if "RAYCOMPAT_PROGRAMS" in os.environ else [2]
+#: Numbers of workers.
+SIZES = [2, 4]
 TUTORIALS = Path(__file__).parents[2] / "tutorials"
 
 

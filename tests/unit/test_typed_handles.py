@@ -1,6 +1,7 @@
 """What type checkers make of remote functions and actors: they check this module, `assert_type` and all.
 
-`make lint` checks it with mypy, which has the types of raycompat in its cache then; a test here with pyright.
+`make lint` checks it with mypy, after the package, so that the types are in the cache. A test here checks it with
+pyright.
 """
 
 from __future__ import annotations
