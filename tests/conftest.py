@@ -80,6 +80,49 @@ def spare_what_a_module_leaves():
     _spare_what_is_there()
 
 
+#: What processes of a cluster import after they were forked.
+IMPORTED = [
+    "distributed.dashboard.scheduler",
+    "prometheus_client",
+    "raycompat._executor.main",
+    "raycompat._node.plugin",
+    "raycompat._scheduler.plugin",
+]
+
+
+@pytest.fixture(scope="session")
+def forkserver():
+    """Keep the forkserver of clusters, which would end with each cluster: a cluster starts in a third of
+    the time. Those with other variables, or in another folder, get their own.
+    """
+    from raycompat._launch import forkserver_client
+    from raycompat._launch.process import variables_of_processes
+
+    with tempfile.TemporaryFile() as errors:
+        server = forkserver_client.acquire(variables_of_processes(), errors.fileno())
+        for module in IMPORTED:
+            server.import_module(module)
+        yield
+        forkserver_client.release(server)
+        errors.seek(0)
+        assert not errors.read(), "the forkserver has reported an error"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup() -> None:
+    _forget_name_of_test()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call() -> None:
+    _forget_name_of_test()
+
+
+def _forget_name_of_test() -> None:
+    """Remove the variable in which pytest keeps the name: with it, no cluster could use `forkserver`."""
+    os.environ.pop("PYTEST_CURRENT_TEST", None)
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left(request: pytest.FixtureRequest):
     """Fail a test that leaves a task, a segment, a process or a thread."""
@@ -88,6 +131,8 @@ def nothing_is_left(request: pytest.FixtureRequest):
         yield  # and nothing to look for
         assert _sessions_made() == sessions_before, "it has started a cluster"
         return
+    if request.config.option.impl == "raycompat":
+        request.getfixturevalue("forkserver")
     left_over = LeftOver()
     yield
     request.node.funcargs.clear()  # pytest would keep the fixtures' values until later

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import select
 import shutil
 import signal
 import socket
@@ -65,10 +65,9 @@ class StayingLaunch(Launch):
             When this process gets SIGINT or SIGTERM.
         """
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-        assert ended is not None
-        role = next(role for role, each in self._processes.items() if each.pid == ended.si_pid)
-        return role, (ended.si_code, ended.si_status) == (os.CLD_EXITED, 0)
+        (ended, *_), _, _ = select.select(list(self._processes.values()), [], [])
+        role = next(role for role, each in self._processes.items() if each is ended)
+        return role, ended.exit_code == 0
 
     def end(self) -> None:
         """End the processes, the node first, and remove their records. Their logs stay."""

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import select
-import subprocess
 import time
 import weakref
 from collections.abc import Collection, Mapping
@@ -16,7 +15,8 @@ from typing import Any
 import psutil
 
 from raycompat import exceptions
-from raycompat._protocol import run_module, shared_secret
+from raycompat._launch import forkserver_client
+from raycompat._protocol import shared_secret
 
 #: Seconds for a process of the cluster to start on a busy machine.
 _START_S = 120.0
@@ -36,30 +36,43 @@ class Process:
     ) -> None:
         self.log = log
         self._report: dict[str, Any] | None = None
-        # One thread: executors are forked from a process that has imported numpy. The node belongs to
-        # the user, so it may install packages.
-        defaults = {"OMP_NUM_THREADS": "1", "RAYCOMPAT_ALLOW_PIP": "1"}
-        variables = {**defaults, **shared_secret.environment_without(), **environment}
-        with log.open("wb") as output:
-            self._popen = subprocess.Popen(
-                run_module.command(module, json.dumps(options)),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                env=variables,
-                start_new_session=True,
-            )
+        variables = {**variables_of_processes(), **environment}
+        with contextlib.ExitStack() as of_process:
+            errors = of_process.enter_context(log.open("wb"))
+            read_input, write_input = os.pipe()
+            of_process.callback(os.close, read_input)
+            self._input = os.fdopen(write_input, "wb")
+            read_output, write_output = os.pipe()
+            of_process.callback(os.close, write_output)
+            self._output = os.fdopen(read_output, "rb")
+            standard = [read_input, write_output, errors.fileno()]
+            self._forked = forkserver_client.fork(module, json.dumps(options), variables, standard)
         _processes.add(self)
 
     @property
     def pid(self) -> int:
-        """The process's id."""
-        return self._popen.pid
+        """The process's id; waits until it is forked.
+
+        Raises
+        ------
+        RaySystemError
+            When it could not be forked.
+        """
+        return self._forked.pid
 
     @property
     def is_running(self) -> bool:
         """Whether it has not ended."""
-        return self._popen.poll() is None
+        return not self._forked.wait(0.0)
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when the process has ended."""
+        return self._forked.fileno()
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of a process that has ended; None if it is not known."""
+        return self._forked.exit_code()
 
     def ready_report(self) -> dict[str, Any]:
         """Wait until the process is ready and return its report.
@@ -76,30 +89,28 @@ class Process:
 
     def report_within(self, timeout_s: float) -> dict[str, Any] | None:
         """Return the process's report; None if it has ended, or does not report in time."""
-        output = self._popen.stdout
-        assert output is not None
-        if self._report is None and not output.closed:
+        if self._report is None and not self._output.closed:
             waiting = select.poll()
-            waiting.register(output, select.POLLIN)
-            line = output.readline() if waiting.poll(timeout_s * 1000) else b""
+            waiting.register(self._output, select.POLLIN)
+            line = self._output.readline() if waiting.poll(timeout_s * 1000) else b""
             self._report = json.loads(line) if line else None
         return self._report
 
     def _why_not(self) -> str:
         """Return why the process is not ready: it has ended, or is too slow."""
-        try:
-            how = f"ended with exit code {self._popen.wait(_END_S)} while starting"
-        except subprocess.TimeoutExpired:
+        if not self._forked.wait(_END_S):
             how = f"has not started within {_START_S:.0f} s"
+        elif (why_not := self._forked.why_not_forked) is not None:
+            how = f"could not be started, because {why_not}"
+        else:
+            how = f"ended with exit code {self.exit_code} while starting"
         log = self.log.read_text(errors="replace")[-4000:]
         return f"A process of the local cluster {how}. Its log said:\n{log}"
 
     def let_go(self) -> None:
         """Let the process continue when this one ends (see `lifeline.told_to_end`)."""
         self.tell({})
-        self.close_input()
-        self._close_output()
-        self._popen.returncode = 0  # otherwise Python would warn that it still runs
+        self._let_go()
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Send the process a message that it waits for.
@@ -109,46 +120,53 @@ class Process:
         RaySystemError
             When the process has ended.
         """
-        assert self._popen.stdin is not None
         try:
-            self._popen.stdin.write(json.dumps(message).encode() + b"\n")
-            self._popen.stdin.flush()
+            self._input.write(json.dumps(message).encode() + b"\n")
+            self._input.flush()
         except BrokenPipeError:
             raise exceptions.RaySystemError(self._why_not()) from None
 
     def end(self) -> None:
         """End the process, and wait until it has ended."""
         self.close_input()
-        try:
-            self._popen.wait(_END_S)
-        except subprocess.TimeoutExpired:
+        if self._forked.wait(_END_S):
+            self._let_go()
+        else:
             self.kill()
-        self._close_output()
 
     def kill(self) -> None:
         """Kill the process; wait until it and its descendants have ended."""
-        if not self.is_running:
-            self.close_input()
-            self._close_output()
-            return
-        offspring = []
-        with contextlib.suppress(psutil.NoSuchProcess):
-            offspring = psutil.Process(self.pid).children(recursive=True)
-        self._popen.kill()
-        self._popen.wait()
-        those_left(offspring, _REAP_S)  # the kernel kills them too
-        self.close_input()
-        self._close_output()
+        if self.is_running:
+            offspring = []
+            with contextlib.suppress(psutil.NoSuchProcess):
+                offspring = psutil.Process(self.pid).children(recursive=True)
+            self._forked.kill()
+            self._forked.wait(_REAP_S)
+            those_left(offspring, _REAP_S)  # the kernel kills them too
+        self._let_go()
 
     def close_input(self) -> None:
         """Close the process's standard input, which ends it unless another process has it open."""
-        assert self._popen.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended, with unread messages
-            self._popen.stdin.close()
+            self._input.close()
 
-    def _close_output(self) -> None:
-        assert self._popen.stdout is not None
-        self._popen.stdout.close()
+    def _let_go(self) -> None:
+        self.close_input()
+        self._output.close()
+        self._forked.let_go()
+
+    def forget_in_fork(self) -> None:
+        """Let go of the process in a forked child: the child's copies must not keep it alive."""
+        self.close_input()
+        self._forked.forget()
+
+
+def variables_of_processes() -> dict[str, str]:
+    """Return the environment variables of processes that are started now, if they get no others."""
+    # One thread: executors are forked from a process that has imported numpy. The node belongs to the
+    # user, so it may install packages.
+    defaults = {"OMP_NUM_THREADS": "1", "RAYCOMPAT_ALLOW_PIP": "1"}
+    return {**defaults, **shared_secret.environment_without()}
 
 
 def those_left(processes: Collection[psutil.Process], timeout_s: float) -> list[psutil.Process]:
@@ -178,10 +196,9 @@ def those_left(processes: Collection[psutil.Process], timeout_s: float) -> list[
 _processes: weakref.WeakSet[Process] = weakref.WeakSet()
 
 
-def _close_inputs_in_fork() -> None:
-    """Close the inputs in a forked child too: its copies must not keep the processes alive."""
+def _forget_in_fork() -> None:
     for process in list(_processes):
-        process.close_input()
+        process.forget_in_fork()
 
 
-os.register_at_fork(after_in_child=_close_inputs_in_fork)
+os.register_at_fork(after_in_child=_forget_in_fork)

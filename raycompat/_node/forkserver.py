@@ -5,10 +5,9 @@ because a fork would not survive that.
 
 The node may also request the import of one of raycompat's own libraries, which later children share.
 
-A forkserver is single-threaded and runs no user code. The node requests a fork with one packet that
-carries four descriptors: the executor's end of its connection to the node, its standard output, its
-standard error, and a file in memory with its settings. (Settings can be of any size; packets cannot.)
-The forkserver answers with the pid, and reports when a child has ended.
+The node requests a fork with one packet that carries four descriptors: the executor's end of its
+connection to the node, its output, its errors, and its settings. The forkserver answers with the pid,
+and reports when a child has ended.
 
 It ends when the node's end of the socket closes. Its children get SIGKILL when it dies.
 """
@@ -20,7 +19,6 @@ import gc
 import importlib
 import os
 import pickle
-import select
 import signal
 import socket
 import sys
@@ -28,9 +26,8 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-#: Bytes. Larger than any packet.
-MAX_PACKET_BYTES = 1 << 16
-_NUM_DESCRIPTORS = 4
+from raycompat._protocol.forkserver import Forkserver
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -44,8 +41,6 @@ def die_with_parent(parent: int) -> None:
 def _become_executor(descriptors: list[int], parent: int) -> NoReturn:
     """Make a newly forked process an executor."""
     die_with_parent(parent)
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     from raycompat._executor.start import begin
     from raycompat._node import pulse
 
@@ -64,58 +59,18 @@ def _become_executor(descriptors: list[int], parent: int) -> NoReturn:
     begin(socket.socket(fileno=connection), request)
 
 
-def _reap(control: socket.socket, children: set[int]) -> None:
-    while children:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        children.discard(pid)
-        control.send(pickle.dumps(("exited", pid, os.waitstatus_to_exitcode(status))))
-
-
-def _end_all(control: socket.socket, children: set[int]) -> None:
-    for pid in children:
-        os.kill(pid, signal.SIGKILL)
-    for pid in children:
-        _, status = os.waitpid(pid, 0)
-        control.send(pickle.dumps(("exited", pid, os.waitstatus_to_exitcode(status))))
-
-
 def serve(control: socket.socket) -> None:
     """Fork and reap until the node closes its end."""
-    wake_read, wake_write = os.pipe()
-    os.set_blocking(wake_write, False)
-    os.set_blocking(wake_read, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.set_wakeup_fd(wake_write)
-    children: set[int] = set()
-    control.send(pickle.dumps(("ready", os.getpid())))
-    while True:
-        ready, _, _ = select.select([control.fileno(), wake_read], [], [])
-        if wake_read in ready:
-            os.read(wake_read, 4096)
-            _reap(control, children)
-        if control.fileno() not in ready:
-            continue
-        packet, descriptors, _, _ = socket.recv_fds(control, MAX_PACKET_BYTES, _NUM_DESCRIPTORS)
-        if not packet:
-            _end_all(control, children)
-            return
-        request = pickle.loads(packet)
+    server = Forkserver(control)
+    server.report("ready", os.getpid())
+    for request, descriptors in server.requests():
         if request["op"] == "kill":
-            if request["pid"] in children:
-                os.kill(request["pid"], signal.SIGKILL)
-            continue
-        if request["op"] == "import":
+            server.kill(request["pid"])
+        elif request["op"] == "import":
             _import(request["module"])
-            continue
-        _fork(control, request["number"], descriptors, children, (wake_read, wake_write))
-        for descriptor in descriptors:
-            os.close(descriptor)
+        else:
+            _fork(server, request["number"], descriptors)
+    server.end_all()
 
 
 def _import(module: str) -> None:
@@ -128,26 +83,16 @@ def _import(module: str) -> None:
     gc.freeze()
 
 
-def _fork(
-    control: socket.socket,
-    number: int,
-    descriptors: list[int],
-    children: set[int],
-    private: tuple[int, ...],
-) -> None:
+def _fork(server: Forkserver, number: int, descriptors: list[int]) -> None:
     me = os.getpid()
     try:
-        pid = os.fork()
+        pid = server.fork()
     except OSError as error:
-        control.send(pickle.dumps(("failed", number, str(error))))
+        server.report("failed", number, str(error))
         return
     if pid == 0:
-        control.close()
-        for descriptor in private:
-            os.close(descriptor)
         _become_executor(descriptors, me)
-    children.add(pid)
-    control.send(pickle.dumps(("forked", number, pid)))
+    server.report("forked", number, pid)
 
 
 def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoReturn:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from raycompat._node import forkserver
-from raycompat._node.forkserver import MAX_PACKET_BYTES
 from raycompat._protocol import run_module
+from raycompat._protocol.forkserver import MAX_PACKET_BYTES
 
 #: Simultaneous fork requests to one forkserver: each has seven open descriptors here.
 _MANY_FORKS = 16

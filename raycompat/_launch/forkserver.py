@@ -1,0 +1,77 @@
+"""The process from which the scheduler and the nodes of this machine are forked.
+
+It has imported Dask, which takes half a second of CPU, once for all of them. Its children continue when
+it ends: the standard input of each tells it when to end (`_protocol.lifeline`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import pickle
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import setproctitle
+
+from raycompat._protocol.forkserver import Forkserver
+
+
+def _child_of(request: dict[str, Any], descriptors: Sequence[int]) -> Callable[[], None]:
+    """Give a newly forked process its session, descriptors and variables; return its program."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.setsid()
+    *standard, about = descriptors
+    for number, descriptor in enumerate(standard):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    with os.fdopen(about, "rb") as file:
+        file.seek(0)
+        settings = pickle.load(file)
+    os.environ.update(settings["variables"])
+    module, options = request["module"], settings["options"]
+    sys.argv = [module, options]
+    setproctitle.setproctitle(f"{sys.executable} -m {module} {options}")
+    program: Callable[[], None] = sys.modules[module].main
+    return program
+
+
+def _serve(control: socket.socket) -> Callable[[], None] | None:
+    """Fork until the other end closes: return None then; in each child, return its program."""
+    server = Forkserver(control)
+    for request, descriptors in server.requests():
+        importlib.import_module(request["module"])
+        if request["op"] == "import":
+            continue
+        gc.collect()
+        gc.freeze()
+        try:
+            pid = server.fork()
+        except OSError as error:
+            server.report("failed", request["number"], f"the machine refuses it: {error}")
+            continue
+        if pid == 0:
+            return _child_of(request, descriptors)
+        handle = os.pidfd_open(pid)  # it is not reaped yet: no other process has this pid
+        server.report("forked", request["number"], pid, descriptors=(handle,))
+        os.close(handle)
+    return None
+
+
+def main() -> None:
+    """Run with a descriptor (`_launch.forkserver_client`)."""
+    setproctitle.getproctitle()  # finds the memory of titles, beside that of the first variables
+    program = None
+    with contextlib.suppress(ConnectionError):  # the other end has closed while a child ended
+        program = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if program is not None:
+        program()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,292 @@
+"""The forkserver from which this process's scheduler and nodes are forked.
+
+They share one, which runs as long as one of them does. Python and libraries read environment variables
+and the current folder when they are imported. So when these have changed, the next process gets another
+forkserver.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pickle
+import select
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from raycompat import exceptions
+from raycompat._node.labels import VARIABLE as LABELS_VARIABLE
+from raycompat._protocol import interrupts, run_module
+from raycompat._protocol.forkserver import MAX_PACKET_BYTES
+
+
+class Forked:
+    """A process that was requested. It may not run yet: its forkserver may still be importing Dask."""
+
+    def __init__(self, server: ForkserverClient) -> None:
+        self.server = server
+        self._pid: int | None = None
+        #: A descriptor of the process, with which it is waited for and killed.
+        self._handle: int | None = None
+        #: The reason, as part of a sentence, if it could not be forked.
+        self.why_not_forked: str | None = None
+        self._exit_code: int | None = None
+        #: Whether it keeps the forkserver.
+        self._is_held = True
+
+    def _is_answered(self) -> bool:
+        return self._pid is not None or self.why_not_forked is not None
+
+    @property
+    def pid(self) -> int:
+        """The process's id; waits until it is forked.
+
+        Raises
+        ------
+        RaySystemError
+            When it could not be forked.
+        """
+        self.server.read_until(self._is_answered)
+        if self._pid is None:
+            raise exceptions.RaySystemError(
+                f"A process of the cluster could not be started, because {self.why_not_forked}."
+            )
+        return self._pid
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until the process has ended, or was not forked; return whether this is so in time."""
+        deadline = time.monotonic() + timeout_s
+        if self._is_held and not self.server.read_until(self._is_answered, deadline):
+            return False
+        return self._handle is None or _is_readable(self._handle, deadline)
+
+    def exit_code(self) -> int | None:
+        """Return the exit code of a process that has ended; None if its forkserver has died."""
+        self.server.read_until(lambda: self._exit_code is not None)
+        return self._exit_code
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when the process has ended."""
+        assert self.pid
+        assert self._handle is not None
+        return self._handle
+
+    def kill(self) -> None:
+        """Send the process SIGKILL, if it runs."""
+        self.server.read_until(self._is_answered)
+        if self._handle is not None:
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    def let_go(self) -> None:
+        """Wait for the process no more, and end the forkserver if this was its last process."""
+        if self._is_held:
+            self.forget()
+            release(self.server)
+
+    def forget(self) -> None:
+        """Close the descriptor: the process counts as ended from now on."""
+        self._is_held = False
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def on_forked(self, pid: int, handle: int) -> None:
+        """Note that the process runs."""
+        self._pid, self._handle = pid, handle
+
+    def on_failed(self, error: str) -> None:
+        """Note why the process was not forked."""
+        self.why_not_forked = error
+
+    def on_exited(self, exit_code: int) -> None:
+        """Note how the process has ended."""
+        self._exit_code = exit_code
+
+
+def _is_readable(descriptor: int, deadline: float | None) -> bool:
+    """Wait until a descriptor is readable; return whether it is, by the deadline."""
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    left_ms = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
+    return bool(waiting.poll(left_ms))
+
+
+@dataclass(frozen=True)
+class _Basis:
+    """What a forkserver and its children share because it was read at the import."""
+
+    variables: frozenset[tuple[str, str]]
+    folder: str | None
+
+
+class ForkserverClient:
+    """A forkserver of this process."""
+
+    def __init__(self, basis: _Basis, errors: int) -> None:
+        self.basis = basis
+        #: Those who keep it: processes, and `kept`.
+        self.num_users = 0
+        self._numbers = itertools.count()
+        self._requested: dict[int, Forked] = {}
+        self._running: dict[int, Forked] = {}
+        self._lock = threading.Lock()
+        self._has_ended = False
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._server = subprocess.Popen(
+                run_module.command("raycompat._launch.forkserver", str(theirs.fileno())),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env=dict(basis.variables),
+                start_new_session=True,
+            )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._server.poll() is None
+
+    def fork(
+        self, module: str, options: str, variables: Mapping[str, str], standard: Sequence[int]
+    ) -> Forked:
+        """Request a process, without waiting for it (see `fork`)."""
+        forked = Forked(self)
+        changed = dict(variables.items() - self.basis.variables)
+        about = os.memfd_create("raycompat-process")
+        with os.fdopen(about, "wb") as file:
+            pickle.dump({"options": options, "variables": changed}, file)
+            file.flush()
+            with self._lock:
+                number = next(self._numbers)
+                self._requested[number] = forked
+                request = {"op": "fork", "module": module, "number": number}
+                self._send(request, [*standard, about])
+        return forked
+
+    def import_module(self, module: str) -> None:
+        """Import a module for the processes that are forked from now on."""
+        with self._lock:
+            self._send({"op": "import", "module": module}, [])
+
+    def _send(self, request: dict[str, object], descriptors: Sequence[int]) -> None:
+        with contextlib.suppress(ConnectionError):  # it has died, which `read_until` will notice
+            socket.send_fds(self._control, [pickle.dumps(request)], descriptors)
+
+    def read_until(self, holds: Callable[[], bool], deadline: float | None = None) -> bool:
+        """Read reports until a condition holds; return whether it does.
+
+        It does not when the deadline passes first, or when the forkserver has ended.
+        """
+        while not holds():
+            if self._has_ended or not _is_readable(self._control.fileno(), deadline):
+                return holds()
+            with interrupts.deferred(), self._lock:
+                self._read()
+        return True
+
+    def _read(self) -> None:
+        try:
+            packet, handles, _, _ = socket.recv_fds(
+                self._control, MAX_PACKET_BYTES, 1, socket.MSG_DONTWAIT
+            )
+        except BlockingIOError:  # another thread has read it
+            return
+        except ConnectionResetError:  # it has died with unread requests: its last reports follow
+            return
+        if not packet:
+            self._has_ended = True
+            for forked in self._requested.values():
+                forked.on_failed(f"its forkserver has ended with exit code {self._server.wait()}")
+            return
+        kind, which, *rest = pickle.loads(packet)
+        if kind == "forked":
+            forked = self._running[rest[0]] = self._requested.pop(which)
+            forked.on_forked(rest[0], handles[0])
+        elif kind == "failed":
+            self._requested.pop(which).on_failed(rest[0])
+        else:
+            self._running.pop(which).on_exited(rest[0])
+
+    def end(self) -> None:
+        """Kill it, which does not end its children."""
+        self.forget()
+        self._server.kill()
+        self._server.wait()
+
+    def forget(self) -> None:
+        """Close this end of its socket: the forkserver ends unless another process has it open."""
+        self._has_ended = True
+        self._control.close()
+
+
+#: The forkservers of this process; more than one only where variables or the folder have changed.
+_servers: list[ForkserverClient] = []
+_lock = threading.Lock()
+
+
+def fork(
+    module: str, options: str, variables: Mapping[str, str], standard: Sequence[int]
+) -> Forked:
+    """Request a process that runs the function `main` of a module, without waiting for it.
+
+    `options` is its command line, `variables` are its environment variables, and `standard` are its
+    input, output and errors. A forkserver that is started for it has the same errors.
+    """
+    server = acquire(variables, standard[2])
+    try:
+        return server.fork(module, options, variables, standard)
+    except BaseException:
+        release(server)
+        raise
+
+
+def acquire(variables: Mapping[str, str], errors: int) -> ForkserverClient:
+    """Return a forkserver for processes with these variables, which is started if there is none.
+
+    It runs until its last user calls `release`. One that is started has the descriptor `errors`.
+    """
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:  # it was removed
+        folder = None
+    shared = frozenset(each for each in variables.items() if each[0] != LABELS_VARIABLE)
+    basis = _Basis(shared, folder)
+    with interrupts.deferred(), _lock:
+        for server in _servers:
+            if server.basis == basis and server.is_running:
+                break
+        else:
+            server = ForkserverClient(basis, errors)
+            _servers.append(server)
+        server.num_users += 1
+    return server
+
+
+def release(server: ForkserverClient) -> None:
+    """End a forkserver that has no other user."""
+    with interrupts.deferred(), _lock:
+        server.num_users -= 1
+        if not server.num_users:
+            _servers.remove(server)
+            server.end()
+
+
+def _forget_in_fork() -> None:
+    """Close the sockets in a forked child too: its copies must not keep the forkservers alive."""
+    global _lock
+    _lock = threading.Lock()
+    for server in _servers:
+        server.forget()
+    _servers.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_fork)

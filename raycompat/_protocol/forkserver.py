@@ -1,0 +1,104 @@
+"""A forkserver's work: it gets requests with descriptors, forks, and reports how its children end.
+
+A forkserver is single-threaded and runs no user code. It ends when the other end of its socket closes.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+#: Bytes. Larger than any packet.
+MAX_PACKET_BYTES = 1 << 16
+#: Those of a request to fork: the child's connection or input, its output, its errors, and a file in
+#: memory with its settings. (Settings can be of any size; packets cannot.)
+NUM_DESCRIPTORS = 4
+
+
+class Forkserver:
+    """The forkserver's end of its socket. Its reports are tuples, one in a packet."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._children: set[int] = set()
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_write, False)
+        os.set_blocking(self._wake_read, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.set_wakeup_fd(self._wake_write)
+
+    def requests(self) -> Iterator[tuple[dict[str, Any], list[int]]]:
+        """Return requests, each with its descriptors, until the other end closes; report the children
+        that end meanwhile.
+        """
+        while True:
+            ready, _, _ = select.select([self._control.fileno(), self._wake_read], [], [])
+            if self._wake_read in ready:
+                os.read(self._wake_read, 4096)
+                self._reap()
+            if self._control.fileno() not in ready:
+                continue
+            packet, descriptors, _, _ = socket.recv_fds(
+                self._control, MAX_PACKET_BYTES, NUM_DESCRIPTORS
+            )
+            if not packet:
+                return
+            yield pickle.loads(packet), descriptors
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def report(self, *words: Any, descriptors: tuple[int, ...] = ()) -> None:
+        """Send a tuple to the other end, with descriptors."""
+        socket.send_fds(self._control, [pickle.dumps(words)], descriptors)
+
+    def fork(self) -> int:
+        """Fork; return the child's pid, and 0 in the child, which is no forkserver any more.
+
+        Raises
+        ------
+        OSError
+            When the machine cannot start another process.
+        """
+        pid = os.fork()
+        if pid:
+            self._children.add(pid)
+            return pid
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._control.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+        return 0
+
+    def kill(self, pid: int) -> None:
+        """Kill a child, if it has not ended. Its pid belongs to it until it is reaped here."""
+        if pid in self._children:
+            os.kill(pid, signal.SIGKILL)
+
+    def end_all(self) -> None:
+        """Kill all children, and report their ends."""
+        for pid in self._children:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self._children:
+            _, status = os.waitpid(pid, 0)
+            self._report_end(pid, status)
+
+    def _reap(self) -> None:
+        while self._children:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._children.discard(pid)
+            self._report_end(pid, status)
+
+    def _report_end(self, pid: int, status: int) -> None:
+        self.report("exited", pid, os.waitstatus_to_exitcode(status))
