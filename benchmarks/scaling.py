@@ -112,8 +112,9 @@ def cost_of_a_call(number: int) -> dict[str, float]:
 
     def spent() -> dict[str, float]:
         used = {"driver": time.process_time(), "scheduler": 0.0, "node": 0.0, "executors": 0.0}
-        cluster = psutil.Process().children()
-        for process in psutil.Process().children(recursive=True):
+        (forkserver,) = psutil.Process().children()
+        cluster = forkserver.children()
+        for process in forkserver.children(recursive=True):
             who = "executors"
             if process in cluster:
                 is_node = any("_node.main" in word for word in process.cmdline())

@@ -72,17 +72,19 @@ class Forked:
         return self._exit_code
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when the process has ended."""
-        assert self.pid
+        """Return a descriptor that is readable when the process, which must be forked, has ended."""
         assert self._handle is not None
         return self._handle
 
+    def is_forked_within(self, timeout_s: float) -> bool:
+        """Wait until the process is forked; return whether this is so in time."""
+        self.server.read_until(self._is_answered, time.monotonic() + timeout_s)
+        return self._pid is not None
+
     def kill(self) -> None:
-        """Send the process SIGKILL, if it runs."""
-        self.server.read_until(self._is_answered)
-        if self._handle is not None:
-            with contextlib.suppress(ProcessLookupError):  # it has ended
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+        """Send the process SIGKILL; it must be forked."""
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            signal.pidfd_send_signal(self.fileno(), signal.SIGKILL)
 
     def let_go(self) -> None:
         """Wait for the process no more, and end the forkserver if this was its last process."""
@@ -99,7 +101,11 @@ class Forked:
 
     def on_forked(self, pid: int, handle: int) -> None:
         """Note that the process runs."""
-        self._pid, self._handle = pid, handle
+        self._pid = pid
+        if self._is_held:
+            self._handle = handle
+        else:
+            os.close(handle)  # it was let go before it was forked: its input is closed, so it ends
 
     def on_failed(self, error: str) -> None:
         """Note why the process was not forked."""

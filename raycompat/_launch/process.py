@@ -66,7 +66,7 @@ class Process:
         return not self._forked.wait(0.0)
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when the process has ended."""
+        """Return a descriptor that is readable when the process, which must run, has ended."""
         return self._forked.fileno()
 
     @property
@@ -136,7 +136,7 @@ class Process:
 
     def kill(self) -> None:
         """Kill the process; wait until it and its descendants have ended."""
-        if self.is_running:
+        if self.is_running and self._forked.is_forked_within(_REAP_S):
             offspring = []
             with contextlib.suppress(psutil.NoSuchProcess):
                 offspring = psutil.Process(self.pid).children(recursive=True)

@@ -226,7 +226,10 @@ class ExecutorPool:
         self._pulse_about: dict[str, Any] = {}
 
     def background(self, coroutine: Any) -> None:
-        """Run a coroutine of the pool as a task."""
+        """Run a coroutine of the pool as a task, unless the pool has been closed."""
+        if self._closed:
+            coroutine.close()
+            return
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -55,10 +55,14 @@ class Forkserver:
 
     def report(self, *words: Any, descriptors: tuple[int, ...] = ()) -> None:
         """Send a tuple to the other end, with descriptors."""
-        socket.send_fds(self._control, [pickle.dumps(words)], descriptors)
+        packet = pickle.dumps(words)
+        if descriptors:
+            socket.send_fds(self._control, [packet], descriptors)
+        else:
+            self._control.send(packet)
 
     def fork(self) -> int:
-        """Fork; return the child's pid, and 0 in the child, which is no forkserver any more.
+        """Fork; return the child's pid, and 0 in the child, which stops being a forkserver.
 
         Raises
         ------

@@ -109,7 +109,8 @@ def peak(pid):
 
 def family():
     import psutil
-    found = psutil.Process().children()
+    (forkserver,) = psutil.Process().children()
+    found = forkserver.children()
     return {" ".join(each.cmdline()).partition("raycompat.")[2].split()[0]: each.pid for each in found}
 
 ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)

@@ -405,13 +405,15 @@ DRIVER = """
     session = sys.modules["raycompat._caller.current_session"].get()
     processes = [p.pid for p in psutil.Process().children(recursive=True)]
     nodes = session.rpc("raycompat_state")["nodes"]
-    scheduler = next(p.pid for p in psutil.Process().children() if p.pid != nodes[0]["pid"])
-    print(session.home.place.store, pid, nodes[0]["pid"], scheduler, *processes, flush=True)
+    (forkserver,) = psutil.Process().children()
+    scheduler = next(p.pid for p in forkserver.children() if p.pid != nodes[0]["pid"])
+    victims = pid, nodes[0]["pid"], scheduler, forkserver.pid
+    print(session.home.place.store, *victims, *processes, flush=True)
     sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("victim", ["driver", "executor", "node", "scheduler"])
+@pytest.mark.parametrize("victim", ["driver", "executor", "node", "scheduler", "forkserver"])
 def test_a_crash_leaves_nothing(no_cluster, wait_until, tmp_path, victim):
     script = tmp_path / "driver.py"
     script.write_text(textwrap.dedent(DRIVER))
@@ -419,9 +421,15 @@ def test_a_crash_leaves_nothing(no_cluster, wait_until, tmp_path, victim):
         [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     store, *pids = driver.stdout.readline().split()
-    executor, node, scheduler, *processes = map(int, pids)
+    executor, node, scheduler, forkserver, *processes = map(int, pids)
     assert list(Path("/dev/shm").glob(f"*/{store}-*"))
-    chosen = {"driver": driver.pid, "executor": executor, "node": node, "scheduler": scheduler}
+    chosen = {
+        "driver": driver.pid,
+        "executor": executor,
+        "node": node,
+        "scheduler": scheduler,
+        "forkserver": forkserver,
+    }
     os.kill(chosen[victim], signal.SIGKILL)
     wait_until(lambda: not is_running(chosen[victim]))
     if victim == "executor":

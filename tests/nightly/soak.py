@@ -126,7 +126,8 @@ def main(num_tasks: int, num_jobs: int) -> bool:
     left_over = LeftOver()
     with ray.init(num_cpus=2, include_dashboard=False, configure_logging=False) as context:
         node = psutil.Process(ray.get(node_of.remote()))
-        (scheduler,) = (p for p in psutil.Process().children() if p.pid != node.pid)
+        (forkserver,) = psutil.Process().children()
+        (scheduler,) = (p for p in forkserver.children() if p.pid != node.pid)
         processes = {"driver": psutil.Process(), "scheduler": scheduler, "node": node}
         began = time.monotonic()
         early: dict[str, int] = {}

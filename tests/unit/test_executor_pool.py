@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from types import SimpleNamespace
 
 import pytest
 
 from raycompat._node import executor_pool
-from raycompat._node.executor_pool import ExecutorPool
+from raycompat._node.executor_pool import Executor, ExecutorPool
 
 
 @pytest.fixture
@@ -77,3 +78,24 @@ def test_a_pulse_that_the_machine_cannot_start_is_tried_again(pool, monkeypatch)
         await asyncio.wait_for(pool._plain.has_forked.wait(), 30)
 
     asyncio.run(run())
+
+
+def test_nothing_runs_on_when_the_pool_has_been_closed(pool):
+    """The ends of executors are reported during `close`, after which nothing reads their connections."""
+    ours, theirs = socket.socketpair()
+
+    def end() -> None:
+        theirs.close()
+        pool._on_exit(4, -9)
+
+    async def run() -> set[asyncio.Task[None]]:
+        pool._plain = SimpleNamespace(close=end)
+        pool._by_pid[4] = executor = Executor(pool, ("job",), 4, pool._plain)
+        await executor.connect(ours)
+        pool.close()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        executor._writer.transport.abort()
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert asyncio.run(run()) == set()

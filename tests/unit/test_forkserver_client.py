@@ -12,8 +12,8 @@ import threading
 import pytest
 
 from raycompat._node import forkserver, forkserver_client
-from raycompat._node.forkserver import MAX_PACKET_BYTES
 from raycompat._node.forkserver_client import ForkserverClient
+from raycompat._protocol.forkserver import MAX_PACKET_BYTES
 
 #: More than both sockets hold requests and answers.
 MANY = 1000
