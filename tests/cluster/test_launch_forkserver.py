@@ -95,7 +95,9 @@ def test_a_cluster_goes_on_when_it_is_killed(cluster):
     cluster.remove_node(node)
     head = psutil.Process(pid_of(cluster.head_node))
     cluster.shutdown()
-    assert not head.is_running() or head.status() == psutil.STATUS_ZOMBIE  # init reaps it, in its time
+    assert (
+        not head.is_running() or head.status() == psutil.STATUS_ZOMBIE
+    )  # init reaps it, in its time
 
 
 def test_one_that_is_stopped_is_an_error_and_ends(cluster, monkeypatch):
