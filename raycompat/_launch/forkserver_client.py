@@ -26,6 +26,10 @@ from raycompat._protocol import interrupts, run_module
 from raycompat._protocol.forkserver import MAX_PACKET_BYTES
 
 
+#: Seconds for a forkserver to report that a process has ended.
+_REPORT_S = 10.0
+
+
 class Forked:
     """A process that was requested. It may not run yet: its forkserver may still be importing Dask."""
 
@@ -67,8 +71,9 @@ class Forked:
         return self._handle is None or _is_readable(self._handle, deadline)
 
     def exit_code(self) -> int | None:
-        """Return the exit code of a process that has ended; None if its forkserver has died."""
-        self.server.read_until(lambda: self._exit_code is not None)
+        """Return the exit code of a process that has ended; None if its forkserver does not report it."""
+        deadline = time.monotonic() + _REPORT_S
+        self.server.read_until(lambda: self._exit_code is not None, deadline)
         return self._exit_code
 
     def fileno(self) -> int:
@@ -137,7 +142,7 @@ class ForkserverClient:
 
     def __init__(self, basis: _Basis, errors: int) -> None:
         self.basis = basis
-        #: Those who keep it: processes, and `kept`.
+        #: Calls of `acquire` without their `release`.
         self.num_users = 0
         self._numbers = itertools.count()
         self._requested: dict[int, Forked] = {}
