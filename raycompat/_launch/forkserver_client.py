@@ -25,7 +25,6 @@ from raycompat._node.labels import VARIABLE as LABELS_VARIABLE
 from raycompat._protocol import interrupts, run_module
 from raycompat._protocol.forkserver import MAX_PACKET_BYTES
 
-
 #: Seconds for a forkserver to report that a process has ended.
 _REPORT_S = 10.0
 
