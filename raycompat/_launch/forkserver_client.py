@@ -70,7 +70,7 @@ class Forked:
         return self._handle is None or _is_readable(self._handle, deadline)
 
     def exit_code(self) -> int | None:
-        """Return the exit code of a process that has ended; None if its forkserver does not report it."""
+        """Return the exit code of a process that has ended; None if its forkserver reports none."""
         deadline = time.monotonic() + _REPORT_S
         self.server.read_until(lambda: self._exit_code is not None, deadline)
         return self._exit_code
