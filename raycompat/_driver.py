@@ -572,7 +572,8 @@ def _end_cluster() -> None:
     cluster, _cluster = _cluster, None
     if cluster is not None:
         try:
-            current_cluster.forget(cluster.scheduler.pid)
+            if (pid := cluster.scheduler.pid_if_forked) is not None:
+                current_cluster.forget(pid)
         finally:
             cluster.close()
 

@@ -438,7 +438,8 @@ class Cluster:
         self.worker_nodes.clear()
         if self._local is not None:
             local, self._local = self._local, None
-            current_cluster.forget(local.scheduler.pid)
+            if (pid := local.scheduler.pid_if_forked) is not None:
+                current_cluster.forget(pid)
             local.close()
 
     def _is_home(self, node: ClusterNode) -> bool:

@@ -65,9 +65,12 @@ class StayingLaunch(Launch):
             When this process gets SIGINT or SIGTERM.
         """
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        (ended, *_), _, _ = select.select(list(self._processes.values()), [], [])
-        role = next(role for role, each in self._processes.items() if each is ended)
-        return role, ended.exit_code == 0
+        waiting = select.poll()
+        roles = {each.fileno(): role for role, each in self._processes.items()}
+        for descriptor in roles:
+            waiting.register(descriptor, select.POLLIN)
+        role = roles[waiting.poll()[0][0]]
+        return role, self._processes[role].exit_code == 0
 
     def end(self) -> None:
         """End the processes, the node first, and remove their records. Their logs stay."""
@@ -76,8 +79,9 @@ class StayingLaunch(Launch):
                 process = self._processes[role]
                 process.end()
                 shutil.rmtree(self.directory / role, ignore_errors=True)
-                state_files.forget(process.pid)
-                current_cluster.forget(process.pid)
+                if (pid := process.pid_if_forked) is not None:
+                    state_files.forget(pid)
+                    current_cluster.forget(pid)
 
 
 @contextmanager

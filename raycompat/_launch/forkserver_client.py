@@ -1,8 +1,8 @@
 """The forkserver from which this process's scheduler and nodes are forked.
 
 They share one, which runs as long as one of them does. Python and libraries read environment variables
-and the current folder when they are imported. So when these have changed, the next process gets another
-forkserver.
+and the current folder when they are imported, and limits of this process are inherited. So when one of
+these has changed, the next process gets another forkserver.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import os
 import pickle
+import resource
 import select
 import signal
 import socket
@@ -19,8 +20,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from raycompat import exceptions
 from raycompat._node.labels import VARIABLE as LABELS_VARIABLE
 from raycompat._protocol import interrupts, run_module
 from raycompat._protocol.forkserver import MAX_PACKET_BYTES
@@ -48,18 +50,8 @@ class Forked:
 
     @property
     def pid(self) -> int:
-        """The process's id; waits until it is forked.
-
-        Raises
-        ------
-        RaySystemError
-            When it could not be forked.
-        """
-        self.server.read_until(self._is_answered)
-        if self._pid is None:
-            raise exceptions.RaySystemError(
-                f"A process of the cluster could not be started, because {self.why_not_forked}."
-            )
+        """The id of the process, which must be forked."""
+        assert self._pid is not None
         return self._pid
 
     def wait(self, timeout_s: float) -> bool:
@@ -70,7 +62,9 @@ class Forked:
         return self._handle is None or _is_readable(self._handle, deadline)
 
     def exit_code(self) -> int | None:
-        """Return the exit code of a process that has ended; None if its forkserver reports none."""
+        """Return the exit code of a process that has ended, when it is reaped; None if its forkserver
+        does not report it.
+        """
         deadline = time.monotonic() + _REPORT_S
         self.server.read_until(lambda: self._exit_code is not None, deadline)
         return self._exit_code
@@ -130,10 +124,37 @@ def _is_readable(descriptor: int, deadline: float | None) -> bool:
 
 @dataclass(frozen=True)
 class _Basis:
-    """What a forkserver and its children share because it was read at the import."""
+    """What a forkserver's children inherit, or what was read when it imported Dask."""
 
     variables: frozenset[tuple[str, str]]
-    folder: str | None
+    #: Its path and its numbers; None if it was removed.
+    folder: tuple[str, int, int] | None
+    limits: tuple[Any, ...]
+
+
+def _basis(variables: Mapping[str, str]) -> _Basis:
+    try:
+        about = os.stat(".")
+        folder = os.getcwd(), about.st_dev, about.st_ino
+    except FileNotFoundError:
+        folder = None
+    limits = (
+        os.getpriority(os.PRIO_PROCESS, 0),
+        frozenset(os.sched_getaffinity(0)),
+        _umask(),
+        *(resource.getrlimit(getattr(resource, name)) for name in _LIMITS),
+    )
+    shared = frozenset(each for each in variables.items() if each[0] != LABELS_VARIABLE)
+    return _Basis(shared, folder, limits)
+
+
+_LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+
+
+def _umask() -> str:
+    """Return the mask of new files' permissions; `os.umask` would have to change it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next((line for line in lines if line.startswith("Umask")), "")
 
 
 class ForkserverClient:
@@ -146,7 +167,10 @@ class ForkserverClient:
         self._numbers = itertools.count()
         self._requested: dict[int, Forked] = {}
         self._running: dict[int, Forked] = {}
-        self._lock = threading.Lock()
+        #: Held while these are changed; notified after each report.
+        self._changed = threading.Condition()
+        #: Whether a thread waits for reports.
+        self._has_reader = False
         self._has_ended = False
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -175,7 +199,9 @@ class ForkserverClient:
         with os.fdopen(about, "wb") as file:
             pickle.dump({"options": options, "variables": changed}, file)
             file.flush()
-            with self._lock:
+            with self._changed:
+                if self._has_ended:
+                    forked.on_failed("its forkserver has ended")
                 number = next(self._numbers)
                 self._requested[number] = forked
                 request = {"op": "fork", "module": module, "number": number}
@@ -184,7 +210,7 @@ class ForkserverClient:
 
     def import_module(self, module: str) -> None:
         """Import a module for the processes that are forked from now on."""
-        with self._lock:
+        with self._changed:
             self._send({"op": "import", "module": module}, [])
 
     def _send(self, request: dict[str, object], descriptors: Sequence[int]) -> None:
@@ -196,20 +222,38 @@ class ForkserverClient:
 
         It does not when the deadline passes first, or when the forkserver has ended.
         """
-        while not holds():
-            if self._has_ended or not _is_readable(self._control.fileno(), deadline):
-                return holds()
-            with interrupts.deferred(), self._lock:
+        with self._changed:
+            while not holds() and not self._has_ended:
+                if not self._has_reader:
+                    comes = self._wait_and_read(deadline)
+                elif deadline is None:
+                    comes = self._changed.wait()
+                else:
+                    comes = self._changed.wait(deadline - time.monotonic())
+                if not comes:
+                    break
+            return holds()
+
+    def _wait_and_read(self, deadline: float | None) -> bool:
+        """Handle the next report, and let other threads use this object until it comes; return whether
+        it comes by the deadline.
+        """
+        self._has_reader = True
+        self._changed.release()
+        try:
+            comes = _is_readable(self._control.fileno(), deadline)
+        finally:
+            self._changed.acquire()
+            self._has_reader = False
+            self._changed.notify_all()
+        if comes:
+            with interrupts.deferred():
                 self._read()
-        return True
+        return comes
 
     def _read(self) -> None:
         try:
-            packet, handles, _, _ = socket.recv_fds(
-                self._control, MAX_PACKET_BYTES, 1, socket.MSG_DONTWAIT
-            )
-        except BlockingIOError:  # another thread has read it
-            return
+            packet, handles, _, _ = socket.recv_fds(self._control, MAX_PACKET_BYTES, 1)
         except ConnectionResetError:  # it has died with unread requests: its last reports follow
             return
         if not packet:
@@ -220,7 +264,11 @@ class ForkserverClient:
         kind, which, *rest = pickle.loads(packet)
         if kind == "forked":
             forked = self._running[rest[0]] = self._requested.pop(which)
-            forked.on_forked(rest[0], handles[0])
+            if handles:
+                os.set_inheritable(handles[0], False)
+                forked.on_forked(rest[0], handles[0])
+            else:  # it ends when its input is closed
+                forked.on_failed("this process cannot open more files")
         elif kind == "failed":
             self._requested.pop(which).on_failed(rest[0])
         else:
@@ -236,6 +284,7 @@ class ForkserverClient:
         """Close this end of its socket: the forkserver ends unless another process has it open."""
         self._has_ended = True
         self._control.close()
+        self._changed = threading.Condition()  # in a forked child, another thread may hold it
 
 
 #: The forkservers of this process; more than one only where variables or the folder have changed.
@@ -264,12 +313,7 @@ def acquire(variables: Mapping[str, str], errors: int) -> ForkserverClient:
 
     It runs until its last user calls `release`. One that is started has the descriptor `errors`.
     """
-    try:
-        folder = os.getcwd()
-    except FileNotFoundError:  # it was removed
-        folder = None
-    shared = frozenset(each for each in variables.items() if each[0] != LABELS_VARIABLE)
-    basis = _Basis(shared, folder)
+    basis = _basis(variables)
     with interrupts.deferred(), _lock:
         for server in _servers:
             if server.basis == basis and server.is_running:

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from raycompat._launch.launch import Launch, LocalNode, Place
+from raycompat._launch.process import Process
 from raycompat._protocol import interrupts, local_address, segment, shared_secret
 from raycompat._protocol.shared_secret import Authority
 
@@ -37,6 +38,9 @@ class LocalCluster(Launch):
             # When this process is killed, only the scheduler can remove the folder.
             self.start_scheduler(place, dashboard_address, folder=directory)
         except BaseException:
+            started: Process | None = vars(self).get("_scheduler")
+            if started is not None:
+                started.kill()
             shutil.rmtree(directory, ignore_errors=True)
             raise
 

@@ -56,9 +56,16 @@ class Process:
         Raises
         ------
         RaySystemError
-            When it could not be forked.
+            When it could not be forked, or is not forked in time.
         """
+        if not self._forked.is_forked_within(_START_S):
+            raise exceptions.RaySystemError(self._why_not())
         return self._forked.pid
+
+    @property
+    def pid_if_forked(self) -> int | None:
+        """The process's id, without a wait; None if it was not forked."""
+        return self._forked.pid if self._forked.is_forked_within(0.0) else None
 
     @property
     def is_running(self) -> bool:
@@ -129,10 +136,11 @@ class Process:
     def end(self) -> None:
         """End the process, and wait until it has ended."""
         self.close_input()
-        if self._forked.wait(_END_S):
-            self._let_go()
-        else:
+        if not self._forked.wait(_END_S):
             self.kill()
+            return
+        self._forked.exit_code()  # reported when it is reaped
+        self._let_go()
 
     def kill(self) -> None:
         """Kill the process; wait until it and its descendants have ended."""
@@ -142,6 +150,7 @@ class Process:
                 offspring = psutil.Process(self.pid).children(recursive=True)
             self._forked.kill()
             self._forked.wait(_REAP_S)
+            self._forked.exit_code()
             those_left(offspring, _REAP_S)  # the kernel kills them too
         self._let_go()
 

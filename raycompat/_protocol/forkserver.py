@@ -30,6 +30,7 @@ class Forkserver:
         os.set_blocking(self._wake_write, False)
         os.set_blocking(self._wake_read, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.set_wakeup_fd(self._wake_write)
 
@@ -37,8 +38,11 @@ class Forkserver:
         """Return requests, each with its descriptors, until the other end closes; report the children
         that end meanwhile.
         """
+        waiting = select.poll()
+        for descriptor in (self._wake_read, self._control.fileno()):
+            waiting.register(descriptor, select.POLLIN)
         while True:
-            ready, _, _ = select.select([self._control.fileno(), self._wake_read], [], [])
+            ready = [descriptor for descriptor, _ in waiting.poll()]
             if self._wake_read in ready:
                 os.read(self._wake_read, 4096)
                 self._reap()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
+import subprocess
 import sys
+import tempfile
 import threading
+from pathlib import Path
 
 import psutil
 import pytest
 
 import raycompat as ray
-from raycompat._launch import process
+from raycompat._launch import forkserver_client, process
 from raycompat.cluster_utils import Cluster
 
 QUIET = {"configure_logging": False, "log_to_driver": False}
@@ -80,6 +85,76 @@ def test_a_node_has_the_variables_of_now(cluster, monkeypatch):
     assert variable_on(cluster, "same") == "first"
 
 
+def test_a_node_has_the_limits_of_now(cluster):
+    before = os.umask(0o077)
+    try:
+        node = cluster.add_node()
+    finally:
+        os.umask(before)
+    status = Path(f"/proc/{pid_of(node)}/status").read_text()
+    assert "Umask:\t0077\n" in status
+
+
+def test_a_program_may_have_many_open_files(no_cluster, monkeypatch):
+    """More than `select` can handle."""
+    monkeypatch.setenv("RAYCOMPAT_TEST_VARIABLE", "so that it gets a forkserver")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2048), limits[1]))
+    with contextlib.ExitStack() as files:
+        files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        for _ in range(1100):
+            files.enter_context(open(os.devnull))
+        cluster = Cluster(initialize_head=True)
+        files.callback(cluster.shutdown)
+        assert psutil.Process(pid_of(cluster.head_node)).is_running()
+
+
+ORPHANS = """
+import ctypes, psutil
+from raycompat.cluster_utils import Cluster
+
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # this process gets its orphans, as the first of a container does
+for _ in range(3):
+    Cluster(initialize_head=True).shutdown()
+print([(each.name(), each.status()) for each in psutil.Process().children()])
+"""
+
+
+def test_every_process_is_reaped(no_cluster):
+    done = subprocess.run(
+        [sys.executable, "-c", ORPHANS], capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_threads_may_wait_for_different_reports():
+    """A thread that waits sees what another has read."""
+    with tempfile.TemporaryFile() as errors:
+        server = forkserver_client.acquire(process.variables_of_processes(), errors.fileno())
+        try:
+            is_over = threading.Event()
+            waiting = threading.Thread(target=server.read_until, args=(is_over.is_set,))
+            waiting.start()
+            assert not server.read_until(is_over.is_set, 0.0)
+            input_, output = os.pipe()
+            forked = forkserver_client.fork(
+                "raycompat._protocol.frames",
+                "{}",
+                process.variables_of_processes(),
+                [input_, output, errors.fileno()],
+            )
+            assert forked.is_forked_within(60)
+            is_over.set()
+            assert forked.wait(60)  # the module has no function to run
+            assert forked.exit_code() == 1
+            waiting.join()
+            forked.let_go()
+        finally:
+            os.close(input_)
+            os.close(output)
+            forkserver_client.release(server)
+
+
 def test_a_node_runs_in_the_folder_of_now(cluster, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert psutil.Process(pid_of(cluster.add_node())).cwd() == str(tmp_path)
@@ -103,11 +178,11 @@ def test_a_cluster_goes_on_when_it_is_killed(cluster):
 def test_one_that_is_stopped_is_an_error_and_ends(cluster, monkeypatch):
     for limit in ("_START_S", "_END_S", "_REAP_S"):
         monkeypatch.setattr(process, limit, 0.5)
+    monkeypatch.setattr(forkserver_client, "_REPORT_S", 0.5)
     forkserver = forkserver_of(cluster.head_node)
     forkserver.suspend()
     with pytest.raises(ray.exceptions.RaySystemError, match="has not started within"):
         cluster.add_node()
-    monkeypatch.undo()
     cluster.shutdown()
     assert not forkserver.is_running()
 
