@@ -83,7 +83,6 @@ def spare_what_a_module_leaves():
 #: What processes of a cluster import after they were forked.
 IMPORTED = [
     "distributed.dashboard.scheduler",
-    "prometheus_client",
     "raycompat._executor.main",
     "raycompat._node.plugin",
     "raycompat._scheduler.plugin",
