@@ -1,8 +1,7 @@
 """The forkserver from which this process's scheduler and nodes are forked.
 
-They share one, which runs as long as one of them does. Python and libraries read environment variables
-and the current folder when they are imported, and limits of this process are inherited. So when one of
-these has changed, the next process gets another forkserver.
+They share one, which runs as long as one of them does. When something has changed that they inherit
+from this process (`inherited`), the next of them gets another forkserver.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import contextlib
 import itertools
 import os
 import pickle
-import resource
 import select
 import signal
 import socket
@@ -19,11 +17,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from raycompat._node.labels import VARIABLE as LABELS_VARIABLE
+from raycompat._launch.inherited import Inherited, inherited
 from raycompat._protocol import interrupts, run_module
 from raycompat._protocol.forkserver import MAX_PACKET_BYTES
 
@@ -48,6 +43,9 @@ class Forked:
     def _is_answered(self) -> bool:
         return self._pid is not None or self.why_not_forked is not None
 
+    def _is_reaped(self) -> bool:
+        return self._exit_code is not None or self.why_not_forked is not None
+
     @property
     def pid(self) -> int:
         """The id of the process, which must be forked."""
@@ -62,11 +60,12 @@ class Forked:
         return self._handle is None or _is_readable(self._handle, deadline)
 
     def exit_code(self) -> int | None:
-        """Return the exit code of a process that has ended, when it is reaped; None if its forkserver
-        does not report it.
+        """Wait until a process that has ended is reaped, and return its exit code.
+
+        It is None if the process was not forked, or if its forkserver does not report the end.
         """
         deadline = time.monotonic() + _REPORT_S
-        self.server.read_until(lambda: self._exit_code is not None, deadline)
+        self.server.read_until(self._is_reaped, deadline)
         return self._exit_code
 
     def fileno(self) -> int:
@@ -85,7 +84,7 @@ class Forked:
             signal.pidfd_send_signal(self.fileno(), signal.SIGKILL)
 
     def let_go(self) -> None:
-        """Wait for the process no more, and end the forkserver if this was its last process."""
+        """Stop waiting for the process, and end the forkserver if this was its last one."""
         if self._is_held:
             self.forget()
             release(self.server)
@@ -122,45 +121,11 @@ def _is_readable(descriptor: int, deadline: float | None) -> bool:
     return bool(waiting.poll(left_ms))
 
 
-@dataclass(frozen=True)
-class _Basis:
-    """What a forkserver's children inherit, or what was read when it imported Dask."""
-
-    variables: frozenset[tuple[str, str]]
-    #: Its path and its numbers; None if it was removed.
-    folder: tuple[str, int, int] | None
-    limits: tuple[Any, ...]
-
-
-def _basis(variables: Mapping[str, str]) -> _Basis:
-    try:
-        about = os.stat(".")
-        folder = os.getcwd(), about.st_dev, about.st_ino
-    except FileNotFoundError:
-        folder = None
-    limits = (
-        os.getpriority(os.PRIO_PROCESS, 0),
-        frozenset(os.sched_getaffinity(0)),
-        _umask(),
-        *(resource.getrlimit(getattr(resource, name)) for name in _LIMITS),
-    )
-    shared = frozenset(each for each in variables.items() if each[0] != LABELS_VARIABLE)
-    return _Basis(shared, folder, limits)
-
-
-_LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
-
-
-def _umask() -> str:
-    """Return the mask of new files' permissions; `os.umask` would have to change it."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next((line for line in lines if line.startswith("Umask")), "")
-
-
 class ForkserverClient:
     """A forkserver of this process."""
 
-    def __init__(self, basis: _Basis, errors: int) -> None:
+    def __init__(self, basis: Inherited, errors: int) -> None:
+        #: What its children inherit.
         self.basis = basis
         #: Calls of `acquire` without their `release`.
         self.num_users = 0
@@ -287,7 +252,7 @@ class ForkserverClient:
         self._changed = threading.Condition()  # in a forked child, another thread may hold it
 
 
-#: The forkservers of this process; more than one only where variables or the folder have changed.
+#: The forkservers of this process; more than one only if what they inherit has changed.
 _servers: list[ForkserverClient] = []
 _lock = threading.Lock()
 
@@ -313,7 +278,7 @@ def acquire(variables: Mapping[str, str], errors: int) -> ForkserverClient:
 
     It runs until its last user calls `release`. One that is started has the descriptor `errors`.
     """
-    basis = _basis(variables)
+    basis = inherited(variables)
     with interrupts.deferred(), _lock:
         for server in _servers:
             if server.basis == basis and server.is_running:

@@ -94,7 +94,7 @@ def test_nothing_runs_on_when_the_pool_has_been_closed(pool):
         await executor.connect(ours)
         pool.close()
         for _ in range(5):
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # lets the callbacks run, and what they start
         executor._writer.transport.abort()
         return asyncio.all_tasks() - {asyncio.current_task()}
 
