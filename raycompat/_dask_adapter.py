@@ -280,6 +280,26 @@ def show_in_task_stream(
         stream.index += 1
 
 
+def import_dashboard() -> None:
+    """Import Dask's pages, and Bokeh with them, which is slow."""
+    import distributed.dashboard.scheduler  # noqa: F401
+
+
+def add_dashboard(scheduler: Scheduler) -> None:
+    """Add Dask's pages to a scheduler that was made without them."""
+    from distributed.dashboard.scheduler import connect
+
+    connect(scheduler.http_application, scheduler.http_server, scheduler)
+
+
+def add_page_without_bokeh(scheduler: Scheduler) -> None:
+    """Add Dask's page that says which Bokeh it needs."""
+    from distributed.http.utils import get_handlers
+
+    routes = get_handlers(scheduler, ["distributed.http.scheduler.missing_bokeh"])
+    scheduler.http_application.add_handlers(".*", routes)
+
+
 def add_pages(
     scheduler: Scheduler,
     applications: Callable[[], Mapping[str, Callable[..., None]]],

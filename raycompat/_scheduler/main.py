@@ -18,6 +18,7 @@ from raycompat import (
 )
 from raycompat._protocol import lifeline
 from raycompat._protocol.shared_secret import Credentials, Token
+from raycompat._scheduler.dashboard import serve_on_demand
 
 
 async def _serve(options: dict[str, Any], credentials: Token | Credentials | None) -> None:
@@ -25,11 +26,13 @@ async def _serve(options: dict[str, Any], credentials: Token | Credentials | Non
     scheduler = Scheduler(
         host=options.get("host", "127.0.0.1"),
         port=options.get("port", 0),
-        dashboard=bool(dashboard),
+        dashboard=False,
         dashboard_address=dashboard or "127.0.0.1:0",
         protocol=options.get("scheme"),
         security=_security.dask_security(credentials),
     )
+    if dashboard:
+        serve_on_demand(scheduler)
     if credentials is not None:  # it listens, but answers no request before the next await
         _security.guard(scheduler.http_server, credentials)
     async with scheduler:

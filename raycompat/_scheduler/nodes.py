@@ -13,6 +13,7 @@ from raycompat import _dask_adapter as adapter
 from raycompat import _security
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.version import VERSION
+from raycompat._scheduler import dashboard
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
@@ -188,7 +189,8 @@ class Nodes:
         }
 
     def _dashboard(self) -> str | None:
-        """Return the dashboard's address, if Dask's server has its pages."""
+        """Return the dashboard's address, if there is one."""
+        if not dashboard.is_served(self._scheduler):
+            return None
         server = self._scheduler.http_server
-        has_pages = bool(self._scheduler.http_application.applications)
-        return _security.link(server, f"{server.address}:{server.port}") if has_pages else None
+        return _security.link(server, f"{server.address}:{server.port}")

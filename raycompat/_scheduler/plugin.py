@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import distributed
 
 from raycompat import _dask_adapter as adapter
 from raycompat._protocol import task_bodies
+from raycompat._scheduler import dashboard
 from raycompat._scheduler.parts import Parts
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         scheduler.stream_handlers.update(handlers)
         scheduler.handlers.update(self.parts.handlers())
         self.parts.liveness.start()
-        adapter.add_pages(scheduler, self._pages, menu="ray")
+        add_pages = partial(adapter.add_pages, scheduler, self._pages, menu="ray")
+        dashboard.when_imported(scheduler, add_pages)
 
     def _pages(self) -> dict[str, Callable[..., None]]:
         from raycompat._scheduler.pages import documents  # Bokeh is slow to import

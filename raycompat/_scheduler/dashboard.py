@@ -1,0 +1,122 @@
+"""The dashboard of a scheduler that raycompat starts: its pages are imported at the first request.
+
+The pages are drawn by Bokeh. Importing it takes a third of the time that a program needs from ``init``
+to its first result, and most programs end before anybody looks at a page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tornado import web
+from tornado.httputil import HTTPMessageDelegate
+
+from raycompat import _dask_adapter as adapter
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from distributed import Scheduler
+    from tornado.httputil import HTTPHeaders, HTTPServerRequest, RequestStartLine, ResponseStartLine
+
+logger = logging.getLogger(__name__)
+
+#: The name of the `Dashboard` among the scheduler's extensions.
+_NAME = "raycompat-dashboard"
+
+#: What only programs ask for, again and again; these addresses need no pages.
+_WITHOUT_PAGES = ("/health", "/metrics")
+
+
+def serve_on_demand(scheduler: Scheduler) -> None:
+    """Serve the dashboard of a scheduler that was made without one and has had no request so far."""
+    dashboard = scheduler.extensions[_NAME] = Dashboard(scheduler)
+    scheduler.http_server.request_callback = dashboard
+
+
+def is_served(scheduler: Scheduler) -> bool:
+    """Return whether the scheduler has a dashboard."""
+    return _NAME in scheduler.extensions or bool(scheduler.http_application.applications)
+
+
+def when_imported(scheduler: Scheduler, add: Callable[[], None]) -> None:
+    """Call `add` when Dask's pages have been imported, which may be now."""
+    dashboard = scheduler.extensions.get(_NAME)
+    if dashboard is None or dashboard.is_imported:
+        add()
+    else:
+        dashboard.additions.append(add)
+
+
+class Dashboard(web.Application):
+    """An application in front of that of the scheduler, to which it adds the pages."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__()
+        self._scheduler = scheduler
+        self._importing: asyncio.Task[None] | None = None
+        self.is_imported = False
+        #: Functions that add more pages.
+        self.additions: list[Callable[[], None]] = []
+
+    def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
+        """Return the handler of a request."""
+        if not self.is_imported and request.path not in _WITHOUT_PAGES:
+            return _Waiting(self, request)
+        return self._scheduler.http_application.find_handler(request, **kwargs)
+
+    async def wait_until_imported(self) -> None:
+        """Import the pages, or wait for another request that has begun to."""
+        if self._importing is None:
+            self._importing = asyncio.create_task(self._import())
+        await asyncio.shield(self._importing)
+
+    async def _import(self) -> None:
+        try:
+            await asyncio.to_thread(adapter.import_dashboard)  # the scheduler goes on meanwhile
+        except ImportError:
+            logger.exception("The dashboard has no pages, because they could not be imported.")
+            adapter.add_page_without_bokeh(self._scheduler)
+        else:
+            adapter.add_dashboard(self._scheduler)
+        self.is_imported = True
+        for add in self.additions:
+            add()
+        self.additions.clear()
+
+
+class _Waiting(HTTPMessageDelegate):
+    """A request that waits until the pages are imported."""
+
+    def __init__(self, dashboard: Dashboard, request: HTTPServerRequest) -> None:
+        self._dashboard = dashboard
+        self._request = request
+        self._handler: HTTPMessageDelegate | None = None
+
+    async def headers_received(
+        self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders
+    ) -> None:
+        """Find the handler; no other method is called before this one is done, but for a close."""
+        await self._dashboard.wait_until_imported()
+        self._handler = self._dashboard.find_handler(self._request)
+        answer = self._handler.headers_received(start_line, headers)
+        if answer is not None:
+            await answer
+
+    def data_received(self, chunk: bytes) -> Awaitable[None] | None:
+        """Pass on a part of the request's body."""
+        assert self._handler is not None
+        return self._handler.data_received(chunk)
+
+    def finish(self) -> None:
+        """Answer."""
+        assert self._handler is not None
+        self._handler.finish()
+
+    def on_connection_close(self) -> None:
+        """Tell the handler that nobody waits for the answer."""
+        if self._handler is not None:
+            self._handler.on_connection_close()
