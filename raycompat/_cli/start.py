@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import select
 import shutil
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from raycompat._cli import state_files
-from raycompat._launch import addresses, connect, prepare
+from raycompat._launch import addresses
 from raycompat._launch.addresses import Destination
 from raycompat._launch.launch import Launch, Place
 from raycompat._launch.node_options import NodeOptions
@@ -37,8 +38,12 @@ class StayingLaunch(Launch):
         self, role: str, options: dict[str, Any], environment: dict[str, str], folder: Path
     ) -> Process:
         process = self._processes[role] = super()._start(role, options, environment, folder)
-        state_files.record(process.pid, role, folder)
         return process
+
+    def record(self) -> None:
+        """Record the processes. Until then, they end with this one, also when it is killed."""
+        for role, process in self._processes.items():
+            state_files.record(process.pid, role, self.directory / role)
 
     def be_found(self) -> None:
         """Record the cluster as the one to which ``init("auto")`` connects."""
@@ -111,9 +116,11 @@ def start_head(
     started = StayingLaunch(temp_dir, authority)
     with _ended_on_error(started):
         started.start_scheduler(place, dashboard)
-        local = started.start_node(node, node_place)  # its imports run while the scheduler starts
+        local = started.start_node(node, node_place)
+        importlib.import_module("raycompat._launch.prepare")  # Dask, while the processes start
         local.join(started.address)
         local.wait_until_up()
+        started.record()
         _prepare(addresses.require(started.address, authority))
         started.be_found()
     return started
@@ -135,18 +142,23 @@ def start_node(
     RaySystemError
         When the node does not start; then it does not run.
     """
+    from raycompat._launch import connect
+
     connect.connect(to).close()
     started = StayingLaunch(temp_dir, authority)
     with _ended_on_error(started):
         local = started.start_node(node, place)
         local.join(to.address)
         local.wait_until_up()
+        started.record()
         _prepare(to)
     return started
 
 
 def _prepare(to: Destination) -> None:
     """Check that every worker of a Dask cluster is a raycompat node."""
+    from raycompat._launch import connect, prepare
+
     with connect.connect(to) as client:
         prepare.prepare(client)
 
