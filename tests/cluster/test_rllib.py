@@ -579,15 +579,15 @@ def test_the_command_line_trains_and_plays(tmp_path, no_cluster):
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
         )
 
-    config = {"num_env_runners": 0, "train_batch_size": 64, "minibatch_size": 32, "num_epochs": 1}
+    config = {"num_env_runners": 0, "episodes_per_batch": 4, "train_batch_size": 20}
     done = raycompat(
-        "train", "--run=PPO", "--env=CartPole-v1", "--num-cpus=1", "--checkpoint-at-end",
+        "train", "--run=ES", "--env=CartPole-v1", "--num-cpus=1", "--checkpoint-at-end",
         f"--config={json.dumps(config)}", '--stop={"training_iteration": 1}', f"--local-dir={tmp_path}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     [checkpoint] = tmp_path.glob("default/*/checkpoint_*")
     out = tmp_path / "steps.pkl"
-    done = raycompat("rollout", str(checkpoint), "--run=PPO", "--episodes=2", f"--out={out}")
+    done = raycompat("rollout", str(checkpoint), "--run=ES", "--episodes=2", f"--out={out}")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Episode reward:") == 2
     assert out.exists()

@@ -108,7 +108,6 @@ def test_executors_have_tensorflow_imported_and_nothing_run(program):
         import os, signal, sys
         import psutil
         import raycompat as ray
-        import tensorflow as tf
         ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
 
         @ray.remote
@@ -123,6 +122,7 @@ def test_executors_have_tensorflow_imported_and_nothing_run(program):
             def train(self):
                 import keras
                 import numpy as np
+                import tensorflow as tf
                 model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
                 model.compile("sgd", "mse")
                 x = np.ones((8, 1), np.float32)
