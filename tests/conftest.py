@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,9 @@ HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2
 
 #: The loggers that `init` configures; "ray" is that of the implementation beside which tests run.
 LOGGERS = ("", "raycompat", "ray")
+
+#: The variable in which pytest keeps the name of the test that runs.
+NAME_OF_TEST = "PYTEST_CURRENT_TEST"
 
 #: Folders whose tests start no cluster.
 WITHOUT_CLUSTERS = [Path(__file__).parent / name for name in ("unit", "compat", "docs")]
@@ -76,8 +80,22 @@ def _spare_what_is_there() -> None:
 @pytest.fixture(autouse=True, scope="module")
 def spare_what_a_module_leaves():
     """Keep the collections short: without this, they take a third of the time of tests/conformance."""
-    yield
+    with _variables_restored():
+        yield
     _spare_what_is_there()
+
+
+@contextmanager
+def _variables_restored():
+    """Undo changes of environment variables: some libraries set one when they are imported.
+
+    With it, no cluster could use `forkserver`.
+    """
+    before = {name: value for name, value in os.environ.items() if name != NAME_OF_TEST}
+    yield
+    for name in os.environ.keys() - before.keys() - {NAME_OF_TEST}:
+        del os.environ[name]
+    os.environ.update(before)
 
 
 #: What processes of a cluster import after they were forked.
@@ -119,7 +137,7 @@ def pytest_pyfunc_call() -> None:
 
 def _forget_name_of_test() -> None:
     """Remove the variable in which pytest keeps the name: with it, no cluster could use `forkserver`."""
-    os.environ.pop("PYTEST_CURRENT_TEST", None)
+    os.environ.pop(NAME_OF_TEST, None)
 
 
 @pytest.fixture(autouse=True)
@@ -148,11 +166,12 @@ def nothing_is_left(request: pytest.FixtureRequest):
 
 @pytest.fixture(autouse=True)
 def process_stays_as_it_is():
-    """Restore the levels and handlers of loggers; fail a test that changes more of this process."""
+    """Restore loggers' levels and handlers, and variables; fail a test that changes more of this process."""
     loggers = [logging.getLogger(name) for name in LOGGERS]
     logging_before = [(logger.level, logger.handlers[:]) for logger in loggers]
     before = _state_of_process()
-    yield
+    with _variables_restored():
+        yield
     for logger, (level, handlers) in zip(loggers, logging_before, strict=True):
         logger.setLevel(level)
         logger.handlers[:] = handlers

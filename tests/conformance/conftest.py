@@ -48,8 +48,6 @@ class _Sessions:
 
     def load(self, impl: str) -> ModuleType:
         if self.module is None:
-            if impl == "ray":
-                os.environ.update(RAY_ENVIRONMENT)
             self.module = importlib.import_module(impl)
         return self.module
 
@@ -75,6 +73,7 @@ _sessions = _Sessions()
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--impl") == "ray":  # Ray's own warnings are not ours to mend
         config.addinivalue_line("filterwarnings", "default")
+        os.environ.update(RAY_ENVIRONMENT)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

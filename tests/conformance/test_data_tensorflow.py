@@ -5,10 +5,15 @@ import importlib
 import numpy as np
 import pytest
 
-tf = pytest.importorskip("tensorflow")
-
 #: Tasks that read or write records import TensorFlow, which takes long on a loaded machine.
 pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def imported():
+    """Import TensorFlow when the first of these tests runs: it takes long, and so would each collection."""
+    global tf
+    tf = pytest.importorskip("tensorflow")
 
 
 @pytest.fixture

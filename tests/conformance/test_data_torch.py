@@ -5,9 +5,14 @@ import importlib
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: make setup-torch")
-
 pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def imported():
+    """Import PyTorch when the first of these tests runs: it takes long, and so would each collection."""
+    global torch
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: make setup-torch")
 
 
 @pytest.fixture

@@ -9,10 +9,15 @@ from types import ModuleType
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: make setup-torch")
-
 #: Workers import PyTorch, which takes long on a loaded machine.
 pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def imported():
+    """Import PyTorch when the first of these tests runs: it takes long, and so would each collection."""
+    global torch
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: make setup-torch")
 
 
 @pytest.fixture

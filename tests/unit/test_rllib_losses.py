@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from raycompat.rllib.algorithms.a3c import actor_critic_loss
 from raycompat.rllib.algorithms.dqn import q_loss, q_targets, q_values
@@ -28,6 +27,13 @@ from raycompat.rllib.networks import (
 
 HALF = np.log(np.array([[0.5, 0.5]], np.float32))
 OPTIONS = {"is_discrete": True, "vf_clip_param": 10.0, "vf_loss_coeff": 0.5}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def imported():
+    """Import TensorFlow when the first of these tests runs: it takes long, and so would each collection."""
+    global tf
+    import tensorflow as tf
 
 
 def constants(**values):

@@ -9,17 +9,23 @@ import threading
 from collections import OrderedDict
 
 import cloudpickle
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf2
-import tensorflow.compat.v1 as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raycompat.experimental.tf_utils import TensorFlowVariables
 
 W, B = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32), np.array([5.0, 6.0], np.float32)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def imported():
+    """Import TensorFlow when the first of these tests runs: it takes long, and so would each collection."""
+    global keras, tf, tf2
+    import keras
+    import tensorflow as tf2
+    import tensorflow.compat.v1 as tf
 
 
 @pytest.fixture

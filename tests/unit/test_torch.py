@@ -9,15 +9,20 @@ import psutil
 import pyarrow as pa
 import pytest
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: make setup-torch")
+from raycompat.data import block
+from raycompat.data import torch as tensors
+from raycompat.train.torch import _process_group
+from raycompat.train.torch._process_group import Member
 
-from raycompat.data import block  # noqa: E402
-from raycompat.data import torch as tensors  # noqa: E402
-from raycompat.train.torch import _process_group  # noqa: E402
-from raycompat.train.torch._process_group import Member  # noqa: E402
-
-loaders = importlib.import_module("raycompat.train.torch._data_loader")
 Pair = collections.namedtuple("Pair", ["x", "y"])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def imported():
+    """Import PyTorch when the first of these tests runs: it takes long, and so would each collection."""
+    global torch, loaders
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: make setup-torch")
+    loaders = importlib.import_module("raycompat.train.torch._data_loader")
 
 
 def test_without_pytorch_the_error_says_what_to_install(monkeypatch):
