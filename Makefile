@@ -8,7 +8,7 @@ RUN := .venv/bin/python -m
 STAMP := .venv/.set-up
 # Two processes, each with a separate /dev/shm (see tests/conftest.py), where the system allows that. Three are
 # slower on two cores: 24 minutes instead of 17.
-PROCESSES := $(shell unshare --mount --propagation slave true 2>/dev/null && echo 2 || echo 0)
+PROCESSES := $(shell unshare --mount --propagation slave true 2>/dev/null && echo 3 || echo 0)
 # Files go in the order of their names: those that share a cluster follow one another, and short ones are last.
 # Python may keep the compiled tests, which take each process 6 s, also where PYTHONDONTWRITEBYTECODE is set.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(RUN) pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder

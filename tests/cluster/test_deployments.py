@@ -141,7 +141,7 @@ def start(queue, **options):
     return queue(**{**given, **options}, scheduler_options=SCHEDULER_OPTIONS)
 
 
-@pytest.mark.parametrize("queue", ["slurm", "local_queue"])
+@pytest.mark.parametrize("queue", ["slurm", pytest.param("local_queue", marks=pytest.mark.nightly)])
 def test_jobs_of_a_queue_are_nodes(request, queue, wait_until, pids):
     with start(request.getfixturevalue(queue)) as cluster:
         with pytest.raises(ConnectionError, match="Call cluster.scale"):

@@ -34,7 +34,13 @@ def cluster():
             ray.shutdown()
 
 
-@pytest.mark.parametrize("with_its_processes", [False, True], ids=["process", "machine"])
+@pytest.mark.parametrize(
+    "with_its_processes",
+    [
+        pytest.param(False, id="process", marks=pytest.mark.nightly),
+        pytest.param(True, id="machine"),
+    ],
+)
 def test_a_stopped_node_is_dead_after_its_time(cluster, with_its_processes):
     _faults.node_is_stopped(cluster, LIMIT_S, with_its_processes=with_its_processes)
 

@@ -1,6 +1,7 @@
 """Programs of 2017, of 2018 to 2020, and of today: their Ray calls, the import too, are unchanged.
 
-They are in `old_programs`, complete. Each runs in a separate process by ``raycompat run``.
+They are in `old_programs`, complete. Each runs in a separate process by ``raycompat run``, and each of its
+processes imports TensorFlow. The guides, which `make docs` runs, have the same calls; so `make nightly` has these.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
-PROGRAMS = Path(__file__).parent / "old_programs"
-#: Seconds that a program has: each of its processes imports TensorFlow on a machine that is busy.
+#: Seconds that a program has, on a machine that is busy.
 PROGRAM_S = 240
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(PROGRAM_S + 30)]
+
+PROGRAMS = Path(__file__).parent / "old_programs"
 
 EXPECTED = {
     "environment_variables_2017": """
@@ -60,15 +64,8 @@ EXPECTED = {
         """,
 }
 
-#: Programs whose calls the other programs, the guides or the tests of TensorFlow's helpers have too.
-LONG = EXPECTED.keys() - {"actors_2018"}
 
-
-@pytest.mark.timeout(PROGRAM_S + 30)
-@pytest.mark.parametrize(
-    "program",
-    [pytest.param(name, marks=pytest.mark.nightly if name in LONG else ()) for name in EXPECTED],
-)
+@pytest.mark.parametrize("program", EXPECTED)
 def test_it_runs_and_prints(program, tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "raycompat", "run", PROGRAMS / f"{program}.py"],

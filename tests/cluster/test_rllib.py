@@ -123,7 +123,9 @@ def test_iterations_are_on_the_dashboard(cluster, wait_until):
     wait_until(lambda: shown()[0][1])
 
 
-@pytest.mark.parametrize("name", ["PPO", "DQN", "A2C", "A3C", "ES"])
+@pytest.mark.parametrize(
+    "name", ["PPO", "DQN", pytest.param("A2C", marks=pytest.mark.nightly), "A3C", "ES"]
+)
 def test_an_algorithm_trains_saves_and_goes_on(name, tmp_path):
     config = small_configs()[name].environment("CartPole-v1").debugging(seed=3)
     config.env_runners(num_env_runners=0, observation_filter="MeanStdFilter")
@@ -189,7 +191,9 @@ def test_ppo_learns_to_balance():
     assert results[-1].evaluation["env_runners"]["episode_return_mean"] > 150
 
 
-@pytest.mark.parametrize("name", ["PPO", "A2C", "A3C", "ES"])
+@pytest.mark.parametrize(
+    "name", ["PPO", pytest.param("A2C", marks=pytest.mark.nightly), "A3C", "ES"]
+)
 def test_numbers_as_actions_and_dicts_as_observations(name):
     class Reach(gymnasium.Env):
         observation_space = gymnasium.spaces.Dict(
@@ -602,7 +606,11 @@ def test_the_command_line_trains_and_plays(tmp_path, no_cluster):
 
 
 @pytest.mark.parametrize(
-    ("n_step", "kind"), [(1, "EpisodeReplayBuffer"), (3, "PrioritizedEpisodeReplayBuffer")]
+    ("n_step", "kind"),
+    [
+        pytest.param(1, "EpisodeReplayBuffer", marks=pytest.mark.nightly),
+        (3, "PrioritizedEpisodeReplayBuffer"),
+    ],
 )
 def test_dqn_learns_the_values_of_a_known_process(n_step, kind):
     config = DQNConfig().environment(Counting).env_runners(rollout_fragment_length=32)

@@ -104,6 +104,7 @@ def test_the_group_by_an_address(of_ranks, train_torch):
     assert of_ranks(look, torch_config=config) == [2.0, 2.0]
 
 
+@pytest.mark.nightly
 def test_the_program_can_make_the_group_again(of_ranks):
     def look():
         import torch.distributed as dist
@@ -260,6 +261,7 @@ def test_data_loaders_that_cannot_be_divided(of_ranks, train_torch):
     assert of_ranks(look) == [([[0, 1, 2, 3]], [[3]])] * 2
 
 
+@pytest.mark.nightly
 def test_processes_that_load_data(of_ranks, train_torch):
     prepare = train_torch.prepare_data_loader
 
