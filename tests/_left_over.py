@@ -23,17 +23,18 @@ class LeftOver:
 
     def wait_until_none(self, deadline_s: float) -> None:
         """Wait until there is nothing; an assertion fails when the deadline has passed."""
-        start, pause_s = time.monotonic(), 0.25
-        gc.collect()
+        start, pause_s = time.monotonic(), 0.1
         next_collection = start + pause_s
         while found := self.find():
             now = time.monotonic()
             assert now < start + deadline_s, f"left over: {found}"
-            if now > next_collection:  # seldom: it takes longer than all else
+            if (
+                now > next_collection
+            ):  # seldom, and not for most tests: it takes longer than all else
                 gc.collect()
                 pause_s *= 2
                 next_collection = now + pause_s
-            time.sleep(0.02)  # polling with a deadline: the clean-up is asynchronous
+            time.sleep(0.01)  # polling with a deadline: the clean-up is asynchronous
 
     def find(self) -> dict[str, object]:
         """Return what is there now; of a session only what it keeps beside itself."""

@@ -58,11 +58,13 @@ def inventory(session) -> Callable[[str], list[str]]:
 def wait_until() -> Callable[..., None]:
     """Return a function that polls a condition until it holds, or a deadline has passed."""
 
-    def poll(condition: Callable[[], object], deadline_s: float = 30.0) -> None:
+    def poll(
+        condition: Callable[[], object], deadline_s: float = 30.0, pause_s: float = 0.01
+    ) -> None:
         deadline = time.monotonic() + deadline_s
         while not condition():
             assert time.monotonic() < deadline, "waited in vain"
-            time.sleep(0.01)
+            time.sleep(pause_s)
 
     return poll
 
