@@ -28,9 +28,7 @@ class LeftOver:
         while found := self.find():
             now = time.monotonic()
             assert now < start + deadline_s, f"left over: {found}"
-            if (
-                now > next_collection
-            ):  # seldom, and not for most tests: it takes longer than all else
+            if now > next_collection:  # seldom: it takes longer than all else
                 gc.collect()
                 pause_s *= 2
                 next_collection = now + pause_s

@@ -89,7 +89,7 @@ def spare_what_a_module_leaves():
 def _variables_restored():
     """Undo changes of environment variables: some libraries set one when they are imported.
 
-    With it, no cluster could use `forkserver`.
+    After such a change, no cluster could use `forkserver`.
     """
     before = {name: value for name, value in os.environ.items() if name != NAME_OF_TEST}
     yield

@@ -37,8 +37,8 @@ class StayingLaunch(Launch):
     def _start(
         self, role: str, options: dict[str, Any], environment: dict[str, str], folder: Path
     ) -> Process:
-        process = self._processes[role] = super()._start(role, options, environment, folder)
-        return process
+        self._processes[role] = super()._start(role, options, environment, folder)
+        return self._processes[role]
 
     def record(self) -> None:
         """Record the processes. Until then, they end with this one, also when it is killed."""

@@ -1,7 +1,7 @@
 """The dashboard of a scheduler that raycompat starts: its pages are imported at the first request.
 
 The pages are drawn by Bokeh. Importing it takes a third of the time that a program needs from ``init``
-to its first result, and most programs end before anybody looks at a page.
+to its first result, and most programs end before a page is opened.
 """
 
 from __future__ import annotations
@@ -58,9 +58,13 @@ class Dashboard(web.Application):
         super().__init__()
         self._scheduler = scheduler
         self._importing: asyncio.Task[None] | None = None
-        self.is_imported = False
         #: Functions that add more pages.
         self.additions: list[Callable[[], None]] = []
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether the pages are there, or the page that says what they need."""
+        return self._importing is not None and self._importing.done()
 
     def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
         """Return the handler of a request."""
@@ -82,10 +86,8 @@ class Dashboard(web.Application):
             adapter.add_page_without_bokeh(self._scheduler)
         else:
             adapter.add_dashboard(self._scheduler)
-        self.is_imported = True
         for add in self.additions:
             add()
-        self.additions.clear()
 
 
 class _Waiting(HTTPMessageDelegate):
@@ -117,6 +119,6 @@ class _Waiting(HTTPMessageDelegate):
         self._handler.finish()
 
     def on_connection_close(self) -> None:
-        """Tell the handler that nobody waits for the answer."""
+        """Tell the handler that the connection has closed."""
         if self._handler is not None:
             self._handler.on_connection_close()
