@@ -56,12 +56,12 @@ setup-torch: setup  ## add PyTorch to .venv; without it, its tests and examples 
 run: setup  ## run the main job: two actors learn to read digits
 	.venv/bin/python tutorials/weights_on_digits.py
 
-test: setup lint  ## check the code and run all tests but long ones; those of the core without leases too
+test: setup lint  ## check the code and run all tests but long ones
 	$(COMPILE)
-	RAYCOMPAT_LEASES=0 $(PYTEST) -q $(CORE)
 	$(PYTEST) -m "not nightly"
 
-test-wheel: setup  ## build wheel and sdist, and run the core's tests on the wheel, outside of this folder
+# Without leases, because `make test` runs the same tests with them.
+test-wheel: setup  ## build wheel and sdist, and run the core's tests on the wheel, without leases, outside of this folder
 	rm -rf dist _build/wheel
 	$(RUN) build --outdir dist .
 	$(PYTHON) -m venv _build/wheel/venv
@@ -69,7 +69,7 @@ test-wheel: setup  ## build wheel and sdist, and run the core's tests on the whe
 		dist/*.whl pytest pytest-timeout pytest-xdist
 	mkdir -p _build/wheel/tests
 	cp -r tests/conftest.py tests/_left_over.py tests/conformance _build/wheel/tests
-	cd _build/wheel && venv/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile -c ../../pyproject.toml \
+	cd _build/wheel && RAYCOMPAT_LEASES=0 venv/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile -c ../../pyproject.toml \
 		--rootdir tests $(CORE)
 
 test-fast: setup  ## run the tests that need no cluster

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from raycompat._node.labels import VARIABLE as LABELS_VARIABLE
+#: Prefixes of the variables of Ray and raycompat.
+_OWN = ("RAY_", "RAYCOMPAT_")
 
 _LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
 
@@ -29,10 +30,11 @@ class Inherited:
 def inherited(variables: Mapping[str, str]) -> Inherited:
     """Return what a process with these variables would inherit now.
 
-    The variable of a node's labels is left out: nothing reads it at the import.
+    Variables of Ray and raycompat are left out, because nothing that a forkserver imports reads them at
+    the import: processes with different ones can have the same forkserver.
     """
     return Inherited(
-        frozenset(each for each in variables.items() if each[0] != LABELS_VARIABLE),
+        frozenset(each for each in variables.items() if not each[0].startswith(_OWN)),
         _folder(),
         os.getpriority(os.PRIO_PROCESS, 0),
         frozenset(os.sched_getaffinity(0)),

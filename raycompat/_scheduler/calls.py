@@ -239,21 +239,26 @@ class Calls:
         return goes_on
 
     def _left_node(self, key: str, call: Call, finish: str) -> None:
-        address, call.address = call.address, None
         self._parts.leases.remove(key)
-        self.holding.pop(key, None)
-        if call.holding is not None:
-            if call.holding.gpus and address in self._parts.nodes.info and not call.is_freed:
-                self._lingering.setdefault((address, key), []).append(call.holding)
-            else:
-                self._parts.ledger.release(call.holding)
-                self._parts.dispatcher.soon()
-            call.holding = None
+        self._free(key, call)
+        address, call.address = call.address, None
         if finish in ("memory", "erred") or address is None:
             return
         adapter.park(self._scheduler, key)
         if not self._end_on(address, key) and finish != "forgotten":
             self._node_was_lost(key, call)
+
+    def _free(self, key: str, call: Call) -> None:
+        """Free what a call holds on its node; its GPUs when the process has ended that used them."""
+        self.holding.pop(key, None)
+        holding, call.holding = call.holding, None
+        if holding is None:
+            return
+        if holding.gpus and call.address in self._parts.nodes.info and not call.is_freed:
+            self._lingering.setdefault((call.address, key), []).append(holding)
+        else:
+            self._parts.ledger.release(holding)
+            self._parts.dispatcher.soon()
 
     def _node_was_lost(self, key: str, call: Call) -> None:
         """Count a lost try of a call whose node died, which Dask runs again; or let it fail.
@@ -389,9 +394,15 @@ class Calls:
     # --- reports from nodes ---------------------------------------------------------------------
 
     def result(self, worker: str, key: str, owner: str, pid: int | None, **outcome: Any) -> None:
-        """Pass on how a call has ended on a node."""
+        """Pass on how a call has ended on a node.
+
+        Its resources are free before its owner hears of it, although Dask reports the end later: the
+        owner's next call may need them, and have another choice if they are not free.
+        """
         if (call := self.by_key.get(key)) is not None:
             call.pid = pid
+            if call.address == worker:
+                self._free(key, call)
         if "error" in outcome and key in self.by_key:
             self._parts.objects.errors[key] = outcome["error"]
         adapter.tell_client(self._scheduler, owner, {"op": ToCaller.DONE, "key": key, **outcome})

@@ -177,6 +177,7 @@ def end_walltime(job):
             Path(path).unlink(missing_ok=True)
 
 
+@pytest.mark.nightly
 def test_calls_of_a_job_that_ends_are_run_by_another(slurm, wait_until, tmp_path, pids):
     @ray.remote(max_retries=2)
     def hold(folder):

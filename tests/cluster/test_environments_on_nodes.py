@@ -310,6 +310,7 @@ def test_nodes_of_a_cluster_do_not_allow_pip_of_themselves(dask_cluster):
         ray.get(load.options(runtime_env=installing("anything")).remote())
 
 
+@pytest.mark.nightly
 def test_a_set_up_that_takes_too_long_is_ended(start, tmp_path, wait_until):
     os.mkfifo(tmp_path / "requirements.txt")  # who opens it waits for ever
     start()

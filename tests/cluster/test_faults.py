@@ -49,10 +49,12 @@ def test_a_stopped_executor_is_ended_and_its_call_tried_again(cluster, tmp_path)
     _faults.executor_is_stopped(tmp_path, LIMIT_S)
 
 
+@pytest.mark.nightly
 def test_a_stopped_scheduler_is_waited_for(cluster):
     _faults.scheduler_is_stopped(cluster, 1.25 * LIMIT_S)
 
 
+@pytest.mark.nightly
 def test_a_stopped_driver_keeps_no_one_from_working(cluster):
     _faults.driver_is_stopped(cluster, 2.0)
 

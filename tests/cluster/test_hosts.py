@@ -156,6 +156,7 @@ def test_hosts_of_their_own_are_one_cluster(hosts, cluster, capfd, wait_until):
     assert f"ip={second.address})" in "".join(printed)
 
 
+@pytest.mark.nightly
 def test_a_cable_is_cut(hosts, cluster, tmp_path, wait_until):
     """Calls run elsewhere, actors are restarted, results are made again, groups are rescheduled."""
     first, second = hosts.add(), hosts.add()

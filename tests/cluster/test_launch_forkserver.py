@@ -24,7 +24,7 @@ QUIET = {"configure_logging": False, "log_to_driver": False}
 @pytest.fixture
 def cluster(no_cluster, monkeypatch):
     """A cluster with one node, whose forkserver is not that of other tests."""
-    monkeypatch.setenv("RAYCOMPAT_TEST_VARIABLE", "first")
+    monkeypatch.setenv("A_VARIABLE", "first")
     started = Cluster(initialize_head=True)
     yield started
     started.shutdown()
@@ -38,10 +38,10 @@ def forkserver_of(node) -> psutil.Process:
     return psutil.Process(pid_of(node)).parent()
 
 
-def variable_on(cluster, resource: str) -> str | None:
+def variable_on(cluster, resource: str, name: str = "A_VARIABLE") -> str | None:
     @ray.remote(resources={resource: 1})
     def variable():
-        return os.environ.get("RAYCOMPAT_TEST_VARIABLE")
+        return os.environ.get(name)
 
     with ray.init(cluster.address, **QUIET):
         return ray.get(variable.remote())
@@ -72,17 +72,19 @@ def test_their_command_lines_say_what_they_are(cluster):
 
 
 def test_a_node_has_the_variables_of_now(cluster, monkeypatch):
-    monkeypatch.setenv("RAYCOMPAT_TEST_VARIABLE", "second")
+    monkeypatch.setenv("A_VARIABLE", "second")
     node = cluster.add_node(resources={"changed": 1})
     assert forkserver_of(node) != forkserver_of(cluster.head_node)
     assert variable_on(cluster, "changed") == "second"
-    monkeypatch.delenv("RAYCOMPAT_TEST_VARIABLE")
+    monkeypatch.delenv("A_VARIABLE")
     cluster.add_node(resources={"removed": 1})
     assert variable_on(cluster, "removed") is None
-    monkeypatch.setenv("RAYCOMPAT_TEST_VARIABLE", "first")
+    monkeypatch.setenv("A_VARIABLE", "first")
+    monkeypatch.setenv("RAY_VARIABLE", "needs no other forkserver")
     node = cluster.add_node(resources={"same": 1}, labels={"any": "label"})
     assert forkserver_of(node) == forkserver_of(cluster.head_node)
     assert variable_on(cluster, "same") == "first"
+    assert variable_on(cluster, "same", "RAY_VARIABLE") == "needs no other forkserver"
 
 
 def test_a_node_has_the_limits_of_now(cluster):
@@ -97,7 +99,7 @@ def test_a_node_has_the_limits_of_now(cluster):
 
 def test_a_program_may_have_many_open_files(no_cluster, monkeypatch):
     """More than `select` can handle."""
-    monkeypatch.setenv("RAYCOMPAT_TEST_VARIABLE", "so that it gets a forkserver")
+    monkeypatch.setenv("A_VARIABLE", "so that it gets a forkserver")
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2048), limits[1]))
     with contextlib.ExitStack() as files:
@@ -211,7 +213,7 @@ def test_a_machine_that_refuses_a_process_is_told(cluster, monkeypatch):
         "raycompat._protocol.run_module.command", lambda _, *arguments: [*command, *arguments]
     )
     with pytest.raises(ray.exceptions.RaySystemError, match="refuses it.*no more processes"):
-        cluster.add_node(env_vars={"RAYCOMPAT_TEST_VARIABLE": "another forkserver"})
+        cluster.add_node(env_vars={"A_VARIABLE": "another forkserver"})
 
 
 def test_nodes_may_be_added_by_several_threads(cluster):

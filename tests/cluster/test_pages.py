@@ -51,7 +51,8 @@ def url():
 def page(url):
     """`page(name)` opens a page, and returns what gives a model of it by name, as it is by then.
 
-    Its `change(name, **values)` does what a user does in the browser.
+    Its `now()` gives all models as they are at one time, by name. Its `change(name, **values)` does
+    what a user does in the browser.
     """
     opened = []
 
@@ -59,13 +60,14 @@ def page(url):
         first = pull_session(url=f"{url}/{name}")
         opened.append(first)
 
-        def model(of):
+        def now():
             # One more browser for the same page: it has the changes that were made since the page opened.
             again = pull_session(session_id=first.id, url=f"{url}/{name}")
-            try:
-                return again.document.get_model_by_name(of)
-            finally:
-                again.close()
+            again.close()
+            return again.document.get_model_by_name
+
+        def model(of):
+            return now()(of)
 
         def change(of, chosen=None, **values):
             model = first.document.get_model_by_name(of)
@@ -74,7 +76,7 @@ def page(url):
             model.update(**values)
             first.force_roundtrip()
 
-        model.change = change
+        model.now, model.change = now, change
         return model
 
     yield open_
@@ -84,8 +86,8 @@ def page(url):
 
 @pytest.fixture
 def wait_until(wait_until):
-    """Poll less often: opening a page takes a third of a second of CPU."""
-    return functools.partial(wait_until, pause_s=0.2)
+    """Poll as often as a page is brought up to date: opening one takes a third of a second of CPU."""
+    return functools.partial(wait_until, pause_s=0.5)
 
 
 def rows(model, name):
@@ -108,11 +110,8 @@ def test_the_pages_follow_actors_groups_gpus_and_what_waits(page, wait_until):
     ray.get([learner.ready.remote() for learner in learners])
     wait_until(lambda: [row["state"] for row in rows(actors, "actors")] == ["ALIVE", "ALIVE"])
     wait_until(lambda: [row["done"] for row in rows(actors, "actors")] == [1, 1])
-    for row, name in zip(
-        sorted(rows(actors, "actors"), key=lambda row: row["name"]),
-        ("left", "right"),
-        strict=True,
-    ):
+    found = sorted(rows(actors, "actors"), key=lambda row: row["name"])
+    for row, name in zip(found, ("left", "right"), strict=True):
         assert (row["class"], row["name"], row["state"]) == ("Learner", name, "ALIVE")
         assert row["resources"] == "{CPU: 1, GPU: 0.5}"
         assert row["id"] == ray.get_actor(name)._ray_actor_id.hex()
@@ -120,11 +119,12 @@ def test_the_pages_follow_actors_groups_gpus_and_what_waits(page, wait_until):
     assert (gpu["gpu"], gpu["used"]) == (0, 1.0)
     assert sorted(gpu["holders"].split(", ")) == ["Learner (left)", "Learner (right)"]
     wait_until(lambda: len(rows(cluster, "running")) == 2)
-    running = rows(cluster, "running")
+    now = cluster.now()
+    running = rows(now, "running")
     assert [row["kind"] for row in running] == ["actor", "actor"]
     assert [row["name"] for row in running] == ["Learner (left)", "Learner (right)"]
     assert all(row["caller"].startswith("driver of job ") for row in running)
-    usage = {row["label"].split("  ")[1]: row["text"] for row in rows(cluster, "usage")}
+    usage = {row["label"].split("  ")[1]: row["text"] for row in rows(now, "usage")}
     assert usage["CPU"] == "2 of 2"
     assert usage["GPU"] == "1 of 1"
 
@@ -175,17 +175,22 @@ def test_the_timeline_has_a_bar_for_each_call(page, wait_until):
     pid = ray.get([sleeps.sleep.remote(seconds) for seconds in (0.3, 0.1)])[0]
     ray.wait([sleeps.fail.remote()])
 
-    def bars(name):
-        return [row for row in rows(shown, "timeline") if row["name"] == f"Sleeps.{name}"]
+    def bars(now):
+        return sorted(
+            (row for row in rows(now, "timeline") if row["name"].startswith("Sleeps.")),
+            key=lambda bar: bar["left"],
+        )
 
-    wait_until(lambda: len(bars("sleep")) == 2 and len(bars("fail")) == 1)
-    first, second = sorted(bars("sleep"), key=lambda bar: bar["left"])
+    names = [f"Sleeps.{name}" for name in ("sleep", "sleep", "fail")]
+    wait_until(lambda: [bar["name"] for bar in bars(shown)] == names)
+    now = shown.now()
+    first, second, failed = bars(now)
     assert (first["length"] >= 300, second["length"] >= 100) == (True, True)
     assert first["right"] <= second["left"]
-    assert first["process"] == bars("fail")[0]["process"]
+    assert first["process"] == failed["process"]
     assert first["process"].endswith(f"  {pid}  Sleeps")
-    assert bars("fail")[0]["about"] == "failed"
-    assert first["process"] in shown("processes").factors
+    assert failed["about"] == "failed"
+    assert first["process"] in now("processes").factors
 
 
 def test_a_page_with_one_part_shows_why_an_actor_died(page, wait_until):
@@ -219,12 +224,10 @@ def test_the_page_of_tasks_has_the_figures_of_the_state_api(page, wait_until):
         return next((row for row in rows(shown, "functions") if row["name"] == "counted"), {})
 
     # Ended calls are reported at once; waiting and running calls are looked up once a second.
-    wait_until(
-        lambda: [figures().get(name) for name in ("done", "waiting", "running")] == [48, 0, 0]
-    )
-    counts = state.summarize_tasks()["cluster"]["summary"]["counted"]["state_counts"]
-    assert counts == {"FINISHED": figures()["done"], "FAILED": figures()["failed"]}
-    assert 0 < figures()["median"] <= figures()["high"] <= figures()["longest"] < 60
+    wait_until(lambda: {"done": 48, "waiting": 0, "running": 0}.items() <= figures().items())
+    found, counts = figures(), state.summarize_tasks()["cluster"]["summary"]["counted"]
+    assert counts["state_counts"] == {"FINISHED": found["done"], "FAILED": found["failed"]}
+    assert 0 < found["median"] <= found["high"] <= found["longest"] < 60
 
     group = ray.util.placement_group([{"CPU": 2}])
     ray.get(group.ready())
@@ -299,16 +302,17 @@ def test_the_page_of_experiments_follows_what_tasks_and_the_driver_report(page, 
             ray.get(train.remote(experiment, name, rate))
         # Reports are sent once a second.
         wait_until(lambda: [row["step"] for row in rows(shown, "trials")] == [9, 9])
-        assert not shown("experiments-hint").visible
-        assert [row["name"] for row in rows(shown, "trials")] == ["fast", "slow"]
-        assert rows(shown, "trials")[0]["score"] == pytest.approx(0.1)
-        assert shown("figure").options == ["loss", "steps"]
-        fast = shown("curves").data["trial"].index("fast")
-        assert list(shown("curves").data["values"][fast]) == pytest.approx(
+        now = shown.now()
+        assert not now("experiments-hint").visible
+        assert [row["name"] for row in rows(now, "trials")] == ["fast", "slow"]
+        assert rows(now, "trials")[0]["score"] == pytest.approx(0.1)
+        assert now("figure").options == ["loss", "steps"]
+        fast = now("curves").data["trial"].index("fast")
+        assert list(now("curves").data["values"][fast]) == pytest.approx(
             [1 / (1 + step) for step in range(10)]
         )
-        assert shown("axes").data["axes"][0] == ["rate", "loss "]  # the width is always the same
-        assert "running" in shown("experiment").options[0][1]
+        assert now("axes").data["axes"][0] == ["rate", "loss "]  # the width is always the same
+        assert "running" in now("experiment").options[0][1]
         experiment.trial("fast", "TERMINATED")
     wait_until(lambda: "ended" in shown("experiment").options[0][1])
     states = {row["name"]: row["state"] for row in rows(shown, "trials")}

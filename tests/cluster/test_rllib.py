@@ -360,7 +360,7 @@ def test_what_cannot_be_restored(tmp_path):
         each.stop()
 
 
-@pytest.mark.parametrize("name", ["PPO", "A3C", "ES"])
+@pytest.mark.parametrize("name", ["PPO", pytest.param("A3C", marks=pytest.mark.nightly), "ES"])
 def test_runners_are_actors(name, cluster):
     config = small_configs()[name].environment("CartPole-v1").env_runners(num_env_runners=2)
     algorithm = config.env_runners(observation_filter="MeanStdFilter").build_algo()

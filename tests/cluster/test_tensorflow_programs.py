@@ -47,6 +47,7 @@ def program(tmp_path):
     return run
 
 
+@pytest.mark.nightly
 def test_executors_are_in_the_mode_of_their_driver(program):
     program(
         """

@@ -575,6 +575,7 @@ print(failed, sorted(result.metrics["count"] for result in grid))
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(
     subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0,
     reason="mounting a small disk needs root",
@@ -664,6 +665,7 @@ def test_only_scores_that_are_not_numbers(cluster, tmp_path):
         grid.get_best_result()
 
 
+@pytest.mark.nightly
 def test_a_budget_ends_trials_that_never_report(cluster, tmp_path):
     def wait(config):
         threading.Event().wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -45,6 +46,28 @@ def test_a_command_that_asks_a_cluster_imports_no_plugin():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
+
+
+def test_what_a_forkserver_imports_reads_no_variable_of_ray():
+    """So processes with different ones can be forked from one forkserver."""
+    script = (
+        "import os\n"
+        "class Environment(type(os.environ)):\n"
+        "    def __getitem__(self, name):\n"
+        "        assert not name.startswith('RAY'), name\n"
+        "        return super().__getitem__(name)\n"
+        "os.environ.__class__ = Environment\n"
+        "import raycompat._scheduler.main, raycompat._node.main\n"
+        "try:\n"
+        "    os.environ.get('RAY_A_VARIABLE')\n"
+        "except AssertionError:\n"
+        "    print('none was read')\n"
+    )
+    others = {name: value for name, value in os.environ.items() if not name.startswith("RAY")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=others, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "none was read\n"
 
 
 def test_names_for_pytorch_do_not_import_torch():

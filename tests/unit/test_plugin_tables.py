@@ -161,6 +161,21 @@ def test_the_ids_of_the_nodes_that_left_last_are_known(in_loop, monkeypatch):
     in_loop(test)
 
 
+def test_what_a_call_held_is_free_before_its_owner_hears_of_the_end(in_loop):
+    def test(cluster):
+        cluster.scheduler.client_comms["owner"] = SimpleNamespace(closed=lambda: False)
+        ledger, seen = cluster.parts.ledger, []
+        cluster.hold("call", "owner")
+        assert ledger.cluster_available() != ledger.cluster_total()
+        on = cluster.parts.calls.by_key["call"].address
+        cluster.scheduler.send_all = lambda *_: seen.append(ledger.cluster_available())
+        cluster.handle(ToScheduler.RESULT, worker=on, key="call", owner="owner", pid=1, values=[])
+        assert seen == [ledger.cluster_total()]
+        assert not cluster.parts.calls.holding
+
+    in_loop(test)
+
+
 SEGMENT = ("segment", "/dev/shm/store/name", 1 << 20, "host", ())
 
 

@@ -85,6 +85,7 @@ def test_the_mode_is_entered_when_tensorflow_is_imported(mode):
     )
 
 
+@pytest.mark.nightly
 def test_a_process_that_has_used_tensorflow_2_follows_too():
     run(
         """
