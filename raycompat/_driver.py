@@ -492,7 +492,7 @@ def _open_session(
             "home": setup.home.address,
             "uses_leases": uses_leases,
             "as_ray": _as_ray.is_installed(),
-            "names_tensorflow": False,
+            "frameworks": [],
             "log_to_driver": True if log_to_driver is None else log_to_driver,
         },
     )

@@ -8,7 +8,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING
 
-from raycompat._protocol import interrupts, tensorflow_mode
+from raycompat._protocol import frameworks, interrupts, tensorflow_mode
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.serialization import collecting_refs, dumps, unpicklable
 
@@ -45,9 +45,9 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
             f"the {what} with the globals and closures that it uses", error
         ) from error
     _check_size(len(data), what)
-    if not session.names_tensorflow and tensorflow_mode.is_named_in(data):
-        session.names_tensorflow = True
-        session.send(ToScheduler.NAMES_TENSORFLOW, job=session.setup.job)
+    for framework in frameworks.named_in(data) - session.frameworks:
+        session.frameworks.add(framework)
+        session.send(ToScheduler.NAMES_FRAMEWORK, job=session.setup.job, framework=framework)
     session.send(
         ToScheduler.EXPORT,
         job=session.setup.job,

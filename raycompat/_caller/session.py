@@ -149,8 +149,8 @@ class Session:
         self.own_exports: set[str] = set()
         #: The version of the environment variables that this process's calls see.
         self.environment = (setup.job, 0)
-        #: Whether nodes know that this process's code uses TensorFlow, so that they import it early.
-        self.names_tensorflow = False
+        #: The frameworks of which nodes know that this process's code uses them.
+        self.frameworks: set[str] = set()
         #: The number of references that were unpickled here.
         self.num_restored = 0
         #: References that were pickled by another pickler; they are kept until the end.

@@ -37,7 +37,7 @@ _ADDRESS, _IP = "local://127.0.0.1:0", "127.0.0.1"
 _WITHOUT_EFFECT = (
     ToScheduler.CANCEL,
     ToScheduler.MEASURED_BY_CALLER,
-    ToScheduler.NAMES_TENSORFLOW,
+    ToScheduler.NAMES_FRAMEWORK,
     ToScheduler.PIN,
     ToScheduler.SYNC,
     ToScheduler.TRACKED_BY_CALLER,

@@ -7,6 +7,7 @@ lease, or becomes an actor. Callers send the calls of leases and actors directly
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
 import os
 import select
@@ -179,9 +180,9 @@ _LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 
 
 def _may_be_preloaded(prepared: Prepared) -> bool:
-    """Return whether an executor can be forked with TensorFlow imported, before its environment is set.
+    """Return whether an executor can be forked with a framework imported, and then get its variables.
 
-    It cannot if the environment has variables, because TensorFlow may read them during the import. It
+    It cannot if the environment has variables, because a framework may read them during the import. It
     cannot if there are GPUs either, because a used GPU driver does not survive a fork.
     """
     has_others = any(
@@ -215,9 +216,9 @@ class ExecutorPool:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self._plain = ForkserverClient(self._on_exit, self._on_forkserver_death)
-        #: Forkservers with TensorFlow imported, by the value of `_LEGACY_KERAS`; each starts at the
-        #: first use.
-        self._with_tensorflow: dict[str | None, ForkserverClient] = {}
+        #: Forkservers with frameworks imported, by the frameworks and the value of `_LEGACY_KERAS`.
+        #: Each starts at the first use.
+        self._with_frameworks: dict[tuple[str, ...], ForkserverClient] = {}
         #: raycompat's libraries that new executors have imported already.
         self._libraries: list[str] = []
 
@@ -242,7 +243,7 @@ class ExecutorPool:
         """Fork executors with one of raycompat's libraries imported from now on."""
         if library not in self._libraries:
             self._libraries.append(library)
-            for forkserver in (self._plain, *self._with_tensorflow.values()):
+            for forkserver in (self._plain, *self._with_frameworks.values()):
                 forkserver.import_module(library)
 
     async def start_pulse(self, about: dict[str, Any]) -> None:
@@ -284,7 +285,7 @@ class ExecutorPool:
             self._replace(forkserver)
 
     def _replace(self, forkserver: ForkserverClient) -> None:
-        """Start another forkserver for one that was killed; one with TensorFlow at the next use."""
+        """Start another forkserver for one that was killed; one with frameworks at the next use."""
         logger.warning(
             "A process that raycompat forks executors from was killed; another replaces it."
         )
@@ -294,28 +295,30 @@ class ExecutorPool:
             )
             self._plain.start()
             self.background(self.start_pulse(self._pulse_about))
-        for keras, each in list(self._with_tensorflow.items()):
+        for which, each in list(self._with_frameworks.items()):
             if each is forkserver:
-                del self._with_tensorflow[keras]
+                del self._with_frameworks[which]
 
     async def _find_forkserver(self, setup: dict[str, Any], prepared: Prepared) -> ForkserverClient:
-        """Return the forkserver for an executor: TensorFlow's, if its code uses TensorFlow."""
-        if not setup["names_tensorflow"] or not _may_be_preloaded(prepared):
+        """Return the forkserver for an executor: one with the frameworks that its code names."""
+        frameworks = [each for each in setup["frameworks"] if importlib.util.find_spec(each)]
+        if not frameworks or not _may_be_preloaded(prepared):
             await self._plain.wait_until_ready()
             return self._plain
-        keras = prepared.variables.get(_LEGACY_KERAS)
-        forkserver = self._with_tensorflow.get(keras)
+        keras = {name: text for name, text in prepared.variables.items() if name == _LEGACY_KERAS}
+        which = (*frameworks, *keras.values())
+        forkserver = self._with_frameworks.get(which)
         if forkserver is None:
-            forkserver = self._with_tensorflow[keras] = ForkserverClient(
+            forkserver = self._with_frameworks[which] = ForkserverClient(
                 self._on_exit,
                 self._on_forkserver_death,
-                preload=["tensorflow", *self._libraries],
-                variables={} if keras is None else {_LEGACY_KERAS: keras},
+                preload=[*frameworks, *self._libraries],
+                variables=keras,
             )
             forkserver.start()
         try:
             await forkserver.wait_until_ready()
-        except ForkserverDied:  # the log says why; executors then import TensorFlow themselves
+        except ForkserverDied:  # the log says why; executors then import it themselves
             await self._plain.wait_until_ready()
             return self._plain
         return forkserver
@@ -459,7 +462,7 @@ class ExecutorPool:
         that awaits.
         """
         self._closed = True
-        for forkserver in (*self._with_tensorflow.values(), self._plain):
+        for forkserver in (*self._with_frameworks.values(), self._plain):
             forkserver.close()
         for task in list(self._tasks):
             task.cancel()

@@ -1,6 +1,6 @@
 """The process from which executors are forked: Python with numpy and distributed already imported.
 
-A second one is for programs that use TensorFlow. It has imported TensorFlow and run nothing with it,
+Others are for programs that use TensorFlow or PyTorch. They have imported it and run nothing with it,
 because a fork would not survive that.
 
 The node may also request the import of one of raycompat's own libraries, which later children share.

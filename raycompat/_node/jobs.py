@@ -64,10 +64,11 @@ class Jobs:
         except RuntimeEnvFailed as failed:
             logger.warning("The runtime environment of job %s: %s", job, failed)
 
-    def note_tensorflow(self, job: str) -> None:
-        """Fork the job's new executors with TensorFlow imported from now on."""
+    def note_framework(self, job: str, framework: str) -> None:
+        """Fork the job's new executors with a framework imported from now on."""
         if job in self.setups:
-            self.setups[job]["names_tensorflow"] = True
+            setup = self.setups[job]
+            setup["frameworks"] = sorted({*setup["frameworks"], framework})
 
     def end(self, job: str, for_good: bool) -> None:
         """Forget a job. If it has detached actors, only its driver and tasks end."""

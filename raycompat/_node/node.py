@@ -146,7 +146,7 @@ class Node:
         return {
             ToNode.JOB: jobs.begin,
             ToNode.JOB_ENDED: jobs.end,
-            ToNode.NAMES_TENSORFLOW: jobs.note_tensorflow,
+            ToNode.NAMES_FRAMEWORK: jobs.note_framework,
             ToNode.GRANT: calls.grant,
             ToNode.CANCEL: calls.cancel,
             ToNode.CANCEL_DIRECT: calls.cancel_direct,

@@ -20,8 +20,8 @@ class ToScheduler(StrEnum):
     JOB = "raycompat-job"
     #: The code of a function or class, which a job's calls name by its id. Fields: job, function, code.
     EXPORT = "raycompat-export"
-    #: The job's code uses TensorFlow, so its executors import it early. Fields: job.
-    NAMES_TENSORFLOW = "raycompat-names-tensorflow"
+    #: The job's code uses a framework, so its executors import it early. Fields: job, framework.
+    NAMES_FRAMEWORK = "raycompat-names-framework"
     #: Run calls: a list of `call_spec.CallSpec`. The answer to each is `ToCaller.DONE`. Fields: calls.
     SUBMIT = "raycompat-submit"
     #: How an announced call ended that its owner ran by a lease. `worker` is the node with its results.
@@ -181,8 +181,8 @@ class ToNode(StrEnum):
     JOB = "raycompat-job"
     #: A driver has ended.
     JOB_ENDED = "raycompat-job-ended"
-    #: The job's code uses TensorFlow.
-    NAMES_TENSORFLOW = "raycompat-names-tensorflow"
+    #: The job's code uses a framework.
+    NAMES_FRAMEWORK = "raycompat-names-framework"
     #: Run a call: a `call_spec.Grant`, ahead of its Dask task.
     GRANT = "raycompat-grant"
     #: End a call.

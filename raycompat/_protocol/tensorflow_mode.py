@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-import pickletools
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -20,15 +19,6 @@ from typing import Any
 #: The functions of ``tensorflow.compat.v1`` for the two modes of TensorFlow 1: all of its behaviour, or
 #: graphs only.
 _ALL, _GRAPHS = "disable_v2_behavior", "disable_eager_execution"
-
-
-def is_named_in(code: bytes) -> bool:
-    """Return whether a pickled function or class refers to TensorFlow, or imports it when it runs."""
-    if b"tensorflow" not in code:
-        return False
-    # A mention can also be a folder on the path of the program's file, which is not a module.
-    names = (value for _, value, _ in pickletools.genops(code) if isinstance(value, str))
-    return any(name.partition(".")[0] == "tensorflow" for name in names)
 
 
 def in_mode(code: bytes) -> bytes:

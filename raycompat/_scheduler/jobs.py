@@ -121,11 +121,12 @@ class Jobs:
         if job in self.open:  # otherwise its last executors are ending
             self.functions.export(job, function, code)
 
-    def note_tensorflow(self, client: str, job: str) -> None:
-        """Notify all nodes, also later ones, that a job's code uses TensorFlow."""
+    def note_framework(self, client: str, job: str, framework: str) -> None:
+        """Notify all nodes, also later ones, that a job's code uses a framework."""
         if job in self.open:
-            self.open[job].setup["names_tensorflow"] = True
-            message = {"op": ToNode.NAMES_TENSORFLOW, "job": job}
+            setup = self.open[job].setup
+            setup["frameworks"] = sorted({*setup["frameworks"], framework})
+            message = {"op": ToNode.NAMES_FRAMEWORK, "job": job, "framework": framework}
             for worker in self._parts.nodes.info:
                 adapter.tell_worker(self._scheduler, worker, message)
 

@@ -82,7 +82,7 @@ class Parts:
         handlers: dict[str, Callable[..., None]] = {
             ToScheduler.JOB: jobs.begin,
             ToScheduler.EXPORT: jobs.export,
-            ToScheduler.NAMES_TENSORFLOW: jobs.note_tensorflow,
+            ToScheduler.NAMES_FRAMEWORK: jobs.note_framework,
             ToScheduler.SUBMIT: calls.submit,
             ToScheduler.ENDED_BY_LEASE: calls.ended_by_lease,
             ToScheduler.SCHEDULE: calls.schedule,

@@ -177,7 +177,7 @@ class Controller:
             **given,
             "RAYCOMPAT_TRAIN_RUN": f"{self._context.run_id}.{self._num_failures}",
         }
-        # A class that is exported by value, with the function: so nodes see that it uses TensorFlow.
+        # A class that is exported by value, with the function: so nodes see which framework it uses.
         worker_class = type(
             "RayTrainWorker",
             (RayTrainWorker,),

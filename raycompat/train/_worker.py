@@ -61,13 +61,16 @@ class RayTrainWorker:
     rank : int
         World rank.
     variables : dict of str to str
-        Environment variables that are set now, before user code runs.
+        Environment variables that are set now, before user code runs; among them ``OMP_NUM_THREADS``.
     """
 
     def __init__(self, rank: int, variables: dict[str, str]) -> None:
         self._rank = rank
         self._session: _session.Session | None = None
         os.environ.update(variables)
+        torch, threads = sys.modules.get("torch"), os.environ["OMP_NUM_THREADS"]
+        if torch is not None and threads.isdigit():  # it has read the variable at its import
+            torch.set_num_threads(int(threads))
 
     def __repr__(self) -> str:
         return f"RayTrainWorker(rank={self._rank})"

@@ -104,6 +104,14 @@ def test_the_group_by_an_address(of_ranks, train_torch):
     assert of_ranks(look, torch_config=config) == [2.0, 2.0]
 
 
+def test_pytorch_has_a_thread_for_each_cpu(of_ranks, train):
+    def look():
+        return torch.get_num_threads()
+
+    scaling = train.ScalingConfig(num_workers=1, resources_per_worker={"CPU": 2})
+    assert of_ranks(look, scaling=scaling) == [2]
+
+
 @pytest.mark.nightly
 def test_the_program_can_make_the_group_again(of_ranks):
     def look():

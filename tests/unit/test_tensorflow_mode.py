@@ -11,7 +11,6 @@ import subprocess
 import sys
 import textwrap
 
-import cloudpickle
 import pytest
 
 from raycompat._protocol import tensorflow_mode
@@ -129,20 +128,6 @@ def test_an_import_that_fails_may_be_tried_again(tmp_path):
         """,
         folder=str(tmp_path),
     )
-
-
-def test_code_that_names_tensorflow_is_recognized():
-    def importing():
-        import tensorflow.compat.v1 as tf
-
-        return tf
-
-    def mentioning():
-        return "my-tensorflow-experiments", "a tensorflow."
-
-    assert tensorflow_mode.is_named_in(cloudpickle.dumps(importing))
-    assert not tensorflow_mode.is_named_in(cloudpickle.dumps(mentioning))
-    assert not tensorflow_mode.is_named_in(cloudpickle.dumps(run))
 
 
 def test_code_of_a_process_without_tensorflow_is_not_touched(monkeypatch):
