@@ -47,6 +47,32 @@ def program(tmp_path):
     return run
 
 
+def test_executors_take_the_mode_over_before_tensorflow_is_imported(program):
+    program(
+        """
+        import sys
+        import raycompat as ray
+        from raycompat._protocol import tensorflow_mode
+
+        tensorflow_mode.follow("disable_v2_behavior")
+
+        @ray.remote
+        def mode():
+            return tensorflow_mode._mode()
+
+        @ray.remote
+        class Actor:
+            def modes(self):
+                return tensorflow_mode._mode(), ray.get(mode.remote())
+
+        with ray.init(num_cpus=2, include_dashboard=False, configure_logging=False):
+            assert ray.get(mode.remote()) == "disable_v2_behavior"
+            assert ray.get(Actor.remote().modes.remote()) == ("disable_v2_behavior",) * 2
+        assert "tensorflow" not in sys.modules
+        """
+    )
+
+
 @pytest.mark.nightly
 def test_executors_are_in_the_mode_of_their_driver(program):
     program(
