@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pickletools
 
-FRAMEWORKS = ("tensorflow", "torch")
+_FRAMEWORKS = ("tensorflow", "torch")
 
 
 def named_in(code: bytes) -> set[str]:
     """Return the frameworks to which a pickled function or class refers, or which it imports."""
-    possible = [framework for framework in FRAMEWORKS if framework.encode() in code]
+    possible = [framework for framework in _FRAMEWORKS if framework.encode() in code]
     if not possible:
         return set()
     # A mention can also be a folder on the path of the program's file, which is not a module.
