@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+from _killing import killing
 
 import raycompat as ray
 from raycompat._protocol import segment
@@ -226,7 +227,7 @@ def driver_is_stopped(cluster: Cluster, seconds: float) -> None:
     """Stop a driver: others go on meanwhile, and then it does."""
     here = str(Path(__file__).parent)
     command = [sys.executable, "-c", DRIVER, cluster.address, here]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver, killing(driver):
         assert driver.stdout is not None
         assert driver.stdout.readline() == "begun\n"
         with stopped(driver.pid):

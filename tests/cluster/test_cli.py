@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from _commands import CommandLine
+from _killing import killing
 
 from raycompat._protocol import segment
 
@@ -310,11 +311,14 @@ def test_status_shows_what_is_used_and_what_waits(commands):
         "never = ray.remote(num_cpus=64)(lambda: 1).remote()\n"
         "ray.get(held)\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", DRIVER.format(address="auto", body=body)],
-        env=commands.environment,
-        cwd=commands.folder,
-    ) as driver:
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", DRIVER.format(address="auto", body=body)],
+            env=commands.environment,
+            cwd=commands.folder,
+        ) as driver,
+        killing(driver),
+    ):
 
         def shown() -> str | None:
             printed = commands.must("status")

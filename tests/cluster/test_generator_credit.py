@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+from _killing import killing
 
 import raycompat as ray
 
@@ -109,7 +110,7 @@ def test_a_generator_stops_for_a_driver_that_is_stopped_and_then_goes_on(
     arguments = [str(path), str(NUM_ITEMS), str(ITEM_BYTES), session.setup.scheduler]
     command = [sys.executable, "-c", CONSUMER, *arguments]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes, text=True) as driver:
+    with subprocess.Popen(command, **pipes, text=True) as driver, killing(driver):
         assert driver.stdout.readline() == "begun\n"
         os.kill(driver.pid, signal.SIGSTOP)
         # A generator that waits lends its CPU, and one that has ended has none.

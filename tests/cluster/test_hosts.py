@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import subprocess
@@ -14,6 +13,7 @@ import numpy as np
 import psutil
 import pytest
 from _dask_cluster import DaskCluster
+from _killing import killing
 
 import raycompat as ray
 from raycompat._protocol import segment
@@ -212,16 +212,6 @@ def test_a_cable_is_cut(hosts, cluster, tmp_path, wait_until):
     ]
     assert sorted(ray.get(in_group, timeout=CONCLUSIONS_S)) == ["host2", "host3"]
     ray.util.remove_placement_group(group)
-
-
-@contextlib.contextmanager
-def killing(process):
-    """Kill a process if something else goes wrong."""
-    try:
-        yield
-    except BaseException:
-        process.kill()
-        raise
 
 
 DRIVER = """
