@@ -45,9 +45,9 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
             f"the {what} with the globals and closures that it uses", error
         ) from error
     _check_size(len(data), what)
-    for framework in frameworks.named_in(data) - session.frameworks:
-        session.frameworks.add(framework)
+    for framework in frameworks.named_in(data, besides=session.frameworks):
         session.send(ToScheduler.NAMES_FRAMEWORK, job=session.setup.job, framework=framework)
+        session.frameworks.add(framework)
     session.send(
         ToScheduler.EXPORT,
         job=session.setup.job,

@@ -149,7 +149,7 @@ class Session:
         self.own_exports: set[str] = set()
         #: The version of the environment variables that this process's calls see.
         self.environment = (setup.job, 0)
-        #: The frameworks of which nodes know that this process's code uses them.
+        #: The frameworks that this process's code uses, as the scheduler was told.
         self.frameworks: set[str] = set()
         #: The number of references that were unpickled here.
         self.num_restored = 0

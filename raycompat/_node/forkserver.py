@@ -1,7 +1,7 @@
 """The process from which executors are forked: Python with numpy and distributed already imported.
 
-Others are for programs that use TensorFlow or PyTorch. They have imported it and run nothing with it,
-because a fork would not survive that.
+Programs that use TensorFlow or PyTorch have another one. It has imported that framework and run nothing
+with it, because a fork would not survive that.
 
 The node may also request the import of one of raycompat's own libraries, which later children share.
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pickletools
+from collections.abc import Collection
 
 _FRAMEWORKS = ("tensorflow", "torch")
 
 
-def named_in(code: bytes) -> set[str]:
-    """Return the frameworks to which a pickled function or class refers, or which it imports."""
-    possible = [framework for framework in _FRAMEWORKS if framework.encode() in code]
+def named_in(code: bytes, besides: Collection[str] = ()) -> set[str]:
+    """Return the frameworks to which a pickled function or class refers, or which it imports.
+
+    Those in `besides` are left out; code that can name no other is not searched.
+    """
+    possible = [each for each in _FRAMEWORKS if each not in besides and each.encode() in code]
     if not possible:
         return set()
     # A mention can also be a folder on the path of the program's file, which is not a module.

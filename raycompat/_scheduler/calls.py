@@ -240,7 +240,7 @@ class Calls:
 
     def _left_node(self, key: str, call: Call, finish: str) -> None:
         self._parts.leases.remove(key)
-        self._free(key, call)
+        self._release(key, call)
         address, call.address = call.address, None
         if finish in ("memory", "erred") or address is None:
             return
@@ -248,8 +248,8 @@ class Calls:
         if not self._end_on(address, key) and finish != "forgotten":
             self._node_was_lost(key, call)
 
-    def _free(self, key: str, call: Call) -> None:
-        """Free what a call holds on its node; its GPUs when the process has ended that used them."""
+    def _release(self, key: str, call: Call) -> None:
+        """Release what a call holds on its node; its GPUs when the process that used them has ended."""
         self.holding.pop(key, None)
         holding, call.holding = call.holding, None
         if holding is None:
@@ -402,7 +402,7 @@ class Calls:
         if (call := self.by_key.get(key)) is not None:
             call.pid = pid
             if call.address == worker:
-                self._free(key, call)
+                self._release(key, call)
         if "error" in outcome and key in self.by_key:
             self._parts.objects.errors[key] = outcome["error"]
         adapter.tell_client(self._scheduler, owner, {"op": ToCaller.DONE, "key": key, **outcome})

@@ -187,7 +187,7 @@ class Controller:
                 "__module__": "__main__",
             },
         )
-        return WorkerGroup(self._context.scaling_config, worker_class, runtime_env, {}, self._group)
+        return WorkerGroup(self._context.scaling_config, worker_class, runtime_env, self._group)
 
     def _try(self) -> Any:
         group = self._new_group()

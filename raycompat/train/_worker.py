@@ -60,17 +60,17 @@ class RayTrainWorker:
     ----------
     rank : int
         World rank.
-    variables : dict of str to str
-        Environment variables that are set now, before user code runs; among them ``OMP_NUM_THREADS``.
+    num_threads : int, optional
+        Value for ``OMP_NUM_THREADS``, also for PyTorch. By default the variable stays as it is.
     """
 
-    def __init__(self, rank: int, variables: dict[str, str]) -> None:
+    def __init__(self, rank: int, num_threads: int | None) -> None:
         self._rank = rank
         self._session: _session.Session | None = None
-        os.environ.update(variables)
-        torch, threads = sys.modules.get("torch"), os.environ["OMP_NUM_THREADS"]
-        if torch is not None and threads.isdigit():  # it has read the variable at its import
-            torch.set_num_threads(int(threads))
+        if num_threads is not None:
+            os.environ["OMP_NUM_THREADS"] = str(num_threads)
+            if "torch" in sys.modules:  # PyTorch reads the variable only when it is imported
+                sys.modules["torch"].set_num_threads(num_threads)
 
     def __repr__(self) -> str:
         return f"RayTrainWorker(rank={self._rank})"

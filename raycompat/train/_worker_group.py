@@ -73,8 +73,6 @@ class WorkerGroup:
         A `RayTrainWorker`.
     runtime_env : dict
         Their runtime environment.
-    variables : dict of str to str
-        Environment variables that the workers set at their start.
     group : PlacementGroup, optional
         A group with a bundle for each worker, which stays when the workers end. By default a group is
         reserved, and removed.
@@ -85,13 +83,11 @@ class WorkerGroup:
         scaling: ScalingConfig,
         worker_class: type[RayTrainWorker],
         runtime_env: dict[str, Any],
-        variables: dict[str, str],
         group: PlacementGroup | None = None,
     ) -> None:
         self._scaling = scaling
         self._class = worker_class
         self._runtime_env = runtime_env
-        self._variables = variables
         self._given_group = group
         self._group: PlacementGroup | None = None
         self._actors: list[Any] = []
@@ -121,9 +117,8 @@ class WorkerGroup:
     def _start_actor(self, rank: int, bundle: int) -> Any:
         needs = self._scaling._resources_per_worker_not_none
         others = {name: needs[name] for name in needs if name not in ("CPU", "GPU", "memory")}
-        threads = max(int(needs.get("CPU", 1)), 1)
-        variables = {"OMP_NUM_THREADS": str(threads), **self._variables}
-        variables.update(self._runtime_env.get("env_vars", {}))
+        is_chosen = "OMP_NUM_THREADS" in self._runtime_env.get("env_vars", {})
+        num_threads = None if is_chosen else max(int(needs.get("CPU", 1)), 1)
         return (
             ray.remote(self._class)
             .options(
@@ -136,7 +131,7 @@ class WorkerGroup:
                 runtime_env=self._runtime_env,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, bundle),
             )
-            .remote(rank, variables)
+            .remote(rank, num_threads)
         )
 
     def _reserve(self) -> PlacementGroup:

@@ -1,4 +1,4 @@
-"""Processes that must not outlive a test that fails: who leaves `subprocess.Popen` waits for them."""
+"""Processes that a failed test kills: the end of a `with subprocess.Popen(...)` would wait for them."""
 
 from __future__ import annotations
 

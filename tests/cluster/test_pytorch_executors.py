@@ -9,6 +9,8 @@ from importlib.util import find_spec
 import pytest
 
 import raycompat as ray
+from raycompat import train
+from raycompat.train.torch import TorchTrainer
 
 # Not importorskip: executors need PyTorch, this process does not.
 pytestmark = pytest.mark.skipif(
@@ -41,3 +43,18 @@ def test_executors_have_pytorch_imported_and_nothing_run(no_cluster):
         first, second = ray.get([model.train.remote() for model in models])
         assert first == second == (first[0], True, 256.0 * 64)
         assert first[0] != server
+
+
+def test_a_number_of_threads_that_the_user_chose_stays(cluster, tmp_path):
+    def look():
+        import torch
+
+        return torch.get_num_threads(), os.environ["OMP_NUM_THREADS"]
+
+    environment = {"env_vars": {"CHOSEN": "1", "OMP_NUM_THREADS": "${CHOSEN}"}}
+    result = TorchTrainer(
+        look,
+        scaling_config=train.ScalingConfig(num_workers=1, resources_per_worker={"CPU": 2}),
+        run_config=train.RunConfig(storage_path=str(tmp_path), worker_runtime_env=environment),
+    ).fit()
+    assert result.return_value == (1, "1")

@@ -21,6 +21,8 @@ def test_code_that_imports_a_framework_names_it():
 
     assert named_in(cloudpickle.dumps(both)) == {"tensorflow", "torch"}
     assert named_in(cloudpickle.dumps(one)) == {"torch"}
+    assert named_in(cloudpickle.dumps(both), besides={"torch"}) == {"tensorflow"}
+    assert named_in(cloudpickle.dumps(one), besides={"torch"}) == set()
 
 
 def test_code_that_mentions_a_framework_does_not():
