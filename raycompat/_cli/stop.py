@@ -67,7 +67,9 @@ def _processes_of(leaders: Collection[Started]) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter() if sessions else ():
         with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):  # it has ended
-            is_theirs = os.getsid(process.pid) in sessions and process.uids().real == os.getuid()
+            is_theirs = (
+                os.getsid(process.pid) in sessions and process.uids().effective == os.geteuid()
+            )
             if is_theirs and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found

@@ -141,7 +141,7 @@ def _pip(value: Any) -> dict[str, Any]:
         value = {"packages": value}
     if not isinstance(value, dict):
         raise TypeError(
-            f"runtime_env['pip'] must be of type str, list or dict; it is {type(value)}. Give a "
+            f"pip in runtime_env must be of type str, list or dict, not {type(value)}. Give a "
             "file of requirements or a list of packages."
         )
     if set(value) - set(_PIP_FIELDS):
@@ -173,21 +173,23 @@ def _pip(value: Any) -> dict[str, Any]:
 def _excludes(value: Any) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise TypeError(
-            f"runtime_env['excludes'] must be of type list, of strings; it is {value!r}."
+            f"runtime_env['excludes'] must be of type list, with strings; it is {value!r}."
         )
     return value
 
 
 def _config(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise TypeError(f"runtime_env['config'] must be of type dict; it is {type(value)}.")
+        raise TypeError(f"The config of runtime_env must be of type dict; it is {type(value)}.")
     _refuse_unknown(value, ("setup_timeout_seconds", "eager_install", "log_files"), "['config']")
     seconds = value.get("setup_timeout_seconds", SETUP_TIMEOUT_S)
     if isinstance(seconds, bool) or not isinstance(seconds, int):
-        raise TypeError(f"setup_timeout_seconds must be of type int, got: {type(seconds)}.")
+        raise TypeError(
+            f"The setup_timeout_seconds of runtime_env must be of type int; it is {type(seconds)}."
+        )
     if seconds <= 0 and seconds != -1:
         raise ValueError(
-            f"setup_timeout_seconds must be greater than zero, or -1 for no limit; it is {seconds}."
+            f"setup_timeout_seconds must be 1 or more, or -1 for no limit; it is {seconds}."
         )
     eager = value.get("eager_install", True)
     if not isinstance(eager, bool):
@@ -256,8 +258,8 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     exclusive = [name for name in ("pip", "conda", "uv") if given.get(name) is not None]
     if len(exclusive) > 1:
         raise ValueError(
-            f"A runtime_env has {' and '.join(exclusive)}, which cannot be specified at the same "
-            "time. Keep one of pip, uv and conda."
+            f"A runtime_env has {' and '.join(exclusive)}, which exclude each other. Keep one of "
+            "pip, uv and conda."
         )
     _refuse_unknown(set(given) - set(_REFUSED), _FIELDS)
     fields = {name: checked_field(name, value) for name, value in given.items()}

@@ -11,10 +11,10 @@ import logging
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any
+
+from raycompat._protocol.after_import import AfterImport
 
 #: The functions of ``tensorflow.compat.v1`` for the two modes of TensorFlow 1: all of its behaviour, or
 #: graphs only.
@@ -82,34 +82,13 @@ def _enter(mode: str) -> None:
         logger.setLevel(level)
 
 
-class _OnImport:
-    """Import hook that lets other finders find TensorFlow, and sets the mode after the import."""
+class _OnImport(AfterImport):
+    """Sets the mode when the program has imported TensorFlow."""
 
     mode = ""
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return the spec of the finders behind this one, with a loader that then sets the mode."""
-        if fullname != "tensorflow":
-            return None
-        others = (finder for finder in sys.meta_path if finder is not self)
-        specs = (finder.find_spec(fullname, path, target) for finder in others)
-        spec = next(filter(None, specs), None)
-        if spec is not None and spec.loader is not None:
-            self._extend(spec.loader)
-        return spec
-
-    def _extend(self, loader: Any) -> None:
-        execute = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            loader.exec_module = execute
-            sys.meta_path.remove(self)
-            _enter(self.mode)
-
-        loader.exec_module = exec_module
+    def __init__(self) -> None:
+        super().__init__("tensorflow", lambda _: _enter(self.mode))
 
 
 _on_import = _OnImport()

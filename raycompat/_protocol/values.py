@@ -102,6 +102,8 @@ class CallFailed(Exception):
 
 #: A value in messages, by kind; the keys of the references inside it come last:
 #: ("inline", block, refs), ("segment", path, size, host, refs) or ("error", error, ()).
+#: As the argument of a call also a reference that its executor resolves: ("key", key, path), with the
+#: path of the value's segment on this host, or None. `from_wire` does not read this kind.
 Wire: TypeAlias = tuple[Any, ...]
 
 

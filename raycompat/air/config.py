@@ -243,12 +243,12 @@ class RunConfig(ShownAsTable):
     stop : mapping, Stopper or callable, optional
         When a trial of Tune has trained enough.
     callbacks : list, optional
-        0: silent. 1: progress. 2: more of it.
+        Callbacks of Tune, which are called as trials start, report and end.
     progress_reporter : object, optional
         What shows the progress.
     log_to_file : bool, str or pair of str, default False
-        Whether trials write their output to files.
-        Whether trials write their output to files.
+        Whether trials write their output to files, and to which.
+    local_dir : str, optional
         Refused: use `storage_path`.
 
     Notes

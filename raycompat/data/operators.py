@@ -181,7 +181,7 @@ class InputOperator(Operator):
         self.outputs.ready.extend(bundles)
 
     def step(self) -> None:
-        """Raise an error: it has no input."""
+        """Do nothing: it has no input."""
 
     @property
     def held_bytes(self) -> int:
@@ -276,7 +276,7 @@ class ReadOperator(Operator):
         self._idle: deque[int] = deque()
 
     def step(self) -> None:
-        """Raise an error: it has no input."""
+        """Do nothing: it has no input."""
 
     def has_task(self) -> bool:
         """Whether something is to be read, and another task may run."""

@@ -77,8 +77,7 @@ class CompiledDAGRef(_Result):
         """
         if self._was_fetched:
             raise ValueError(
-                f"{self}: ray.get can only be called once for a result of a compiled graph. Keep the "
-                "value."
+                f"{self}: a result of a compiled graph can be fetched once only. Keep the value."
             )
         if timeout is not None and timeout < 0 and timeout != -1:
             raise AssertionError(  # the class that Ray raises here

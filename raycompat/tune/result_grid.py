@@ -149,8 +149,7 @@ class ResultGrid:
             known = sorted({k for t in analysis.trials for k in t.metric_analysis})
             raise RuntimeError(
                 f"No trial has a finite {name!r}. The trials reported {known}. To take NaN and "
-                "infinite "
-                "values as scores, pass filter_nan_and_inf=False."
+                "infinite values as scores, pass filter_nan_and_inf=False."
             )
         return self._results[analysis.trials.index(best)]
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import Any
 
+from raycompat._protocol.after_import import AfterImport
 from raycompat.train.tensorflow._keras_choice import ADVICE, TRUE, VARIABLE
 
 #: Parts of the names of such strategies' classes.
@@ -28,34 +25,7 @@ def watch_keras() -> None:
     if "keras" in sys.modules:
         _check_fit(sys.modules["keras"])
     elif importlib.util.find_spec("keras") is not None:
-        sys.meta_path.insert(0, _OnImport())
-
-
-class _OnImport(MetaPathFinder):
-    """Finds Keras as the finders behind it do, and changes it once it is imported."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return how Keras is loaded, and then checked."""
-        if fullname != "keras":
-            return None
-        others = (finder for finder in sys.meta_path if finder is not self)
-        specs = (finder.find_spec(fullname, path, target) for finder in others)
-        spec = next(filter(None, specs), None)
-        if spec is not None and spec.loader is not None:
-            self._extend(spec.loader)
-        return spec
-
-    def _extend(self, loader: Any) -> None:
-        execute = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            sys.meta_path.remove(self)
-            _check_fit(module)
-
-        loader.exec_module = exec_module
+        sys.meta_path.insert(0, AfterImport("keras", _check_fit))
 
 
 def _check_fit(keras: Any) -> None:

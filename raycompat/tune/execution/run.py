@@ -128,9 +128,8 @@ def _run(
         except KeyboardInterrupt:
             interrupted = True
             logger.warning(
-                "Interrupted: the trials' processes end, and the results so far are kept in %s. "
-                "Go on with "
-                "Tuner.restore(%r, trainable=...). Interrupt again to leave at once.",
+                "Interrupted: the trials' processes end, and the results so far are kept in %s. Go "
+                "on with Tuner.restore(%r, trainable=...). Interrupt again to leave at once.",
                 experiments[0].path,
                 experiments[0].path,
             )
@@ -186,8 +185,7 @@ def make_search_alg(settings: RunSettings, experiments: list[Experiment]) -> Sea
     if not took and has_search_space(config):
         raise ValueError(
             f"{type(given).__name__} has its own search space, or cannot take one, and the "
-            "experiment "
-            "has one, too: pass the space to one of them, and metric and mode with it."
+            "experiment has one, too: pass the space to one of them, and metric and mode with it."
         )
     search_alg.add_configurations(experiments)
     return search_alg

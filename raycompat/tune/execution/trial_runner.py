@@ -386,8 +386,7 @@ class TrialRunner:
         elif decision != TrialScheduler.NOOP:
             raise ValueError(
                 f"{type(self.scheduler_alg).__name__} decided {decision!r}: expected CONTINUE, "
-                "PAUSE, STOP "
-                "or NOOP of TrialScheduler."
+                "PAUSE, STOP or NOOP of TrialScheduler."
             )
         else:
             self._train(trial)

@@ -299,8 +299,7 @@ def register_if_needed(run: Any) -> str:
     if not callable(run):
         raise TuneError(
             f"{run!r} is not a trainable: expected a function of the config, a subclass of "
-            "tune.Trainable or "
-            "a registered name."
+            "tune.Trainable or a registered name."
         )
     function = getattr(run, "func", run)  # of functools.partial
     found = getattr(run, "__name__", None) or getattr(function, "__name__", type(run).__name__)

@@ -184,8 +184,7 @@ class ScoredScheduler(FIFOScheduler):
         if not self._metric or not self._mode:
             raise ValueError(
                 f"{type(self).__name__} has metric={self._metric!r} and mode={self._mode!r}: pass "
-                "both to "
-                "it, or to TuneConfig."
+                "both to it, or to TuneConfig."
             )
 
 

@@ -184,8 +184,7 @@ def preset_config(config: dict[str, Any], point: dict[str, Any]) -> dict[str, An
         except (KeyError, IndexError, TypeError):
             raise ValueError(
                 f"points_to_evaluate names {path_name(path)!r}, which the search space lacks: add "
-                "it to "
-                f"param_space, or correct the name. The space has {sorted(map(str, config))}."
+                f"it to param_space, or correct the name. The space has {sorted(map(str, config))}."
             ) from None
         if isinstance(old, dict) and "grid_search" in old:
             old = Categorical(list(old["grid_search"]))

@@ -120,9 +120,8 @@ class DictStopper(NoopStopper):
         if missing and not self._warned:
             self._warned = True
             logger.warning(
-                "stop=%r names %s, which a result lacks; it has %s. A trial that never reports "
-                "it is not "
-                "stopped by it.",
+                "stop=%r names %s, which a result lacks; it has %s. A trial that never reports it "
+                "is not stopped by it.",
                 dict(self.bounds),
                 missing,
                 sorted(flat),

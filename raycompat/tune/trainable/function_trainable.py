@@ -102,8 +102,7 @@ def report_value(value: Any) -> None:
     else:
         raise TypeError(
             f"The training function returned or yielded {value!r}: expected a dict of results, a "
-            "number or "
-            "None."
+            "number or None."
         )
 
 
@@ -160,7 +159,7 @@ def _takes_reporter(function: Callable[..., Any]) -> bool:
         name = getattr(function, "__name__", repr(function))
         raise ValueError(
             f"{name}{signature}: expected a function of one parameter, the config, as in "
-            "train(config); or "
-            "of config and reporter. Pass other values by tune.with_parameters(train, data=data)."
+            "train(config); or of config and reporter. Pass other values by "
+            "tune.with_parameters(train, data=data)."
         ) from None
     return False

@@ -150,8 +150,7 @@ def current(what: str) -> FunctionSession:
     if session is None:
         raise RuntimeError(
             f"tune.{what} works in the function of a trial, and no trial runs in this process: "
-            "pass the "
-            "function to tune.Tuner(...)."
+            "pass the function to tune.Tuner(...)."
         )
     return session
 

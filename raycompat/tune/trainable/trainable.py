@@ -111,8 +111,7 @@ class Trainable:
             return found
         raise NotImplementedError(
             f"{type(self).__name__} has no method save_checkpoint(): pausing, retrying and "
-            "restoring need "
-            "it."
+            "restoring need it."
         )
 
     def load_checkpoint(self, checkpoint: Any) -> None:

@@ -42,7 +42,7 @@ class _RefusedError(Exception):
 def place() -> str:
     """Return an id of the processes that can use the same Unix sockets: kernel, network and user."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}:{os.stat('/proc/self/ns/net').st_ino}:{os.getuid()}"
+    return f"{boot}:{os.stat('/proc/self/ns/net').st_ino}:{os.geteuid()}"
 
 
 class Deadline(Protocol):
@@ -178,7 +178,7 @@ def _process(connection: socket.socket) -> int | None:
     """Return the pid at the other end, None in another pid namespace; raise for other users."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(raw)
-    if uid != os.getuid():
+    if uid != os.geteuid():
         raise _RefusedError("it belongs to another user")
     return pid or None
 
