@@ -57,6 +57,7 @@ from raycompat._protocol.id_types import (
     UniqueID,
     WorkerID,
 )
+from raycompat._surface import modules as _old_modules
 from raycompat.actor import get_actor, kill, method
 from raycompat.environment_variables import EnvironmentVariable, env
 from raycompat.object_ref import (
@@ -102,7 +103,11 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _REFUSED:
         return _missing.MissingName(f"ray.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _of_older_rays(name)
+
+
+_old_modules.install()
+_of_older_rays = _old_modules.names_of(__name__)
 
 
 __all__ = [

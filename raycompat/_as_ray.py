@@ -18,14 +18,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from raycompat import _missing
+from raycompat._surface import era
 
 if TYPE_CHECKING:
     from importlib.abc import Loader
 
 _OURS, _THEIRS = "raycompat", "ray"
-
-#: The version of Ray whose API raycompat follows. Packages compare ``ray.__version__`` with others.
-RAY_VERSION = "2.60.0"
 
 #: A folder with a package ``ray`` that replaces itself with raycompat.
 _FOR_CHILDREN = str(Path(__file__).with_name("_as_ray_path"))
@@ -39,7 +37,8 @@ def install_as_ray() -> None:
     program, use ``raycompat run script.py``. Parts of Ray that raycompat lacks, such as ``ray.serve``,
     can be imported, and raise `UnsupportedRayFeatureError` when used.
 
-    ``__version__`` is then the version of Ray whose API raycompat follows, because packages compare it.
+    ``__version__`` is then the version of Ray whose API raycompat follows, because packages compare it;
+    or that which ``raycompat run --ray`` chose.
 
     Raises
     ------
@@ -67,7 +66,7 @@ def install_as_ray() -> None:
             f"{getattr(there, '__file__', None)}. Call it before anything imports ray."
         )
     sys.meta_path.insert(0, _Finder())
-    vars(sys.modules[_OURS])["__version__"] = RAY_VERSION
+    vars(sys.modules[_OURS])["__version__"] = era.shown()
     _tell_children()
 
 

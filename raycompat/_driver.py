@@ -36,6 +36,7 @@ from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._protocol.shared_secret import Authority
 from raycompat._protocol.version import VERSION
+from raycompat._surface import era, forms
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -211,6 +212,10 @@ def init(
         Send calls that need only CPUs directly to executors that the scheduler lends for many calls.
         With False, every call goes through the scheduler. The environment variable
         ``RAYCOMPAT_LEASES`` (0 or 1) has the same effect.
+    _ray_version : str, optional
+        The version of Ray that the program was written for, such as ``"1.12"``: what that version meant
+        is meant here, in the whole cluster. ``raycompat run --ray`` and the environment variable
+        ``RAYCOMPAT_RAY_VERSION`` have the same effect. See :ref:`old_programs`.
     _report : str or os.PathLike, optional
         A file to which `shutdown` writes a report: see `raycompat.util.performance_report`. The
         environment variable ``RAYCOMPAT_REPORT`` has the same effect.
@@ -261,6 +266,8 @@ def init(
     kwargs = given.pop("kwargs")
     known = tuple(given)
     given.update(kwargs)
+    if (version := given.pop("_ray_version", None)) is not None:
+        era.choose(version)
     arguments.adopt_old_names(given)
     temp_dir = given.pop("_temp_dir", None)
     uses_leases = arguments.wants_leases(given.pop("_leases", None))
@@ -492,6 +499,8 @@ def _open_session(
             "home": setup.home.address,
             "uses_leases": uses_leases,
             "as_ray": _as_ray.is_installed(),
+            "ray_version": os.environ.get(era.VARIABLE),
+            "old_forms": forms.seen(),
             "frameworks": [],
             "log_to_driver": True if log_to_driver is None else log_to_driver,
         },

@@ -17,6 +17,7 @@ from raycompat._cli.texts import head_started, node_started
 from raycompat._protocol import shared_secret
 from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.shared_secret import Authority
+from raycompat._surface import era
 
 #: The default ports of a cluster and its dashboard: Ray's.
 _PORT, _DASHBOARD_PORT = 6379, 8265
@@ -345,10 +346,24 @@ def status(
 @click.option(
     "-m", "is_module", is_flag=True, help="PROGRAM is the name of a module, as in Python."
 )
+@click.option(
+    "--ray",
+    "ray_version",
+    metavar="VERSION",
+    help="The version of Ray that the program was written for, such as 1.12: its meanings apply. By "
+    "default today's meanings, and old forms where they do not contradict these.",
+)
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def run(program: str, arguments: tuple[str, ...], is_module: bool) -> tuple[Any, ...]:
+def run(
+    program: str, arguments: tuple[str, ...], is_module: bool, ray_version: str | None
+) -> tuple[Any, ...]:
     """Run an unmodified program. `import ray` means raycompat in it, and in its tasks and actors."""
+    if ray_version is not None:
+        try:
+            era.choose(ray_version)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--ray") from error
     if not is_module and not os.path.isfile(program):
         raise click.UsageError(f"The program {program!r} does not exist. (-m runs a module.)")
     return program, arguments, is_module

@@ -132,6 +132,14 @@ class UnsupportedRayFeatureError(RayError, NotImplementedError):
         return ". ".join(sentences) + "."
 
 
+class OldFormWarning(UserWarning):
+    """Says that a program uses a form of an older Ray, since when it is old, and what today's form is.
+
+    The form works. A program gets the warning once for each form; one that says for which version of
+    Ray it was written (``raycompat run --ray 1.12``) gets none.
+    """
+
+
 class _Place(TypedDict, total=False):
     """The process in which a task ran, as parameters of `RayTaskError`."""
 

@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
-NAMES = Path(__file__).parents[2] / "tests" / "compat" / "ray_api.toml"
+NAMES = Path(__file__).parents[2] / "raycompat" / "_surface" / "names.toml"
 
 
 def find(name: str) -> Any:

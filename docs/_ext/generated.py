@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).parents[2]
-NAMES = ROOT / "tests" / "compat" / "ray_api.toml"
+NAMES = ROOT / "raycompat" / "_surface" / "names.toml"
 
 #: What is said of each name.
 Table = dict[str, dict[str, Any]]

@@ -34,9 +34,10 @@ from raycompat._executor.run_call import Call, Outcome, Sink, run
 from raycompat._executor.run_leased import Lease
 from raycompat._protocol import executor_messages, frames, interrupts, output_marks
 from raycompat._protocol.measurements import Measurements
-from raycompat._protocol.operations import ToScheduler
+from raycompat._protocol.operations import Request, ToScheduler
 from raycompat._protocol.tracked import Tracker
 from raycompat._protocol.values import StorePlace, Wire
+from raycompat._surface import era, forms
 
 _INTERRUPT = signal.SIGUSR2
 
@@ -475,10 +476,24 @@ def _call_later(delay_s: float, function: Callable[[], None]) -> None:
     timer.start()
 
 
+def _is_first_use(form: str) -> bool:
+    """Return whether no other process of the program has warned of an old form of Ray."""
+    session = current_session.get()
+    if session is None:  # its driver has ended
+        return False
+    fields = {"key": form.encode(), "value": b"", "overwrite": False}
+    return not session.rpc(
+        Request.KV_PUT, namespace=f"old forms of {session.setup.job}".encode(), **fields
+    )
+
+
 def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
     """Run as an executor until the node ends it; return the exit code."""
+    if setup["ray_version"] is not None:
+        era.choose(setup["ray_version"])
     if setup["as_ray"]:
         install_as_ray()
+    forms.ask_with(_is_first_use, setup["old_forms"])
     paths = [path for path in setup["sys_path"] if path not in sys.path] + sys.path
     ours = str(Path(__file__).parents[2])
     hidden = {*setup["hidden_paths"], *setup["env_paths"]} - {ours}

@@ -7,9 +7,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from raycompat.experimental import queue, shuffle, tf_utils, tqdm_ray
+    from raycompat.experimental import shuffle, tf_utils, tqdm_ray
     from raycompat.experimental.locations import get_local_object_locations, get_object_locations
     from raycompat.experimental.tf_utils import TensorFlowVariables
+    from raycompat.util import queue
     from raycompat.util.actor_pool import ActorPool
 
 __all__ = [

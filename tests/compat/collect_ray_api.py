@@ -1,7 +1,7 @@
 """Print the public names of the installed Ray, with their signatures, as JSON.
 
 Run it with the Python of an environment that has Ray, and compare the result with
-``ray_api.toml``::
+``raycompat/_surface/names.toml``::
 
     .venv-ray/bin/python tests/compat/collect_ray_api.py > names.json
 """

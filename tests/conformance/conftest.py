@@ -110,6 +110,12 @@ def ray(request: pytest.FixtureRequest) -> ModuleType:
     return _sessions.load(request.config.getoption("--impl"))
 
 
+@pytest.fixture(autouse=True)
+def _version_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare with what Ray 2.60 does: raycompat refuses then the old forms that Ray refuses."""
+    monkeypatch.setenv("RAYCOMPAT_RAY_VERSION", "2.60")
+
+
 @pytest.fixture
 def cluster(ray: ModuleType, request: pytest.FixtureRequest) -> ModuleType:
     """The implementation with the shared session: 4 CPUs, 2 GPUs, 2 custom.

@@ -1,13 +1,18 @@
 """Names of older programs work on the session of Train."""
 
+import importlib
+
 import pytest
 
 from raycompat import train
 from raycompat.air import session
-from raycompat.air.integrations.keras import ReportCheckpointCallback
 from raycompat.train import _session
 from raycompat.train._context import TrainContext
 from raycompat.train.tensorflow import keras
+
+ReportCheckpointCallback = importlib.import_module(
+    "raycompat.air.integrations.keras"
+).ReportCheckpointCallback
 
 NUMBERS = {
     "get_world_size": 6,

@@ -1,0 +1,190 @@
+"""Uses of old forms: a warning each, or an error where the chosen version of Ray lacks the form.
+
+A program that was written for the chosen version gets no warning. Without a choice, a form warns once
+in a program: the driver knows its own uses, and executors ask the cluster.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, cast
+
+from raycompat._surface import era, table
+from raycompat._surface.table import Row
+from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+#: The forms of which this process has warned.
+_seen: set[str] = set()
+
+#: In an executor: asks the cluster whether a form is used for the first time in the program.
+_is_first_in_program: Callable[[str], bool] | None = None
+
+
+def seen() -> list[str]:
+    """Return the forms of which this process has warned."""
+    return sorted(_seen)
+
+
+def ask_with(is_first: Callable[[str], bool], seen_by_driver: Iterable[str]) -> None:
+    """Ask a function whether a use is the program's first one; the driver's first uses are known."""
+    global _is_first_in_program
+    _is_first_in_program = is_first
+    _seen.update(seen_by_driver)
+
+
+def use(row: Row, *, refusal: type[Exception] = TypeError) -> None:
+    """Take note of the use of an old form.
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        When raycompat does without it.
+    TypeError, or another
+        When the chosen version of Ray no longer has it.
+    """
+    if row.last and era.is_past(row.last):
+        raise refusal(f"{_shown(row)} Ray {era.shown()} was chosen, which does not have it.")
+    if row.without:
+        raise UnsupportedRayFeatureError(row.name, row.without, row.today)
+    if not row.last or era.chosen() is not None:
+        return
+    if not _is_first(row.name):
+        return
+    _warn(_shown(row))
+
+
+def _shown(row: Row) -> str:
+    today = row.today or row.no_effect
+    return (
+        f"{row.name} is a form of Ray {row.years}. Today: {today}."
+        if today
+        else (f"{row.name} is a form of Ray {row.years}.")
+    )
+
+
+def _is_first(name: str) -> bool:
+    if name in _seen:
+        return False
+    _seen.add(name)
+    return _is_first_in_program is None or _is_first_in_program(name)
+
+
+def _warn(text: str) -> None:
+    """Warn at the line of the program that uses the form."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back
+    warnings.warn_explicit(
+        text,
+        OldFormWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        frame.f_globals.get("__name__"),
+    )
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] in ("raycompat", "importlib", "runpy", "click")
+
+
+def option(of: str, name: str, *, refusal: type[Exception] = TypeError) -> None:
+    """Take note of the use of an old option that today's function still has.
+
+    Parameters
+    ----------
+    of, name : str
+        The dotted name of the function or class in Ray, and the option's.
+    refusal : type, default TypeError
+        The class of the error with which the chosen version of Ray refuses it.
+    """
+    row = table.option(of, name)
+    assert row is not None, f"{of}({name}=) has no row in raycompat/_surface/old"
+    use(row, refusal=refusal)
+
+
+def called(name: str, *, refusal: type[Exception] = TypeError) -> None:
+    """Take note of the use of a form that has a row of its own among the names."""
+    row = table.name(name)
+    assert row is not None, f"{name} has no row in raycompat/_surface/old"
+    use(row, refusal=refusal)
+
+
+def find(place: str) -> Any:
+    """Return the value of a dotted name of raycompat."""
+    parts = place.split(".")
+    for length in range(len(parts), 0, -1):
+        path = ".".join(parts[:length])
+        try:
+            value: Any = importlib.import_module(path)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{path}.".startswith(f"{error.name}."):
+                raise  # the module is there, and lacks a package that it needs
+            continue
+        for part in parts[length:]:
+            value = getattr(value, part)
+        return value
+    raise ModuleNotFoundError(f"No module named {parts[0]!r}", name=parts[0])
+
+
+def takes_old_options(of: str) -> Callable[[_F], _F]:
+    """Make a function accept the options that older Rays had, as the table's rows say.
+
+    A renamed option gets its name of today; one that is converted changes other keywords; one without
+    effect is left out. An option that is not in the table is Python's own `TypeError`.
+
+    Parameters
+    ----------
+    of : str
+        The dotted name of the function in Ray; for a class, decorate ``__init__``.
+    """
+
+    def decorate(function: _F) -> _F:
+        parameters = inspect.signature(function).parameters
+        known = frozenset(parameters)
+        positional = [
+            each.name for each in parameters.values() if each.kind is each.POSITIONAL_OR_KEYWORD
+        ]
+
+        @functools.wraps(function)
+        def with_old_options(*args: Any, **kwargs: Any) -> Any:
+            if not kwargs.keys() <= known:
+                translate(of, kwargs, known, positional[: len(args)])
+            return function(*args, **kwargs)
+
+        return cast("_F", with_old_options)
+
+    return decorate
+
+
+def translate(
+    of: str, given: dict[str, Any], known: frozenset[str], taken: list[str] | None = None
+) -> None:
+    """Replace old options among the keywords of a call by those of today, as the rows say.
+
+    Raises
+    ------
+    TypeError
+        When an old and today's name of one option are both given.
+    """
+    for name in [each for each in given if each not in known]:
+        row = table.option(of, name)
+        if row is None:
+            continue
+        use(row)
+        value = given.pop(name)
+        if row.convert:
+            find(row.convert)(given, value)
+        elif row.now and value is not None:
+            if row.now in given or row.now in (taken or ()):
+                raise TypeError(
+                    f"{of}({name}={value!r}): {name} is an old name of {row.now}, which is given too. "
+                    f"Leave {name} out."
+                )
+            given[row.now] = value

@@ -1,1 +1,0 @@
-"""Callbacks of other libraries, for older programs that import them from here."""

@@ -1,0 +1,202 @@
+"""List what a release of Ray has and raycompat's table does not: modules, names, and parameters.
+
+The release is an unpacked wheel, which is read and never imported::
+
+    .venv/bin/python tests/compat/compare_release.py FOLDER_WITH_THE_PACKAGE_RAY [ray.tune ray.train ...]
+
+A name is known when it works under its own dotted name, or when a row gives the reason why it does not. A
+parameter is known when today's function has it, or when the table has it as an old option.
+"""
+
+import argparse
+import ast
+import inspect
+import sys
+import types
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from raycompat._missing import MissingName
+from raycompat._surface import forms, modules, table
+
+#: Folders of a release that are not for programs.
+NOT_PUBLIC = ("tests", "examples", "benchmarks", "test_utils", "thirdparty_files", "core", "jars")
+
+#: Parts of Ray that raycompat leaves out as a whole.
+LEFT_OUT = (
+    "ray.autoscaler",
+    "ray.cloudpickle",
+    "ray.dashboard",
+    "ray.job_submission",
+    "ray.llm",
+    "ray.new_dashboard",
+    "ray.pyarrow_files",
+    "ray.scripts",
+    "ray.serve",
+    "ray.setup-dev",
+    "ray.streaming",
+    "ray.thirdparty_files",
+    "ray.workflow",
+)
+
+
+class Found(NamedTuple):
+    """A public name of a release; of a function or class also its parameters."""
+
+    module: str
+    name: str
+    parameters: tuple[str, ...] | None
+
+
+def public_modules(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the dotted name and file of each public module."""
+    for path in sorted((folder / "ray").rglob("*.py")):
+        parts = path.relative_to(folder).with_suffix("").parts
+        if parts[-1] == "__init__":
+            parts = parts[:-1]
+        is_private = any(part.startswith("_") or part in NOT_PUBLIC for part in parts[1:])
+        dotted = ".".join(parts)
+        is_out = any(dotted == out or dotted.startswith(f"{out}.") for out in LEFT_OUT)
+        if not is_private and not is_out and "test" not in parts[-1]:
+            yield dotted, path
+
+
+def public_names(dotted: str, path: Path) -> Iterator[Found]:
+    """Yield what a module's ``__all__`` lists, or else what it defines."""
+    tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
+    defined = {
+        node.name: node
+        for node in ast.walk(ast.Module([n for n in tree.body if not isinstance(n, ast.If)], []))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)
+        and node in tree.body
+    }
+    names = listed(tree)
+    if names is None:
+        names = [name for name in defined if not name.startswith("_")]
+        if path.name == "__init__.py":
+            names += imported(tree)
+    for name in dict.fromkeys(names):
+        yield Found(dotted, name, parameters(defined.get(name)))
+
+
+def listed(tree: ast.Module) -> list[str] | None:
+    """Return the texts of ``__all__``; None without one."""
+    found: list[str] | None = None
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(each, ast.Name) and each.id == "__all__" for each in targets):
+            texts = [
+                each.value
+                for each in ast.walk(node.value)
+                if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            ]
+            found = [*(found or []), *texts]
+    return found
+
+
+def imported(tree: ast.Module) -> list[str]:
+    """Return the names that a package takes from its own modules."""
+    return [
+        each.asname or each.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ray")
+        for each in node.names
+        if not (each.asname or each.name).startswith("_") and each.name != "*"
+    ]
+
+
+def parameters(node: ast.AST | None) -> tuple[str, ...] | None:
+    """Return the names of the parameters of a function, or of a class's ``__init__``."""
+    if isinstance(node, ast.ClassDef):
+        inits = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
+        if not inits:
+            return None
+        return tuple(each for each in parameters(inits[0]) or () if each != "self")
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return None
+    arguments = node.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return tuple(each.arg for each in every if not each.arg.startswith("_"))
+
+
+def state_of(found: Found) -> tuple[str, list[str]]:
+    """Return how raycompat has a name, and which parameters are not known.
+
+    The states are "has", "reason" (a row says why not) and "missing".
+    """
+    dotted = f"{found.module}.{found.name}"
+    today = TODAY.get(dotted)
+    if today is not None and today["status"] in ("refused", "planned"):
+        return "reason", []
+    try:
+        value = forms.find("raycompat" + dotted.removeprefix("ray"))
+    except (AttributeError, ImportError):
+        return "missing", []
+    if isinstance(value, MissingName):
+        return "reason", []
+    return "has", unknown_parameters(dotted, value, found.parameters)
+
+
+def unknown_parameters(dotted: str, value: Any, given: tuple[str, ...] | None) -> list[str]:
+    """Return the parameters that the function of today does not take."""
+    if given is None or isinstance(value, types.ModuleType):
+        return []
+    try:
+        today = inspect.signature(value).parameters
+    except (TypeError, ValueError):
+        return []
+    if any(each.kind is each.VAR_KEYWORD for each in today.values()):
+        return []
+    row = table.name(dotted)
+    owner = row.now if row is not None and row.now else dotted
+    known = {*today, *table.options(dotted), *table.options(owner), *table.options(owner_of(value))}
+    return [each for each in given if each not in known]
+
+
+def owner_of(value: Any) -> str:
+    """Return Ray's name of a function or class of raycompat."""
+    return modules.of_ray(
+        f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
+    )
+
+
+def compared(folder: Path, below: list[str]) -> tuple[dict[str, int], list[str]]:
+    """Compare a release; return the count of each state, and lines for what is missing."""
+    counts = {"has": 0, "reason": 0, "missing": 0, "parameter": 0}
+    lines: list[str] = []
+    for dotted, path in public_modules(folder):
+        if below and not any(dotted == each or dotted.startswith(f"{each}.") for each in below):
+            continue
+        for found in public_names(dotted, path):
+            state, unknown = state_of(found)
+            counts[state] += 1
+            if state == "missing":
+                lines.append(f"{dotted}.{found.name}")
+            counts["parameter"] += len(unknown)
+            lines += [f"{dotted}.{found.name}({each}=)" for each in unknown]
+    return counts, lines
+
+
+TODAY: dict[str, Any] = {}
+
+
+def main() -> None:
+    """Print what is missing."""
+    import tomllib
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("below", nargs="*")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    names = tomllib.loads((table.FOLDER / "names.toml").read_text(encoding="utf-8"))
+    TODAY.update({name: row for name, row in names.items() if name != "additions"})
+    counts, lines = compared(given.folder, given.below)
+    print("\n".join(lines))
+    print(counts, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Each row of an old form leads somewhere: to something that exists, or to a reason."""
+
+import warnings
+
+import pytest
+
+from raycompat._surface import forms, table
+from raycompat.exceptions import OldFormWarning
+
+ROWS = [(library, table.rows(library)) for library in ("core", *table.LIBRARIES)]
+MODULES = [row for _, rows in ROWS for row in rows.modules.values()]
+NAMES = [row for _, rows in ROWS for row in rows.names.values()]
+OPTIONS = [row for _, rows in ROWS for options in rows.options.values() for row in options.values()]
+
+
+def place_of(row):
+    return forms.find(row.place)
+
+
+@pytest.mark.parametrize("library", [library for library, _ in ROWS])
+def test_rows_are_in_the_file_of_their_library(library):
+    rows = table.rows(library)
+    for name in [*rows.modules, *rows.names, *rows.options]:
+        assert table.library_of(name) == library, name
+
+
+def test_rows_have_one_meaning_and_a_time():
+    for row in [*MODULES, *NAMES]:
+        assert bool(row.place) != bool(row.without), row
+    for row in OPTIONS:
+        meanings = [row.now, row.convert, row.no_effect, row.without, row.say]
+        assert sum(map(bool, meanings)) in (1, 2), row
+        assert row.last, row
+
+
+@pytest.mark.parametrize(
+    "row", [r for r in [*MODULES, *NAMES] if r.place], ids=lambda row: row.name
+)
+def test_what_a_row_names_exists(row):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OldFormWarning)
+        ours = forms.find("raycompat" + row.name.removeprefix("ray"))
+        if row in NAMES:
+            assert ours is place_of(row)
+
+
+@pytest.mark.parametrize("row", [r for r in OPTIONS if r.convert], ids=lambda row: row.name)
+def test_conversions_exist(row):
+    assert callable(forms.find(row.convert))
