@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -69,6 +70,8 @@ class RunningCall:
     group: InGroup | None = None
     #: In local mode, the part of this process that stands for an executor.
     runner: Executor | None = None
+    #: Whether it has called `exit_actor`: then its caller gets the actor's end, and no value.
+    exits: bool = False
 
     @property
     def task_id(self) -> str:
@@ -178,6 +181,13 @@ def in_this_thread(call: RunningCall) -> Iterator[None]:
 def current() -> RunningCall | None:
     """Return the call that runs here; None in drivers."""
     return _here.get() or _call
+
+
+def of_this_thread() -> RunningCall | None:
+    """Return the call that this thread or coroutine runs; None in threads that user code starts."""
+    if threading.current_thread() is threading.main_thread():
+        return _here.get() or _call
+    return _here.get()
 
 
 def current_task() -> str | None:

@@ -46,3 +46,6 @@ class CallRunner(Protocol):
 
     def load(self, function: str) -> Any:
         """Return the function or class with this id."""
+
+    def is_cancelled(self, key: str) -> bool:
+        """Return whether the cancellation of a call was requested."""

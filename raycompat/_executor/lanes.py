@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -43,11 +43,14 @@ def serve_in_order(
     mailbox: Mailbox, run: Run, run_beside: Run, is_leaving: Callable[[], bool]
 ) -> None:
     """Run calls one after the other."""
-    calls = mailbox.calls
     while not is_leaving():
-        if calls:
+        if mailbox.calls:
             mailbox.read_arrived_sometimes()
-            caller, message = calls.popleft()
+            arrival = mailbox.take()
+            if arrival is None:  # it was cancelled
+                continue
+            caller, message = arrival
+            del arrival
             if message.group == SYSTEM_GROUP:
                 _start_beside(run_beside, caller, message)
             else:
@@ -76,6 +79,16 @@ def serve_in_threads(
         mailbox.wait()
     for pool in pools.values():
         pool.shutdown(wait=False, cancel_futures=True)
+    is_over = threading.Event()
+
+    def wait_for_calls() -> None:
+        for pool in pools.values():
+            pool.shutdown()
+        is_over.set()
+        mailbox.wake()
+
+    threading.Thread(target=wait_for_calls, name="raycompat-leaving", daemon=True).start()
+    mailbox.wait_until(is_over.is_set)  # generators need their consumers' messages
 
 
 class _Loop:
@@ -87,9 +100,26 @@ class _Loop:
         self._limit = limit
         self._run = run
         self._waiting: deque[Arrival] = deque()
+        #: Called once, when the actor leaves and the last call has ended.
+        self._on_over: Callable[[], None] | None = None
+        #: Whether the actor leaves and no call runs.
+        self.is_over = False
+
+    def leave(self, on_over: Callable[[], None]) -> None:
+        """Start no more calls, and call `on_over` when the last one has ended. Runs in the loop."""
+        self._on_over = on_over
+        self._waiting.clear()
+        self._check_over()
+
+    def _check_over(self) -> None:
+        if self._on_over is not None and not self.running and not self.is_over:
+            self.is_over = True
+            self._on_over()
 
     def submit(self, arrival: Arrival) -> None:
-        """Start a call, now or when there is room. Runs in the loop."""
+        """Start a call, now or when there is room; none when the actor leaves. Runs in the loop."""
+        if self._on_over is not None:
+            return
         if len(self.running) >= self._limit or self._waiting:
             self._waiting.append(arrival)
         else:
@@ -105,12 +135,20 @@ class _Loop:
         self.running.pop(key, None)
         while self._waiting and len(self.running) < self._limit:
             self._begin(self._waiting.popleft())
+        self._check_over()
 
     def cancel(self, key: str) -> None:
         """Cancel a running call. Runs in the loop."""
         task = self.running.get(key)
         if task is not None:
             self.loop.call_soon(task.cancel)  # after its first step; otherwise it could not answer
+
+
+def _have_left(groups: Iterable[_Loop], on_over: Callable[[], None]) -> bool:
+    """Let each group leave; return whether all have left. `on_over` is called when one has."""
+    for each in groups:
+        each.loop.call_soon_threadsafe(each.leave, on_over)
+    return all(each.is_over for each in groups)
 
 
 def _start_loops(
@@ -158,7 +196,7 @@ def serve_in_loops(
                 group.submit(arrival)
             else:
                 group.loop.call_soon_threadsafe(group.submit, arrival)
-        if is_leaving():
+        if is_leaving() and _have_left(groups.values(), mailbox.wake):
             main_loop.stop()
 
     def tick() -> None:

@@ -126,6 +126,8 @@ class Mailbox:
         self._looked = 0.0
         #: Held by the thread that reads: while a leased call runs, two threads look.
         self._handling = threading.Lock()
+        #: Held to take a call out of `calls`, if another thread may call `take_out`.
+        self._taking = threading.Lock()
         self._wake_lock = threading.Lock()
         self._had_callers = False
         #: Whether a caller has reported that it will send no more calls.
@@ -140,6 +142,21 @@ class Mailbox:
     def has_callers(self) -> bool:
         """Whether a caller is connected, or none has connected yet."""
         return bool(self._callers) or not self._had_callers
+
+    def take(self) -> tuple[Caller, CallMessage] | None:
+        """Take the next call."""
+        with self._taking:
+            return self.calls.popleft() if self.calls else None
+
+    def take_out(self, key: str) -> tuple[Caller, CallMessage] | None:
+        """Take a call that has not started, which may not even be read. Called from any thread."""
+        self.read_arrived()
+        with self._handling, self._taking:
+            for index, arrival in enumerate(self.calls):
+                if arrival[1].key == key:
+                    del self.calls[index]
+                    return arrival
+        return None
 
     def tell_all(self, message: tuple[Any, ...]) -> None:
         """Send a message to every caller at once."""

@@ -319,12 +319,8 @@ class Executor:
         self.session.table.collect_dropped()
         self.session.sharing.wait_until_synced()
         self.flush_output()
-        if self.actor is not None:
-            if outcome.values is None:
-                self.actor.instance = None  # so that it never runs a method
-            elif self.actor.exit_error is not None:
-                self.send(executor_messages.EXITING, key, self.actor.exit_error)
-                self.actor.leave()
+        if self.actor is not None and outcome.values is None:
+            self.actor.instance = None  # so that it never runs a method
         self._tell_what_it_owns()
         self.send(*outcome.message(key))
 

@@ -13,8 +13,9 @@ from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, Sink, run, run_async
 from raycompat._executor.timeline import Timeline
-from raycompat._protocol import executor_messages, failures
+from raycompat._protocol import direct_messages, executor_messages, failures
 from raycompat._protocol.direct_messages import CallMessage
+from raycompat.exceptions import AsyncioActorExit
 
 if TYPE_CHECKING:
     from raycompat._executor.main import Executor
@@ -23,10 +24,6 @@ logger = logging.getLogger(__name__)
 
 #: Default number of concurrent calls in an actor with asynchronous methods, as in Ray.
 _ASYNC_CONCURRENCY = 1000
-
-
-class ActorExit(SystemExit):
-    """Raised to leave the running method when the actor must end."""
 
 
 class Actor:
@@ -80,6 +77,7 @@ class Actor:
             outcome = self._loop.run_until_complete(run_async(self.executor, call, Sink()))
         else:
             outcome = run(self.executor, call, Sink())
+        outcome = self._at_exit(call, outcome)
         if self.instance is not None and cls.__repr__ is not object.__repr__:
             self._announce_itself()
         return outcome
@@ -110,6 +108,7 @@ class Actor:
             sizes = {None: most or 1, **groups}
             lanes.serve_in_threads(self.mailbox, self._run_in_thread, self._leaves, sizes)
         else:
+            self.executor.on_cancel = self._cancel_queued
             lanes.serve_in_order(self.mailbox, self._run, self._run_in_thread, self._leaves)
         self._timeline.flush()
         self.mailbox.close()
@@ -120,10 +119,30 @@ class Actor:
         self.mailbox.wake()
 
     def exit(self) -> NoReturn:
-        """Leave the running call, end the actor, and set the error for later callers."""
-        text = "The actor exited because exit_actor() is called, or __ray_terminate__."
-        self.exit_error = failures.actor_died(text, self.key)
-        raise ActorExit(0)
+        """Leave the running call, end the actor, and set the error for later callers.
+
+        Called from any thread. User code may catch the exception: the actor ends nevertheless.
+        """
+        self.exit_error = failures.actor_exited(self.key)
+        call = this_process.of_this_thread()
+        if call is not None:
+            call.exits = True
+        self.executor.send(executor_messages.EXITING, self.key, self.exit_error)
+        self.leave()
+        if self._loop is not None:  # a SystemExit in a task of asyncio would end its loop
+            raise AsyncioActorExit
+        raise SystemExit(0)
+
+    def _cancel_queued(self, key: str) -> None:
+        """Answer a cancelled call that waits behind the running one. Called in the reading thread."""
+        arrival = self.mailbox.take_out(key)
+        if arrival is not None:
+            caller, message = arrival
+            outcome = Outcome.cancelled(key, message.name)
+            self.executor.forget_cancelled(key, outcome)
+            caller.post(
+                (direct_messages.FAILED, key, outcome.error, False, message.attempt), now=True
+            )
 
     def _leaves(self) -> bool:
         return self._is_leaving
@@ -185,8 +204,9 @@ class Actor:
         if self.executor.is_cancelled(call.running.key):
             outcome = Outcome.cancelled(call.running.key, call.running.name)
         else:
-            outcome = run(self.executor, call, answers)
-            if self.executor.is_cancelled(call.running.key):  # no interrupt, as in Ray
+            outcome = self._at_exit(call, run(self.executor, call, answers))
+            # There was no interrupt. As in Ray, an error is kept.
+            if self.executor.is_cancelled(call.running.key) and outcome.values is not None:
                 outcome.discard(self.executor)
                 outcome = Outcome.cancelled(call.running.key, call.running.name)
         self._conclude(answers, outcome, call.running, start, attempt)
@@ -200,13 +220,20 @@ class Actor:
                 if self.executor.is_cancelled(call.running.key):
                     outcome = Outcome.cancelled(call.running.key, call.running.name)
                 else:
-                    outcome = await run_async(self.executor, call, answers)
+                    outcome = self._at_exit(call, await run_async(self.executor, call, answers))
             except SystemExit as exit_:
                 self.executor.die(exit_)
             if self.executor.is_cancelled(call.running.key):  # even if caught
                 outcome.discard(self.executor)
                 outcome = Outcome.cancelled(call.running.key, call.running.name)
             self._conclude(answers, outcome, call.running, start, message.attempt)
+
+    def _at_exit(self, call: Call, outcome: Outcome) -> Outcome:
+        """Return the outcome of a call that may have called `exit`, and caught the exception."""
+        if not call.running.exits or outcome.values is None:
+            return outcome
+        outcome.discard(self.executor)
+        return Outcome.of_exit(self.exit_error or b"")
 
     def _on_idle(self) -> bool:
         """Show the class in the title of this process, and report ended calls."""
@@ -239,8 +266,4 @@ class Actor:
         if executor.session.table.dropped:
             executor.session.table.collect_dropped()
         executor.flush_output()
-        if self.exit_error is not None:
-            executor.send(executor_messages.EXITING, self.key, self.exit_error)
         answers.end(outcome, attempt)
-        if self.exit_error is not None:
-            self.leave()

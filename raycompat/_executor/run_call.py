@@ -61,6 +61,11 @@ class Outcome:
         return cls(error=failures.cancelled(key), text=text, error_type="TASK_CANCELLED")
 
     @classmethod
+    def of_exit(cls, error: bytes) -> Outcome:
+        """Return the outcome of a call that has ended its actor; `error` is that of later calls."""
+        return cls(error=error, text="the actor exited", error_type="ACTOR_DIED")
+
+    @classmethod
     def of_error(cls, executor: CallRunner, call: Call, error: BaseException) -> Outcome:
         """Return the outcome of a call that raised."""
         described = _describe(executor, call.running, error)
@@ -162,23 +167,28 @@ async def run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
             del work
             if inspect.isawaitable(result):
                 result = await result
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                await asyncio.sleep(0)  # a cancellation that no ``await`` has raised is raised here
         finally:
             executor.end_if_forked()
         if call.payload["num_returns"] == "streaming":
             return await stream_in_loop(executor, call, result, sink)
         return lay_out(executor, call, result)
+    except asyncio.CancelledError:
+        return Outcome.cancelled(call.running.key, call.running.name)
     except BaseException as error:
         return _outcome_of(executor, call, error)
 
 
 def _outcome_of(executor: Executor, call: Call, error: BaseException) -> Outcome:
     running = call.running
+    exit_error = executor.actor.exit_error if executor.actor is not None else None
+    if exit_error is not None and isinstance(error, (SystemExit, exceptions.AsyncioActorExit)):
+        return Outcome.of_exit(exit_error)
     if isinstance(error, SystemExit):
-        if executor.actor is not None and executor.actor.exit_error is not None:
-            return Outcome(error=executor.actor.exit_error, text="the actor exited")
         raise error  # it ends the process, as in any program
-    in_loop = isinstance(error, asyncio.CancelledError) and executor.actor is not None
-    if in_loop or isinstance(error, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt):
         return Outcome.cancelled(running.key, running.name)
     debugger.stop_at(error)
     return Outcome.of_error(executor, call, error)
@@ -352,6 +362,9 @@ def stream(executor: CallRunner, call: Call, items: Any, sink: Sink) -> Outcome:
     window = sink.open()
     try:
         for index, item in enumerate(items):
+            # A cancelled method was not interrupted.
+            if executor.actor is not None and executor.is_cancelled(call.running.key):
+                return Outcome.cancelled(call.running.key, call.running.name)
             _send_item(executor, sink, window, index, item)
             if not window.may_go_on:
                 sink.wait(window)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from raycompat._caller.calls import Call
 from raycompat._caller.this_process import RunningCall
-from raycompat._executor.run_actor import ActorExit
 from raycompat._local.call_runner import LocalRunner
 from raycompat._local.sender import LocalSender, describe, group_of
 from raycompat._protocol import failures
@@ -91,6 +90,12 @@ class LocalActor(LocalSender):
             self._session.actors.end(self.key, error)
             self._fail(call, error)
             return
+        if self.exit_error is not None:  # user code has caught the exception
+            self._session.actors.end(self.key, self.exit_error)
+            if outcome.values is not None:
+                outcome.discard(self._runner)
+                self._fail(call, self.exit_error)
+                return
         self._conclude(call, outcome)
 
     # --- its life ---------------------------------------------------------------------------------
@@ -102,10 +107,12 @@ class LocalActor(LocalSender):
             outcome = self._run(creation, self._running, creation.function, None)
         except SystemExit as leave:
             text = f"The actor ended because its constructor called sys.exit({leave.code!r})."
-            self._session.actors.end(self.key, failures.actor_died(text, self.key))
+            error = self.exit_error or failures.actor_died(text, self.key)
+            self._session.actors.end(self.key, error)
             return
-        if outcome.values is None:
-            self._session.actors.end(self.key, outcome.error)
+        error = self.exit_error or outcome.error
+        if error:
+            self._session.actors.end(self.key, error)
 
     def restart(self) -> bool:
         """Run the constructor again, if the actor has restarts left."""
@@ -118,9 +125,8 @@ class LocalActor(LocalSender):
 
     def exit(self) -> NoReturn:
         """Leave the running method and end the actor."""
-        text = "The actor exited because exit_actor() is called, or __ray_terminate__."
-        self.exit_error = failures.actor_died(text, self.key)
-        raise ActorExit(0)
+        self.exit_error = failures.actor_exited(self.key)
+        raise SystemExit(0)
 
     def end(self, error: bytes) -> None:
         """Drop the object; later calls fail with `error`."""

@@ -41,6 +41,12 @@ def actor_killed(actor: str) -> bytes:
     return actor_died("The actor is dead because it was killed by `ray.kill`.", actor)
 
 
+def actor_exited(actor: str) -> bytes:
+    """Return the error of an actor that has called `exit_actor`."""
+    text = "The actor exited because exit_actor() is called, or __ray_terminate__."
+    return actor_died(text, actor)
+
+
 def actor_unavailable(text: str, actor: str) -> bytes:
     """Return the error of a call that was lost, or of an actor that cannot be reached now."""
     actor_id = ids.object_hex(actor)[: 2 * ids.ACTOR_ID_BYTES]

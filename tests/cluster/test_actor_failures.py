@@ -126,3 +126,15 @@ def test_actors_come_and_go_without_leaving_anything(cluster, session, wait_unti
         assert ray.get([Brief.remote().hello.remote() for _ in range(4)]) == ["hello"] * 4
     wait_until(lambda: not session.channels)
     wait_until(lambda: (process.num_fds(), process.num_threads()) <= before)
+
+
+def test_a_queued_call_is_cancelled_while_the_running_one_lasts(cluster, tmp_path):
+    actor, go = Mortal.remote(), tmp_path / "go"
+    ray.get(actor.__ray_ready__.remote(), timeout=30)
+    running = actor.hold.remote(str(go))
+    queued = [actor.count.remote() for _ in range(3)]
+    ray.cancel(queued[1])
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(queued[1], timeout=30)
+    go.touch()
+    assert ray.get([running, queued[0], queued[2]], timeout=30) == ["held", 1, 2]

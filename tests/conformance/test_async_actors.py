@@ -548,6 +548,78 @@ def test_a_cancelled_error_that_a_method_raises_itself_is_a_task_cancelled_error
     assert ray.get(quitter.answer.remote()) == 42
 
 
+@pytest.fixture
+def Worker(ray, cluster):
+    """A class of asynchronous actors whose calls are cancelled by code of the actor."""
+
+    @ray.remote
+    class Worker:
+        def __init__(self):
+            self.tasks = {}
+
+        async def wait(self, name):
+            self.tasks[name] = asyncio.current_task()
+            await asyncio.Event().wait()
+
+        async def swallow(self, name):
+            try:
+                await self.wait(name)
+            except asyncio.CancelledError:
+                return "swallowed"
+
+        async def cancel(self, name):
+            while name not in self.tasks:
+                await asyncio.sleep(0.01)
+            return self.tasks[name].cancel()
+
+        async def cancel_oneself(self, awaits):
+            asyncio.current_task().cancel()
+            if awaits:
+                await asyncio.Event().wait()
+            return "a value"
+
+        async def count(self):
+            yield 1
+            asyncio.current_task().cancel()
+            await asyncio.Event().wait()
+            yield 2
+
+        async def time_out(self):
+            async with asyncio.timeout(0.01):
+                await asyncio.Event().wait()
+
+    return Worker
+
+
+def test_a_call_that_another_call_cancels_is_a_task_cancelled_error(ray, Worker):
+    worker = Worker.remote()
+    waiting, swallowing = worker.wait.remote("waiting"), worker.swallow.remote("swallowing")
+    assert ray.get([worker.cancel.remote(name) for name in ("waiting", "swallowing")], timeout=30)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(waiting, timeout=30)
+    assert ray.get(swallowing, timeout=30) == "swallowed"  # its caller has cancelled nothing
+
+
+@pytest.mark.parametrize("awaits", [True, False])
+def test_a_call_that_cancels_itself_is_a_task_cancelled_error(ray, Worker, awaits):
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(Worker.remote().cancel_oneself.remote(awaits), timeout=30)
+
+
+def test_a_generator_that_cancels_itself_keeps_its_items(ray, Worker):
+    items = Worker.remote().count.remote()
+    assert ray.get(next(items), timeout=30) == 1
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(next(items), timeout=30)
+    with pytest.raises(StopIteration):
+        next(items)
+
+
+def test_a_timeout_inside_a_method_is_no_cancellation(ray, Worker):
+    with pytest.raises(TimeoutError):
+        ray.get(Worker.remote().time_out.remote(), timeout=30)
+
+
 # The runtime context
 
 

@@ -486,6 +486,78 @@ def test_get_of_a_cancelled_actor_call_is_a_task_cancelled_error(ray, actor, tmp
     assert ray.get(running, timeout=30) == "lasted"
 
 
+@pytest.fixture(params=[1, 2], ids=["ordinary", "threaded"])
+def observer(ray, cluster, request):
+    """An actor whose methods see that they are cancelled; no exception interrupts them."""
+
+    @ray.remote(num_cpus=0, max_concurrency=request.param)
+    class Observer:
+        def wait(self, started):
+            open(started, "w").close()
+            while not ray.get_runtime_context().is_canceled():
+                time.sleep(0.01)
+
+        def give_up(self, started):
+            self.wait(started)
+            return "a value"
+
+        def complain(self, started):
+            self.wait(started)
+            raise KeyError("interrupted")
+
+        def count(self, started, saw):
+            yield 1
+            self.wait(started)
+            try:
+                yield 2
+                yield 3
+            finally:
+                open(saw, "w").close()
+
+        def cancel_oneself(self):
+            import asyncio
+
+            raise asyncio.CancelledError
+
+    return Observer.remote()
+
+
+def test_the_value_of_a_cancelled_method_is_a_task_cancelled_error(ray, observer, tmp_path):
+    ref = observer.give_up.remote(str(tmp_path / "started"))
+    wait_for_files(tmp_path / "started")
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref, timeout=30)
+
+
+def test_the_error_of_a_cancelled_method_is_kept(ray, observer, tmp_path):
+    ref = observer.complain.remote(str(tmp_path / "started"))
+    wait_for_files(tmp_path / "started")
+    ray.cancel(ref)
+    with pytest.raises(KeyError, match="interrupted"):
+        ray.get(ref, timeout=30)
+
+
+def test_a_cancelled_generator_method_ends_at_its_next_item(ray, observer, tmp_path):
+    items = observer.count.options(num_returns="streaming").remote(
+        str(tmp_path / "started"), str(tmp_path / "saw")
+    )
+    assert ray.get(next(items), timeout=30) == 1
+    wait_for_files(tmp_path / "started")
+    ray.cancel(items)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(next(items), timeout=30)
+    with pytest.raises(StopIteration):
+        next(items)
+    wait_for_files(tmp_path / "saw")
+
+
+def test_a_cancelled_error_of_asyncio_is_an_error_as_others_without_a_loop(ray, observer):
+    with pytest.raises(ray.exceptions.RayTaskError, match="CancelledError") as caught:
+        ray.get(observer.cancel_oneself.remote(), timeout=30)
+    assert not isinstance(caught.value, ray.exceptions.TaskCancelledError)
+
+
 def test_an_actor_call_cannot_be_cancelled_by_force(ray, actor, tmp_path):
     started, end = str(tmp_path / "started"), str(tmp_path / "end")
     ref = actor.last.remote(started, end)
