@@ -29,7 +29,7 @@ from raycompat._caller.home import Home
 from raycompat._caller.object_table import PENDING, Entry, ObjectTable
 from raycompat._caller.scheduler_messages import SchedulerMessages
 from raycompat._caller.sharing import Sharing
-from raycompat._protocol import direct_messages, failures, ids, interrupts, segment
+from raycompat._protocol import direct_messages, failures, ids, interrupts, segment, warm_memory
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
 from raycompat._protocol.measurements import Measurements
@@ -446,6 +446,7 @@ class Session:
             steps.callback(self.pump.close)
 
     def _remove_segments(self) -> None:
+        warm_memory.drop_all()
         for entry in list(self.table.own.values()):  # segments of nodes stay
             if isinstance(entry.value, SegmentLink):
                 segment.remove(entry.value.path)

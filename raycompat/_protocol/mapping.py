@@ -57,13 +57,37 @@ def _are_short(descriptor: int) -> bool:
 
 
 def _without_descriptor(descriptor: int, size: int) -> Mapping:
+    try:
+        return _map(descriptor, size, mmap.PROT_READ, mmap.MAP_SHARED)
+    except OSError as error:
+        if error.errno == errno.ENOMEM:  # the number of mappings of a process is limited too
+            return _copy(descriptor, size)
+        raise
+
+
+def writable(descriptor: int, size: int) -> Any:
+    """Map `size` bytes of a file for writing, with all pages, and return them as a NumPy array.
+
+    The pages must have memory already. ``mmap`` of Python would hold the interpreter's lock meanwhile
+    (before 3.12), and without the pages each would be a fault of its own, which costs more than
+    copying it.
+
+    Raises
+    ------
+    OSError
+        When there is not enough memory.
+    """
+    return _map(
+        descriptor, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | mmap.MAP_POPULATE
+    )
+
+
+def _map(descriptor: int, size: int, protection: int, flags: int) -> Any:
     import numpy as np
 
-    address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+    address = _libc.mmap(None, size, protection, flags, descriptor, 0)
     if address == _MAP_FAILED:
         code = ctypes.get_errno()
-        if code == errno.ENOMEM:  # the number of mappings of a process is limited too
-            return _copy(descriptor, size)
         raise OSError(code, os.strerror(code))
     memory: Any = (ctypes.c_ubyte * size).from_address(address)
     weakref.finalize(memory, _libc.munmap, address, size).atexit = False

@@ -60,6 +60,10 @@ _MANY_FREE = 500
 #: The most free segments that a writer tries: many can still be mapped.
 _LOOKED_AT = 8
 
+#: A writer leaves free segments alone that are more than this many times as large as its block: cutting
+#: one would lose memory that a larger block can use.
+_TOO_LARGE = 2
+
 #: The number of mappings that Linux allows a process by default.
 _MANY_FILES = 65536
 
@@ -201,6 +205,8 @@ def _write_file(path: str, block: Block, free: str) -> None:
 def _reuse(path: str, size: int, free: str) -> int | None:
     """Open a free segment, locked, as the file at `path`, cut to `size`; None if there is none."""
     for name in _by_fitness(free, size)[:_LOOKED_AT]:
+        if _is_too_large(name, size):
+            break
         source = os.path.join(free, name)
         try:
             descriptor, status = _open(source, os.O_RDWR)
@@ -255,13 +261,30 @@ def _check(path: str) -> None:
 
 
 def _by_fitness(free: str, size: int) -> list[str]:
-    """Return the names of free segments: the smallest that are large enough first, then the largest."""
+    """Return the names of free segments: those that are large enough first, too large ones last.
+
+    Among them, those of nearly the right size come first, and of those the ones that this process
+    has mapped.
+    """
     try:
-        sized = sorted((_size_of(name), name) for name in os.listdir(free))
+        device = os.stat(free).st_dev
+        with os.scandir(free) as items:
+            found = [(item.name, warm_memory.is_kept(device, item.inode())) for item in items]
     except FileNotFoundError:
         return []
-    small = sum(length < size for length, _ in sized)
-    return [name for _, name in sized[small:] + sized[:small][::-1]]
+
+    def unfitness(item: tuple[str, bool]) -> tuple[bool, bool, int, bool, int, str]:
+        name, is_kept = item
+        length = _size_of(name)
+        far = abs(length - size)
+        return _is_too_large(name, size), length < size, far * 8 // size, not is_kept, far, name
+
+    return [name for name, _ in sorted(found, key=unfitness)]
+
+
+def _is_too_large(name: str, size: int) -> bool:
+    """Return whether a free segment is left for a larger block than one of `size` bytes."""
+    return _size_of(name) > _TOO_LARGE * size
 
 
 def allow_many() -> None:
@@ -347,10 +370,38 @@ def remove(path: str, free_bytes: int = 0) -> None:
     """
     try:
         if not free_bytes or not _recycle(path, free_bytes):
-            warm_memory.forget(path)
-            os.unlink(path)
+            _unlink(path)
     except FileNotFoundError:
         return
+
+
+def _unlink(path: str) -> None:
+    """Remove a segment, and free its memory although writers keep mappings of it.
+
+    If a reader maps it, the memory is freed with the last reader's mapping.
+
+    Raises
+    ------
+    FileNotFoundError
+        When another process has removed it, or just taken it.
+    """
+    warm_memory.forget(path)
+    if os.stat(path, follow_symlinks=False).st_size >= RECYCLED_BYTES:
+        with contextlib.suppress(OSError):  # it is read, or just taken, or no descriptor is left
+            _unlink_and_empty(path)
+            return
+    os.unlink(path)
+
+
+def _unlink_and_empty(path: str) -> None:
+    descriptor, _ = _open(path, os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(path)
+        if os.fstat(descriptor).st_nlink == 0:
+            os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
 
 
 def _recycle(path: str, free_bytes: int) -> bool:
@@ -409,7 +460,8 @@ def thin_free(directory: str, store: str, size: int, most: int) -> int:
     """
     free = os.path.join(directory, store + _FREE)
     names = _by_fitness(free, size)
-    taken = names[:1] if size >= RECYCLED_BYTES else []
+    taken = [name for name in names[:1] if not _is_too_large(name, size)]
+    taken = taken if size >= RECYCLED_BYTES else []
     left = names[len(taken) :]
     num_bytes = sum(map(_size_of, left))
     while left and num_bytes > most:
@@ -436,8 +488,7 @@ def _drop_old(paths: Iterable[Path], older_than_s: float) -> bool:
 def _drop(path: Path) -> bool:
     """Remove a segment; False if another process just took it."""
     try:
-        warm_memory.forget(str(path))
-        path.unlink()
+        _unlink(str(path))
     except FileNotFoundError:
         return False
     return True

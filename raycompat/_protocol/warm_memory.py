@@ -1,40 +1,41 @@
 """Writing into segments that this process has written before, through mappings that are kept a while.
 
-Copying into mapped memory is two to four times as fast as ``write``, which finds every page again.
-Making a mapping costs as much as it saves once. So a segment is mapped when it is written for the
-second time, and the mapping is kept for a third time. Only the last few are kept, for `_KEPT_S` after
-their last use, because a mapping keeps its memory even when the file is removed.
+Copying into mapped memory takes a third of the time of ``write``, which finds every page again. Making
+a mapping costs a third of copying. So the mappings of the last few segments are kept, for `_KEPT_S`
+after their last use, and a writer takes a free segment whose mapping it has (see `is_kept`).
 
-Only the holder of a segment's exclusive lock writes into it (see `segment`).
+Only the holder of a segment's exclusive lock writes into it (see `segment`). The process that removes a
+free segment cuts its file to nothing. So a kept mapping, of any process, keeps no memory.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
-import sys
 import threading
 import time
 from collections import OrderedDict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from raycompat._protocol import mapping
+
 if TYPE_CHECKING:
     from raycompat._protocol.serialization import Block
 
-#: The limits of kept mappings: seconds after their last use, their number, and their bytes (an eighth
-#: of the machine's memory).
-_KEPT_S, _KEPT = 1.0, 4
-_KEPT_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8
+#: The limits of kept mappings: seconds after their last use (free segments are kept as long), their
+#: number, and their bytes (a quarter of the machine's memory).
+_KEPT_S, _KEPT = 15.0, 16
+_KEPT_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
 
-#: Prepare all pages with the mapping. Before Python 3.12 this would stop all threads.
-_POPULATE = mmap.MAP_POPULATE if sys.version_info >= (3, 12) else 0
+#: Bytes from which several threads copy, and the number of threads: more than a small machine has CPUs,
+#: because beside other work each thread gets a share of a CPU.
+_SPLIT_BYTES, _THREADS = 16 << 20, 6
 
-#: Bytes from which several threads copy, and the number of threads.
-_SPLIT_BYTES, _THREADS = 16 << 20, min(4, len(os.sched_getaffinity(0)))
+#: The name of the thread that drops mappings.
+TIMER = "raycompat-warm-memory"
 
 #: The mappings by device and inode of their file, with the time of their last use; the newest is last.
-_kept: OrderedDict[tuple[int, int], tuple[mmap.mmap, float]] = OrderedDict()
+_kept: OrderedDict[tuple[int, int], tuple[Any, float]] = OrderedDict()
 _lock = threading.Lock()
 _timer: threading.Timer | None = None
 
@@ -49,33 +50,49 @@ def _reset_in_child() -> None:
 os.register_at_fork(after_in_child=_reset_in_child)
 
 
+def is_kept(device: int, inode: int) -> bool:
+    """Return whether the mapping of a file is kept, so that it is written fastest."""
+    return (device, inode) in _kept
+
+
 def write(descriptor: int, block: Block) -> bool:
-    """Write `block` into a locked file of the same size; False when the file lacks allocated pages."""
+    """Write `block` into a locked file that is not larger; False when nothing was written.
+
+    Raises
+    ------
+    OSError
+        When there is no memory for what the file lacks.
+    """
     status = os.fstat(descriptor)
-    if status.st_size != block.size or status.st_blocks * 512 < block.size:
+    if status.st_blocks * 512 < status.st_size:
         return False  # a missing page may have no memory: writing to it would kill the process
     file = (status.st_dev, status.st_ino)
     with _lock:
-        mapping, _ = _kept.pop(file, (None, 0.0))
-    if mapping is None or len(mapping) < block.size:
+        memory, _ = _kept.pop(file, (None, 0.0))
+    if memory is None or len(memory) < status.st_size:
         try:
-            mapping = mmap.mmap(descriptor, block.size, flags=mmap.MAP_SHARED | _POPULATE)
-        except OSError:  # too many open files or mappings
+            memory = mapping.writable(descriptor, status.st_size)
+        except OSError:  # too many mappings
             return False
-    _copy(block, mapping)
-    _keep(file, mapping)
+    _copy(block, memory[: status.st_size], descriptor)
+    _keep(file, memory)
     return True
 
 
-def _copy(block: Block, mapping: mmap.mmap) -> None:
+def _copy(block: Block, memory: Any, descriptor: int) -> None:
+    """Copy a block into mapped memory, and what is longer than it into the file, at its end."""
     import numpy as np
 
-    target, start = np.frombuffer(mapping, np.uint8), 0
+    start = 0
     for part in block.parts:
         source = np.frombuffer(part, np.uint8)
-        stop = start + len(source)
-        _copy_array(source, target[start:stop])
-        start = stop
+        target = memory[start : start + len(source)]
+        _copy_array(source[: len(target)], target)
+        rest, position = source[len(target) :].data, start + len(target)
+        while rest:
+            written = os.pwrite(descriptor, rest, position)
+            rest, position = rest[written:], position + written
+        start += len(source)
 
 
 def _copy_array(source: Any, target: Any) -> None:
@@ -100,16 +117,16 @@ def _copy_array(source: Any, target: Any) -> None:
         thread.join()
 
 
-def _keep(file: tuple[int, int], mapping: mmap.mmap) -> None:
+def _keep(file: tuple[int, int], memory: Any) -> None:
     with _lock:
-        _kept[file] = (mapping, time.monotonic())
+        _kept[file] = (memory, time.monotonic())
         while len(_kept) > 1 and (len(_kept) > _KEPT or _kept_bytes() > _KEPT_BYTES):
             _kept.popitem(last=False)
         _look_again()
 
 
 def _kept_bytes() -> int:
-    return sum(len(mapping) for mapping, _ in _kept.values())
+    return sum(len(memory) for memory, _ in _kept.values())
 
 
 def _look_again() -> None:
@@ -117,7 +134,7 @@ def _look_again() -> None:
     global _timer
     if _timer is None and _kept:
         timer = threading.Timer(_KEPT_S, _drop_old)
-        timer.daemon = True
+        timer.name, timer.daemon = TIMER, True
         try:
             timer.start()
         except RuntimeError:  # as above: no thread would drop the mappings later
@@ -136,8 +153,18 @@ def _drop_old() -> None:
         _look_again()
 
 
+def drop_all() -> None:
+    """Drop all mappings: this process writes no more."""
+    global _timer
+    with _lock:
+        _kept.clear()
+        timer, _timer = _timer, None
+    if timer is not None:
+        timer.cancel()
+
+
 def forget(path: str) -> None:
-    """Drop the mapping of a file that is about to be removed, so that its memory is freed.
+    """Drop the mapping of a file that is about to be removed.
 
     Finalizers call this, so this thread may already hold the lock: then the timer drops the mapping.
     """

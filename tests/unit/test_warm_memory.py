@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import shutil
 import tempfile
@@ -15,17 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raycompat._protocol import segment, warm_memory
+from raycompat._protocol import mapping, segment, warm_memory
 from raycompat._protocol.serialization import Block, deserialize, serialize
 
 FREE_BYTES = 1 << 30
-
-
-def drop_all():
-    if warm_memory._timer is not None:
-        warm_memory._timer.cancel()
-    warm_memory._timer = None
-    warm_memory._kept.clear()
 
 
 @pytest.fixture
@@ -34,13 +26,13 @@ def store(monkeypatch):
 
     Mappings are kept for as long as a test takes, on however slow a machine.
     """
-    drop_all()
+    warm_memory.drop_all()
     monkeypatch.setattr(warm_memory, "_KEPT_S", 3600.0)
     folder = tempfile.mkdtemp(dir=segment.SHARED_MEMORY)
     segment.keep_free_segments(folder, "raycompat-1.1")
     yield [folder], "raycompat-1.1"
     shutil.rmtree(folder)
-    drop_all()
+    warm_memory.drop_all()
 
 
 def numbers(count, value):
@@ -64,21 +56,91 @@ def is_mapped(number):
 
 def test_what_is_written_again_and_again_is_mapped_once(store, monkeypatch):
     maps = []
-    make = mmap.mmap
-    monkeypatch.setattr(warm_memory.mmap, "mmap", lambda *a, **k: maps.append(a) or make(*a, **k))
+    make = mapping.writable
+    monkeypatch.setattr(mapping, "writable", lambda *a: maps.append(a) or make(*a))
     path = segment.write(*store, numbers(400_000, 0.0))
     for round_number, count in enumerate((400_000, 400_000, 300_000)):
         path = written_again(store, count, float(round_number), path)
-    writing = [arguments for arguments in maps if arguments[1]]  # readers map all of a file
-    assert len(writing) == 1
+    assert len(maps) == 1
+
+
+def test_segments_that_take_turns_are_mapped_once_each(store, monkeypatch):
+    """A program stores a value before it drops the last one: two segments, and others are older."""
+    monkeypatch.setattr(warm_memory, "_KEPT", 2)
+    paths = [segment.write(*store, numbers(200_000, 0.0)) for _ in range(4)]
+    for path in paths:
+        segment.remove(path, FREE_BYTES)
+    maps = []
+    make = mapping.writable
+    monkeypatch.setattr(mapping, "writable", lambda *a: maps.append(a) or make(*a))
+    held = segment.write(*store, numbers(200_000, 0.0))
+    for number in range(8):
+        path = segment.write(*store, numbers(200_000, float(number)))
+        segment.remove(held, FREE_BYTES)
+        held = path
+    assert len(maps) == 2
+
+
+def test_a_small_value_leaves_the_memory_of_a_large_one_alone(store):
+    large = segment.write(*store, numbers(2_000_000, 0.0))
+    number = os.stat(large).st_ino
+    segment.remove(large, FREE_BYTES)
+    small = segment.write(*store, numbers(200_000, 0.0))
+    large = segment.write(*store, numbers(2_000_000, 1.0))
+    assert os.stat(small).st_ino != number == os.stat(large).st_ino
 
 
 def test_what_has_grown_since_is_mapped_anew(store):
     path = segment.write(*store, numbers(200_000, 0.0))
     path = written_again(store, 200_000, 1.0, path)
-    path = written_again(store, 500_000, 2.0, path)  # by write: the file lacks the memory
+    path = written_again(store, 500_000, 2.0, path)  # its end by write: the file lacks the memory
     path = written_again(store, 500_000, 3.0, path)
-    written_again(store, 500_000, 4.0, path)
+    path = written_again(store, 300_000, 4.0, path)
+    written_again(store, 500_000, 5.0, path)
+
+
+@pytest.mark.parametrize("remove", ["remove", "drop_free"])
+def test_memory_that_is_given_back_is_free_although_a_writer_has_mapped_it(store, remove):
+    """The mapping may be another process's: the node drops what drivers and executors have written."""
+    path = written_again(store, 400_000, 1.0, segment.write(*store, numbers(400_000, 0.0)))
+    descriptor = os.open(path, os.O_RDONLY)
+    another = mapping.writable(descriptor_for_writing := os.open(path, os.O_RDWR), 3_000_000)
+    if remove == "remove":
+        segment.remove(path)
+    else:
+        segment.remove(path, FREE_BYTES)
+        segment.drop_free(store[0][0], store[1])
+    try:
+        status = os.fstat(descriptor)
+        assert (status.st_nlink, status.st_blocks) == (0, 0)
+    finally:
+        os.close(descriptor)
+        os.close(descriptor_for_writing)
+        del another
+
+
+@pytest.mark.parametrize("has_another_name", [False, True])
+def test_memory_that_is_read_is_not_given_back(store, has_another_name):
+    path = segment.write(*store, numbers(400_000, 1.0))
+    if has_another_name:
+        other = segment.share(path)
+        segment.remove(path)
+        array = deserialize(segment.read(other))
+    else:
+        array = deserialize(segment.read(path))
+        segment.remove(path)
+    assert set(array) == {1.0}
+
+
+def test_memory_is_given_back_when_no_descriptor_is_left(store, monkeypatch):
+    def refuse(*arguments):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    path = segment.write(*store, numbers(400_000, 1.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(segment.os, "open", refuse)
+        segment.remove(path)
+    assert not os.path.exists(path)
 
 
 def test_a_mapping_is_dropped_when_it_is_not_used(store, monkeypatch):
@@ -132,18 +194,19 @@ def test_where_no_file_can_be_mapped_values_are_written_all_the_same(store, monk
     path = segment.write(*store, numbers(400_000, 0.0))
     segment.remove(path, FREE_BYTES)
     with monkeypatch.context() as patch:
-        patch.setattr(warm_memory.mmap, "mmap", refuse)
+        patch.setattr(mapping, "writable", refuse)
         path = segment.write(*store, numbers(400_000, 1.0))
     assert set(deserialize(segment.read(path))) == {1.0}
 
 
-def test_only_a_few_are_kept(store):
+def test_only_a_few_are_kept(store, monkeypatch):
+    monkeypatch.setattr(warm_memory, "_KEPT", 4)
     for _ in range(2):
-        paths = [segment.write(*store, numbers(200_000, 1.0)) for _ in range(warm_memory._KEPT + 2)]
+        paths = [segment.write(*store, numbers(200_000, 1.0)) for _ in range(6)]
         inodes = [os.stat(path).st_ino for path in paths]
         for path in paths:
             segment.remove(path, FREE_BYTES)
-    assert 0 < sum(map(is_mapped, inodes)) <= warm_memory._KEPT
+    assert 0 < sum(map(is_mapped, inodes)) <= 4
 
 
 def test_a_reader_s_lock_can_be_had_while_the_writer_s_mapping_is_kept(store):
@@ -164,12 +227,15 @@ def test_a_file_without_memory_is_not_written_through_a_mapping(store):
 @given(
     parts=st.lists(st.binary(max_size=50), min_size=1, max_size=6).filter(any),
     threads=st.integers(1, 4),
+    share=st.floats(0, 1),
 )
-def test_parts_follow_one_another(parts, threads):
+def test_parts_follow_one_another(parts, threads, share):
+    """However much of the block has memory already, and the end is appended."""
     block = Block(parts, sum(map(len, parts)), ())
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryFile() as file:
         patch.setattr(warm_memory, "_SPLIT_BYTES", 2)
         patch.setattr(warm_memory, "_THREADS", threads)
-        mapping = mmap.mmap(-1, block.size)
-        warm_memory._copy(block, mapping)
-        assert mapping[:] == b"".join(parts)
+        memory = np.zeros(int(share * block.size), np.uint8)
+        warm_memory._copy(block, memory, file.fileno())
+        file.seek(len(memory))
+        assert bytes(memory) + file.read() == b"".join(parts)
