@@ -84,7 +84,8 @@ class Entry:
     channel: Channel | Lease | None = None
     #: Whether its call has been sent: then the channel brings the end, or closes.
     is_on_wire = False
-    callbacks: Sequence[Callable[[Entry], None]] = ()
+    #: What to call when it ends, and how often. Many calls can wait for one object.
+    callbacks: dict[Callable[[Entry], None], int] | None = None
 
     def __init__(self, key: str, state: State = PENDING) -> None:
         self.key = key
@@ -317,7 +318,7 @@ class ObjectTable:
                     self._own_segment(entry)
             elif own_segment and isinstance(value, SegmentLink) and not _is_at(entry, value):
                 self._remove_segment(value)  # the call has failed in the meantime, or was run again
-            callbacks = entry.callbacks
+            callbacks = tuple(entry.callbacks.items()) if entry.callbacks else ()
             if released:
                 self._release(released)
         if callbacks:
@@ -372,13 +373,16 @@ class ObjectTable:
             del self.own[entry.key]
             self.own_bytes -= entry.value.size
 
-    def _call_back(self, entry: Entry, callbacks: Sequence[Callable[[Entry], None]]) -> None:
-        for callback in callbacks:
-            try:
-                callback(entry)
-            except Exception:  # the other callbacks must run too
-                logger.exception("raycompat could not report the end of %s", entry.key)
-        entry.callbacks = ()
+    def _call_back(
+        self, entry: Entry, callbacks: Sequence[tuple[Callable[[Entry], None], int]]
+    ) -> None:
+        for callback, number in callbacks:
+            for _ in range(number):
+                try:
+                    callback(entry)
+                except Exception:  # the other callbacks must run too
+                    logger.exception("raycompat could not report the end of %s", entry.key)
+        entry.callbacks = None
 
     def keep_alone(self, entry: Entry) -> None:
         """Let Dask forget a small value, or an error, that only this process knows."""
@@ -393,13 +397,16 @@ class ObjectTable:
         with self._lock:
             if entry.state is not PENDING:
                 return False
-            entry.callbacks = (*entry.callbacks, callback)
+            if entry.callbacks is None:
+                entry.callbacks = {}
+            entry.callbacks[callback] = entry.callbacks.get(callback, 0) + 1
             return True
 
     def forget_callback(self, entry: Entry, callback: Callable[[Entry], None]) -> None:
         """Remove a callback of `when_settled`."""
         with self._lock:
-            entry.callbacks = tuple(each for each in entry.callbacks if each != callback)
+            if entry.callbacks:
+                entry.callbacks.pop(callback, None)
 
 
 def _is_at(entry: Entry, link: SegmentLink) -> bool:

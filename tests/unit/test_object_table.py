@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from raycompat._caller.object_table import ObjectTable
-from raycompat._protocol.values import SegmentLink
+from raycompat._protocol.values import InlineValue, SegmentLink
 
 
 @pytest.fixture
@@ -51,3 +51,46 @@ def test_a_segment_that_is_entered_twice_stays(table, removed):
         table.settle(entry, value=segment("/dev/shm/one"), own_segment=True)
     assert removed == []
     assert list(table.own) == ["task-1"]
+
+
+class Callback:
+    """Counts its calls, and how often any callback is compared with another."""
+
+    num_comparisons = 0
+
+    def __init__(self):
+        self.called = 0
+
+    def __call__(self, entry):
+        self.called += 1
+
+    def __hash__(self):
+        return id(self)
+
+    def __eq__(self, other):
+        Callback.num_comparisons += 1
+        return self is other
+
+
+def test_what_waits_for_an_object_costs_the_same_however_many_wait(table):
+    entry = table.add("key")
+    callbacks = [Callback() for _ in range(1000)]
+    assert table.when_settled(entry, callbacks[0])
+    registered = entry.callbacks
+    for callback in callbacks:
+        table.when_settled(entry, callback)
+    assert entry.callbacks is registered  # not copied for each
+    table.forget_callback(entry, callbacks[500])
+    assert Callback.num_comparisons < 100
+    table.settle(entry, value=InlineValue(b""))
+    assert [each.called for each in callbacks] == [2] + [1] * 499 + [0] + [1] * 499
+    assert entry.callbacks is None
+
+
+def test_a_callback_may_forget_another_while_they_run(table):
+    entry = table.add("key")
+    later = Callback()
+    table.when_settled(entry, lambda entry: table.forget_callback(entry, later))
+    table.when_settled(entry, later)
+    table.settle(entry, value=InlineValue(b""))
+    assert entry.callbacks is None
