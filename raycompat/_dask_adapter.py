@@ -609,7 +609,13 @@ def as_bytes(block: Any) -> Any:
 
 
 def tell_scheduler(worker: Worker, message: dict[str, Any]) -> None:
-    """Send one message on a worker's stream to the scheduler, in order with Dask's messages."""
+    """Send one message on a worker's stream to the scheduler, in order with Dask's messages.
+
+    Raises
+    ------
+    Exception
+        When the message cannot be encoded; nothing is sent then.
+    """
     worker.batched_stream.send(encodable(message))
 
 
@@ -794,9 +800,24 @@ def task_ref(value: Any) -> Any:
     return TaskRef(value.key) if is_foreign_future(value) else value
 
 
-def send(client: Client, messages: Iterable[dict[str, Any]]) -> None:
-    """Send messages on a client's stream; call it in the client's event loop."""
-    client.scheduler_comm.send(*map(encodable, messages))
+def send(
+    client: Client,
+    on_refused: Callable[[dict[str, Any], str], None],
+    messages: Iterable[dict[str, Any]],
+) -> None:
+    """Send messages on a client's stream; call it in the client's event loop.
+
+    `on_refused` is called with each message that cannot be encoded, and why.
+    """
+    sent = []
+    for message in messages:
+        try:
+            sent.append(encodable(message))
+        except Exception as error:
+            client.scheduler_comm.send(*sent)  # `on_refused` may send parts of this message
+            sent.clear()
+            on_refused(message, f"{type(error).__name__}: {error}")
+    client.scheduler_comm.send(*sent)
 
 
 def error_bytes(exception: Any) -> bytes:

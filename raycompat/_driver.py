@@ -33,6 +33,7 @@ from raycompat._protocol import (
     segment,
 )
 from raycompat._protocol.operations import ToScheduler
+from raycompat._protocol.plain import plain_where_possible
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._protocol.shared_secret import Authority
 from raycompat._protocol.version import VERSION
@@ -525,7 +526,7 @@ def _program(config: JobConfig, *, hides_own_paths: bool) -> bytes:
         "argv": sys.argv,
         "cwd": os.getcwd(),
     }
-    return pickle.dumps(program, protocol=5)
+    return pickle.dumps(plain_where_possible(program), protocol=5)
 
 
 def _home(nodes: list[dict[str, Any]], host: str) -> dict[str, Any]:

@@ -85,15 +85,15 @@ def check_unknown(given: dict[str, Any], known: Collection[str]) -> None:
         )
 
 
-def checked_namespace(namespace: Any) -> None:
-    """Raise for a namespace that is not valid."""
+def checked_namespace(namespace: Any) -> str | None:
+    """Return a namespace as a plain string; raise if it is not valid."""
     if namespace is None:
-        return
+        return None
     if not isinstance(namespace, str):
         raise TypeError("namespace must be None or a string.")
     if namespace == "":
         raise ValueError('"" is not a valid namespace. Give it a name, or leave it out.')
-    checked_text("namespace", namespace)
+    return checked_text("namespace", namespace)
 
 
 def refuse(given: dict[str, Any]) -> None:
@@ -207,7 +207,7 @@ def _check_logging(config: JobConfig) -> None:
 
 
 def _check_job(config: JobConfig) -> None:
-    checked_namespace(config.ray_namespace)
+    config.ray_namespace = checked_namespace(config.ray_namespace)
     for what, is_given, reason, alternative in [
         ("jvm_options", config.jvm_options, "there are no Java workers", "leave them out"),
         ("_client_job", config._client_job, "there is no Ray Client", "use init(address=...)"),

@@ -50,7 +50,7 @@ from raycompat._protocol.options import (
     method_options,
 )
 from raycompat._protocol.runtime_env import inherited
-from raycompat._protocol.text import checked_text
+from raycompat._protocol.text import checked_text, name_of
 from raycompat._typing import MethodDecorator, P, R, RemoteMethod
 from raycompat.object_ref import WeakObjectRef
 from raycompat.remote_function import pickled_exceptions
@@ -143,7 +143,9 @@ class ActorClass(Generic[T]):
     """
 
     def __init__(self, cls: type[T], options: ActorOptions) -> None:
-        checked_text("The name of an actor class", f"{cls.__qualname__}: {cls.__name__}")
+        what = "The name of an actor class"
+        self._name = name_of(cls, what)
+        self._qualname = checked_text(what, cls.__qualname__)
         self._class = cls
         self._options = options
         constructor = getattr(cls, "__init__")  # noqa: B009  (of the class, not of an instance)
@@ -156,7 +158,7 @@ class ActorClass(Generic[T]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Raise an error: call `remote` instead."""
-        name = self._class.__name__
+        name = self._name
         raise TypeError(
             f"Actors cannot be instantiated directly: {name} is an actor class. Call "
             f"{name}.remote(...) instead."
@@ -170,7 +172,7 @@ class ActorClass(Generic[T]):
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         """Raise an error: inherit from the plain class instead."""
-        name = self._class.__name__
+        name = self._name
         raise ActorClassInheritanceException(
             f"Attempted to define subclass '{_class_being_made()}' of actor class '{name}'. Inheriting "
             "from actor classes is not supported. Inherit from the plain class, and decorate both."
@@ -208,8 +210,8 @@ class ActorClass(Generic[T]):
     ) -> ActorProxy[T]:
         session = _driver.require_session()
         if self._signature is not None:
-            check_arguments(self._signature, args, kwargs, self._class.__name__)
-        name = self._class.__name__
+            check_arguments(self._signature, args, kwargs, self._name)
+        name = self._name
         key = f"{name.replace('-', '_')}-{ids.new_actor_id()}"
         is_async = has_async_methods(self._class)
         is_threaded = (options.max_concurrency or 1) > 1 or bool(options.concurrency_groups)
@@ -220,7 +222,7 @@ class ActorClass(Generic[T]):
                 "not in order. Leave it out, or let one call run at a time."
             )
         about = About(
-            self._class.__qualname__,
+            self._qualname,
             self._methods,
             max_task_retries=options.max_task_retries or 0,
             max_pending_calls=options.max_pending_calls or -1,
@@ -272,11 +274,11 @@ class ActorClass(Generic[T]):
             return ActorHandle(created, about)
 
     def _export(self, session: Session) -> str:
-        what = f"actor class {self._class.__name__}"
+        what = f"actor class {self._name}"
         return exported_id(session, self._exports, self._class, what, self)
 
     def __repr__(self) -> str:
-        return f"ActorClass({self._class.__name__})"
+        return f"ActorClass({self._name})"
 
     def bind(self, *args: Any, **kwargs: Any) -> ClassNode:
         """Return the node of an actor's creation in a graph of calls; see `raycompat.dag`."""
@@ -594,7 +596,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
         raise ValueError(f"get_actor({name!r}): supply a non-empty value, the name of an actor.")
     if not isinstance(name, str):
         raise TypeError(f"The name of an actor is a string, not {name!r}.")
-    checked_text("The name of an actor", name)
+    name = checked_text("The name of an actor", name)
     session = _driver.require_session()
     space = _namespace(session, namespace)
     found = session.rpc(Request.FIND_ACTOR, name=name, namespace=space)
@@ -669,7 +671,7 @@ def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
         )
     session = actor._session()
     key = actor._actor_ref._key
-    session.send(ToScheduler.KILL_ACTOR, key=key, no_restart=no_restart)
+    session.send(ToScheduler.KILL_ACTOR, key=key, no_restart=bool(no_restart))
     channel = session.channels.get(key)
     if no_restart and channel is not None:
         channel.kill()  # later calls must not overtake the kill

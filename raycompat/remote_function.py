@@ -20,7 +20,7 @@ from raycompat._protocol import ids
 from raycompat._protocol.actor_about import check_arguments
 from raycompat._protocol.options import TaskOptions, task_options
 from raycompat._protocol.runtime_env import inherited
-from raycompat._protocol.text import checked_text
+from raycompat._protocol.text import checked_text, name_of
 from raycompat._typing import P, Remote, Returned_co
 
 if TYPE_CHECKING:
@@ -42,8 +42,9 @@ class RemoteFunction(Generic[P, Returned_co]):
                 "tasks. Call asyncio.run(...) in a plain function, or make it an actor's method."
             )
         self._function = function
-        name = f"{function.__module__}.{function.__name__}"
-        self._function_name = checked_text("The name of a remote function", name)
+        what = "The name of a remote function"
+        self._name = name_of(function, what)
+        self._function_name = checked_text(what, f"{function.__module__}.{self._name}")
         self._options = options
         self._is_generator = inspect.isgeneratorfunction(function)
         _check_num_returns(function, options.num_returns, self._is_generator)
@@ -62,7 +63,7 @@ class RemoteFunction(Generic[P, Returned_co]):
         name = self._function_name
         raise TypeError(
             f"Remote functions cannot be called directly: {name} is one. Call "
-            f"{self._function.__name__}.remote(...) instead."
+            f"{self._name}.remote(...) instead."
         )
 
     if TYPE_CHECKING:  # with the signature of the function
@@ -109,8 +110,8 @@ class RemoteFunction(Generic[P, Returned_co]):
     def _submit(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskOptions) -> Any:
         session = _driver.require_session()
         if self._signature is not None and (kwargs or len(args) not in self._fitting):
-            check_arguments(self._signature, args, kwargs, self._function.__name__)
-        name = self._function.__name__
+            check_arguments(self._signature, args, kwargs, self._name)
+        name = self._name
         function = self._export(session)
         call = Call(ids.call_key(name, ids.new_task_id()), function, options.name or name)
         call.environment = environment_variables.version(session)

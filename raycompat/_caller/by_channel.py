@@ -25,6 +25,7 @@ from raycompat._caller.direct_sender import (
 from raycompat._caller.object_table import FAILED, Entry
 from raycompat._protocol import direct_messages, failures
 from raycompat._protocol.connection import Notes
+from raycompat._protocol.frames import Unreadable
 from raycompat._protocol.ids import return_key
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import ErrorValue, Wire, to_wire
@@ -257,11 +258,15 @@ class Channel(DirectSender):
             connection.post(self._session.hello, now=True)
             self._advance(list(self._queue.values()))
 
-    def kill(self) -> None:
-        """Treat the actor as dead from now on: this process has requested its end."""
+    def bury(self, error: bytes) -> None:
+        """Fail all calls, now and later: the actor is dead for the reason in `error`."""
         with self._failing, self._lock:
             if self._error is None:
-                self._bury(failures.actor_killed(self.key))
+                self._bury(error)
+
+    def kill(self) -> None:
+        """Treat the actor as dead from now on: this process has requested its end."""
+        self.bury(failures.actor_killed(self.key))
 
     def disconnected(self, connection: CallConnection) -> None:
         """Follow the scheduler's reports: this connection has ended."""
@@ -334,16 +339,20 @@ class Channel(DirectSender):
         self.close()
         pending = [*self._unanswered.values(), *self._queue.values()]
         self._unanswered, self._queue = {}, OrderedDict()
-        for call in pending:
-            self._fail(call, error)
+        self._fail_all(pending, error)
 
     # --- answers --------------------------------------------------------------------------------
 
-    def on_message(self, message: tuple[Any, ...]) -> None:
+    def on_message(self, message: tuple[Any, ...] | Unreadable) -> None:
         """Handle one message from the actor's process."""
+        if isinstance(message, Unreadable):
+            self._take_unreadable(message, self._unanswered)
+            return
         key = message[1]
         call = self._unanswered.get(key)
         if call is None:
+            if message[0] == direct_messages.UNREADABLE:
+                self._fail_all(list(self._unanswered.values()), message[2])
             self._discard(message, self._connection)
             return
         try:

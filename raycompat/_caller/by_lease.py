@@ -38,6 +38,7 @@ from raycompat._caller.waiting import WaitingCalls
 from raycompat._protocol import direct_messages, failures, ids
 from raycompat._protocol.call_spec import new_spec
 from raycompat._protocol.connection import Notes
+from raycompat._protocol.frames import Unreadable
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.values import SegmentLink, Wire
@@ -493,7 +494,7 @@ class LeasePool(DirectSender):
 
     # --- answers --------------------------------------------------------------------------------
 
-    def on_message(self, lease: Lease, message: tuple[Any, ...]) -> None:
+    def on_message(self, lease: Lease, message: tuple[Any, ...] | Unreadable) -> None:
         """Handle one message from an executor."""
         match message:
             case (direct_messages.DONE | direct_messages.FAILED, key, *_, took_s):
@@ -515,6 +516,10 @@ class LeasePool(DirectSender):
                     self._advance()
             case (direct_messages.BYE,):
                 self._close_when_synced(lease)
+            case (direct_messages.UNREADABLE, _, error):
+                self._fail_all(list(lease.unanswered.values()), error)
+            case Unreadable():
+                self._take_unreadable(message, lease.unanswered)
         if self._waiting and lease.is_low:
             with self._failing, self._lock:
                 self._advance()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from raycompat._protocol import frames, peer
 from raycompat._protocol.connection import Connection, Notes, post_and_note
+from raycompat._protocol.frames import Unreadable
 from raycompat._protocol.operations import Request, ToScheduler
 
 if TYPE_CHECKING:
@@ -65,8 +66,11 @@ class Party(Protocol):
     def connected(self, connection: CallConnection, incarnation: int) -> None:
         """Use a new connection. Called in the session's event loop."""
 
-    def on_message(self, message: tuple[Any, ...]) -> None:
+    def on_message(self, message: tuple[Any, ...] | Unreadable) -> None:
         """Handle one message from the process at the other end."""
+
+    def refused(self, message: tuple[Any, ...], why: str) -> None:
+        """Handle a message that could not be written."""
 
     def disconnected(self, connection: CallConnection) -> None:
         """Handle the end of the connection: the other process has closed it or died."""
@@ -112,7 +116,11 @@ async def _by_socket(session: Session, place: dict[str, Any], party: Party) -> b
             logger.warning("another user of this host listens in place of %s", party.key)
             return False
         connection = Connection(
-            stream, session.pump, party.on_message, lambda: party.disconnected(connection)
+            stream,
+            session.pump,
+            party.on_message,
+            lambda: party.disconnected(connection),
+            party.refused,
         )
         session.pump.add(connection, listen=False)
         if_it_fails.pop_all()
@@ -149,6 +157,7 @@ class RelayedConnection:
         self._end = end
         self._posted: list[tuple[Any, ...]] = []
         self._flush_due = False
+        self._encoder = frames.Encoder()
         self._rest = b""
         self.closed = False
 
@@ -171,7 +180,11 @@ class RelayedConnection:
         posted = self._posted.copy()  # the list stays: another thread may be about to append to it
         del self._posted[: len(posted)]
         if posted and not self.closed:
-            self._send(frames.encode(posted))
+            frame, refused = self._encoder.encode_all(posted)
+            if frame is not None:
+                self._send(frame)
+            for message, why in refused:
+                self._party.refused(message, why)
 
     def receive_until(self, is_over: Callable[[], bool], timeout_s: float | None) -> bool:
         """Return False: the event loop handles all answers."""

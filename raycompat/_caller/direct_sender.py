@@ -20,6 +20,7 @@ from raycompat._caller.calls import Call
 from raycompat._caller.object_table import Entry
 from raycompat._caller.sender import Sender
 from raycompat._protocol import direct_messages, failures, segment
+from raycompat._protocol.frames import Unreadable
 from raycompat._protocol.values import InlineValue, SegmentLink, Wire, from_wire, to_wire
 
 if TYPE_CHECKING:
@@ -157,6 +158,22 @@ class DirectSender(Sender):
         logger.error("raycompat could not handle the answer to %s", call.name, exc_info=error)
         self._fail(call, failures.internal(f"The answer could not be handled: {error!r}"))
 
+    def refused(self, message: tuple[Any, ...], why: str) -> None:
+        """Fail the call whose message could not be written. Called by the pump or the event loop."""
+        logger.error("raycompat could not write a message of the kind %r: %s", message[0], why)
+        call = self._session.calls.get(message[1]) if message[0] == direct_messages.CALL else None
+        if call is not None and call.sender is self:
+            self._fail(call, failures.unwritable(f"The call of {call.name}", why))
+
+    def _take_unreadable(self, message: Unreadable, unanswered: dict[str, Call]) -> None:
+        """Fail the call whose answer could not be read; all calls if the answer does not say which."""
+        logger.error("raycompat could not read an answer: %s", message.why)
+        calls = [unanswered.get(message.key)] if message.key else list(unanswered.values())
+        for call in calls:
+            if call is not None:
+                what = f"The answer of {call.name}"
+                self._fail(call, failures.unreadable(what, message.why))
+
     def _succeed(
         self, call: Call, wires: Sequence[Wire], connection: CallConnection | None
     ) -> None:
@@ -251,6 +268,10 @@ class DirectSender(Sender):
         self._forget(call)
         with self._failing, self._lock:
             self._failed.append((call, error, victim))
+
+    def _fail_all(self, calls: Sequence[Call], error: bytes) -> None:
+        for call in calls:
+            self._fail(call, error)
 
     def conclude_failed(self) -> None:
         """Conclude the calls that have failed, unless this thread still holds the lock."""

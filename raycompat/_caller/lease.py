@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from raycompat._caller.by_lease import LeasePool
     from raycompat._caller.calls import Call
     from raycompat._caller.connections import CallConnection
+    from raycompat._protocol.frames import Unreadable
 
 #: Seconds of work, and calls, that may wait in an executor: enough to keep it busy for a round trip.
 _DEPTH_S, _DEPTH = 0.004, 256
@@ -109,9 +110,13 @@ class Lease:
         """Send calls from now on."""
         self._pool.connected(self, connection)
 
-    def on_message(self, message: tuple[Any, ...]) -> None:
+    def on_message(self, message: tuple[Any, ...] | Unreadable) -> None:
         """Handle one message from the executor."""
         self._pool.on_message(self, message)
+
+    def refused(self, message: tuple[Any, ...], why: str) -> None:
+        """Fail the call whose message could not be written."""
+        self._pool.refused(message, why)
 
     def disconnected(self, connection: CallConnection) -> None:
         """Handle unanswered calls, once the end of the lease is known."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from raycompat._caller import placement_groups
 from raycompat._protocol import label_selector
+from raycompat._protocol.plain import plain
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import GroupStrategy, InGroup, NodeStrategy, Selecting, Strategy
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -81,7 +82,7 @@ def _unselected(
     bundles = placement_groups.bundles_of(session, group_id)
     _check_index(index, len(bundles))
     _check_fit(name, bundles, index, request, to_start)
-    return InGroup(group_id, index, captures)
+    return InGroup(group_id, plain(index), bool(captures))
 
 
 def _check_index(index: int, num_bundles: int) -> None:

@@ -5,6 +5,7 @@ The Dask client's event loop handles all of them, in the order in which the sche
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,13 @@ from raycompat._caller.home import home_at
 from raycompat._caller.object_table import PENDING, READY
 from raycompat._protocol import failures
 from raycompat._protocol.ids import call_of, return_key
-from raycompat._protocol.operations import ToCaller
+from raycompat._protocol.operations import ToCaller, ToScheduler
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
     from raycompat.object_ref import ObjectRef
+
+logger = logging.getLogger(__name__)
 
 
 class SchedulerMessages:
@@ -51,6 +54,28 @@ class SchedulerMessages:
             "lost-data": self._on_lost_data,
             "restart": self._on_restart,
         }
+
+    def on_refused(self, message: dict[str, Any], why: str) -> None:
+        """Fail the calls of a message to the scheduler that cannot be encoded; send the others.
+
+        Called in the event loop.
+        """
+        calls = message["calls"] if message["op"] == ToScheduler.SUBMIT else []
+        if len(calls) > 1:
+            self._session.write([{**message, "calls": [spec]} for spec in calls])
+            return
+        logger.error("raycompat could not send the message %s: %s", message["op"], why)
+        for spec in calls:
+            self._fail_unsent(spec["key"], failures.unwritable(f"The call of {spec['name']}", why))
+
+    def _fail_unsent(self, key: str, error: bytes) -> None:
+        """Fail a call that the scheduler never gets."""
+        call, channel = self._session.calls.get(key), self._session.channels.get(key)
+        if call is not None and call.actor is not None:
+            error = failures.actor_died(failures.text_of(error), key)
+        self._on_done(key, error=error, unknown=True)
+        if channel is not None:
+            channel.bury(error)
 
     def _on_done(
         self,

@@ -36,6 +36,7 @@ from raycompat._protocol.measurements import Measurements
 from raycompat._protocol.operations import Request, ToCaller, ToScheduler, ask
 from raycompat._protocol.runtime_env import EMPTY
 from raycompat._protocol.strategy import InGroup, LeaseStrategy
+from raycompat._protocol.text import encodable
 from raycompat._protocol.tracked import Tracker
 from raycompat._protocol.values import (
     ErrorValue,
@@ -166,7 +167,8 @@ class Session:
         self._idle = threading.Condition()
         self._is_awaited = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._write: Callable[[list[dict[str, Any]]], None]
+        #: Writes messages to the scheduler; called in the event loop.
+        self.write: Callable[[list[dict[str, Any]]], None]
         segment.allow_many()
         if client is not None:
             self._attach(client)
@@ -233,7 +235,7 @@ class Session:
             ToCaller.LOOK: self._on_look,
         }
         client.sync(_call_soon, adapter.prepare_client, client, handlers, self.lose_connection)
-        self._write = partial(adapter.send, client)
+        self.write = partial(adapter.send, client, self._scheduler_messages.on_refused)
         # Set last: other threads send as soon as it is set. Until then, they wait in `client`.
         self._loop = adapter.event_loop(client)
         self._loop.call_soon_threadsafe(self._tick)
@@ -288,7 +290,7 @@ class Session:
             else:
                 messages.append(message)
         if messages and not self.closed:
-            self._write(messages)
+            self.write(messages)
 
     def is_in_event_loop(self) -> bool:
         """Return whether this is the thread of the client's event loop."""
@@ -303,8 +305,10 @@ class Session:
         ------
         RaySystemError
             When the connection to the scheduler is or was lost.
+        TypeError, ValueError
+            When a field is neither of a built-in type nor can be converted to one.
         """
-        client = self.client
+        client, fields = self.client, encodable(fields)
         self.check_connection()
         self.sharing.wait_until_synced()  # requests go by another connection
         try:
@@ -321,7 +325,7 @@ class Session:
         self.check_connection()
         with interrupts.allowed():
             self.sharing.wait_until_synced()  # no request was sent yet, so there is nothing to undo
-        answer = self.run(ask(self.client.scheduler, request, **fields))
+        answer = self.run(ask(self.client.scheduler, request, **encodable(fields)))
         try:
             with interrupts.allowed():
                 return answer.result()

@@ -17,9 +17,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from raycompat._protocol import direct_messages, peer, segment
+from raycompat._protocol import direct_messages, failures, peer, segment
 from raycompat._protocol.connection import Connection
 from raycompat._protocol.direct_messages import CallMessage
+from raycompat._protocol.frames import Unreadable
 
 if TYPE_CHECKING:
     from raycompat._executor.item_window import ItemWindow
@@ -51,7 +52,9 @@ class Caller(Connection):
     """The connection of one caller, with the objects that the caller does not hold yet."""
 
     def __init__(self, stream: socket.socket, pump: Pump, mailbox: Mailbox) -> None:
-        super().__init__(stream, pump, self._receive_message, lambda: mailbox.forget(self))
+        super().__init__(
+            stream, pump, self._receive_message, lambda: mailbox.forget(self), self._take_refused
+        )
         self.mailbox = mailbox
         #: The id of its host.
         self.host = ""
@@ -88,7 +91,29 @@ class Caller(Connection):
         for path in self._segments:
             segment.remove(path)
 
-    def _receive_message(self, message: tuple[Any, ...]) -> None:
+    def _take_refused(self, message: tuple[Any, ...], why: str) -> None:
+        """Fail the call whose answer, or item, could not be written. Called by the pump."""
+        logger.error("raycompat could not write an answer of the kind %r: %s", message[0], why)
+        if message[0] in (direct_messages.DONE, direct_messages.FAILED, direct_messages.ITEM):
+            self._fail(message[1], failures.unwritable("The answer of the call", why))
+
+    def _take_unreadable(self, message: Unreadable) -> None:
+        """Fail the call that could not be read; all calls if the message does not say which."""
+        logger.error("raycompat could not read a caller's message: %s", message.why)
+        error = failures.unreadable("The call", message.why)
+        if not message.kind:
+            self.post((direct_messages.UNREADABLE, "", error), now=True)
+        elif message.kind == direct_messages.CALL:
+            self._fail(message.key, error)
+
+    def _fail(self, key: str, error: bytes) -> None:
+        self.holds.pop(key, None)
+        window = self.windows.get(key)
+        if window is not None:
+            window.close()
+        self.post((direct_messages.FAILED, key, error, False, 0.0), now=True)
+
+    def _receive_message(self, message: tuple[Any, ...] | Unreadable) -> None:
         match message:
             case (direct_messages.CALL, *_):
                 self.mailbox.calls.append((self, CallMessage._make(message)))
@@ -102,6 +127,8 @@ class Caller(Connection):
                 self.mailbox.is_returned = True
             case (direct_messages.HELLO, host, client):
                 self.host, self.client = host, client
+            case Unreadable():
+                self._take_unreadable(message)
             case _:
                 logger.error("a caller has sent a message of an unknown kind: %r", message[0])
 

@@ -32,7 +32,7 @@ from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.run_actor import Actor
 from raycompat._executor.run_call import Call, Outcome, Sink, run
 from raycompat._executor.run_leased import Lease
-from raycompat._protocol import executor_messages, frames, interrupts, output_marks
+from raycompat._protocol import executor_messages, failures, frames, interrupts, output_marks
 from raycompat._protocol.measurements import Measurements
 from raycompat._protocol.operations import Request, ToScheduler
 from raycompat._protocol.tracked import Tracker
@@ -139,14 +139,25 @@ class Executor:
     def send(self, *message: Any) -> None:
         """Send one message to the node, from any thread. A cancellation waits until it is sent."""
         if threading.current_thread() is not threading.main_thread():
-            with self._send_lock:
-                self._channel.send(message)
+            self._write(message)
             return
         running, self._interruptible = self._interruptible, None
-        with self._send_lock:
-            self._channel.send(message)
+        self._write(message)
         if running is not None:
             self.begin_user_code(running)
+
+    def _write(self, message: tuple[Any, ...]) -> None:
+        """Write a message; in place of an answer that cannot be written, write that the call failed."""
+        with self._send_lock:
+            try:
+                self._channel.send(message)
+            except OSError:  # the node has closed the connection
+                raise
+            except Exception as error:
+                print(f"raycompat: a message could not be written: {error}", file=sys.stderr)
+                if message[0] in executor_messages.ABOUT_RESULTS:
+                    failure = failures.unwritable("The answer of the call", frames.described(error))
+                    self._channel.send(executor_messages.failed(message[1], failure))
 
     # --- the reading thread ---------------------------------------------------------------------
 
@@ -158,11 +169,23 @@ class Executor:
         """
         try:
             while (message := self._channel.receive()) is not None:
-                self._handlers[message[0]](*message[1:])
+                if isinstance(message, frames.Unreadable):
+                    self._take_unreadable(message)
+                else:
+                    self._handlers[message[0]](*message[1:])
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(1)
+
+    def _take_unreadable(self, message: frames.Unreadable) -> None:
+        """Fail the call that could not be read. The process ends if it is not known which one it is."""
+        if not message.kind:
+            raise RuntimeError(f"a message could not be read: {message.why}")
+        print(f"raycompat: a message could not be read: {message.why}", file=sys.stderr)
+        if message.kind == executor_messages.RUN:
+            failure = failures.unreadable("The call", message.why)
+            self.send(*executor_messages.failed(message.key, failure))
 
     def _make_handlers(self) -> dict[str, Callable[..., None]]:
         return {

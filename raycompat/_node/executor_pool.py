@@ -22,7 +22,7 @@ from raycompat._node.accelerators import detect_gpus
 from raycompat._node.forkserver_client import ForkserverClient, ForkserverDied
 from raycompat._node.logs import ExecutorLogs, Logs
 from raycompat._node.runtime_env import Prepared
-from raycompat._protocol import executor_messages, frames
+from raycompat._protocol import executor_messages, failures, frames
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +108,14 @@ class Executor:
         outcome: asyncio.Future[tuple[Any, ...]] = asyncio.get_running_loop().create_future()
         self._outcomes[key] = outcome
         self.calls_begun += 1
-        self.send(*message)
+        try:
+            self.send(*message)
+        except Exception as error:  # it cannot be written
+            del self._outcomes[key]
+            kind, _, *rest = executor_messages.failed(
+                key, failures.unwritable("The call", frames.described(error))
+            )
+            return (kind, *rest)
         if not self.alive:
             code = await asyncio.shield(self.ended)
             raise ExecutorDied(describe_exit(code), code)
@@ -119,6 +126,9 @@ class Executor:
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         while (message := await frames.read_async(reader)) is not None:
+            if isinstance(message, frames.Unreadable):
+                self._take_unreadable(message)
+                continue
             operation, key, *rest = message
             if operation in (executor_messages.DONE, executor_messages.FAILED):
                 self.logs.drain()
@@ -128,7 +138,7 @@ class Executor:
             elif operation == executor_messages.OWNS:
                 self.owns = rest[0]
             else:
-                self._pool.on_message(self, operation, key, rest)
+                self._handle(operation, key, rest)
         self.alive = False
         self._writer.close()
         # The process is ending, or has closed its end by itself.
@@ -139,6 +149,23 @@ class Executor:
         for outcome in self._outcomes.values():
             if not outcome.done():
                 outcome.set_exception(ExecutorDied(describe_exit(code), code))
+
+    def _handle(self, operation: str, key: str, rest: list[Any]) -> None:
+        try:
+            self._pool.on_message(self, operation, key, rest)
+        except Exception:  # the next messages, answers among them, are still read
+            logger.exception("raycompat could not handle the message %s of an executor", operation)
+
+    def _take_unreadable(self, message: frames.Unreadable) -> None:
+        """Fail the call whose answer could not be read; all calls if it is not known whose it is."""
+        logger.error("raycompat could not read a message of process %d: %s", self.pid, message.why)
+        keys = [message.key] if message.kind in executor_messages.ABOUT_RESULTS else []
+        error = failures.unreadable("The answer of the call", message.why)
+        for key in keys if message.kind else list(self._outcomes):
+            outcome = self._outcomes.get(key)
+            if outcome is not None and not outcome.done():
+                kind, _, *rest = executor_messages.failed(key, error)
+                outcome.set_result((kind, *rest))
 
     async def _read_rest(self, connection: socket.socket) -> None:
         """Let `_read` handle what the ended process has written, and then end.

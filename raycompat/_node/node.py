@@ -137,8 +137,17 @@ class Node:
         shutil.rmtree(self._spill_directory, ignore_errors=True)
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Send a message to the scheduler plugin."""
-        adapter.tell_scheduler(self.worker, message)
+        """Send a message to the scheduler plugin; fail the call of one that cannot be encoded."""
+        try:
+            adapter.tell_scheduler(self.worker, message)
+        except OSError:  # the connection is closed
+            raise
+        except Exception as error:
+            logger.error("raycompat could not send the message %s: %s", message["op"], error)
+            if message["op"] in (ToScheduler.RESULT, ToScheduler.ITEM):
+                about = {name: message[name] for name in ("key", "owner")}
+                failure = failures.unwritable("The answer of the call", repr(error))
+                self.tell({"op": ToScheduler.RESULT, **about, "pid": None, "error": failure})
 
     def stream_handlers(self) -> dict[str, Callable[..., None]]:
         """Return the handler of each kind of message from the scheduler plugin."""

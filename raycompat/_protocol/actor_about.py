@@ -147,5 +147,6 @@ def methods_of(cls: type) -> dict[str, Method]:
             continue
         if name in ("__init__", "__new__", "__init_subclass__", "__subclasshook__"):
             continue
-        found[name] = Method(name, function, isinstance(static, staticmethod | classmethod))
+        method = Method(name, function, isinstance(static, staticmethod | classmethod))
+        found[method.name] = method
     return found

@@ -1,9 +1,9 @@
 """One end of a channel between two processes: messages in order, written and read in batches.
 
-A frame (`_protocol.frames`) has a list of messages, which are tuples of plain types. A message that is
-posted with `now` is written at once. Others are written when the poster flushes, when many have
+A frame (`_protocol.frames`) has a list of messages, which are tuples of built-in types. A message that
+is posted with `now` is written at once. Others are written when the poster flushes, when many have
 gathered, or in the next round of the `Pump`. One thread at a time reads: a thread that waits for an
-answer, else the pump.
+answer, else the pump. A message that cannot be written or read does not affect others.
 
 Both directions are safe against a ``KeyboardInterrupt`` at any moment. The C call that writes also
 records it, and a change of state is a single assignment. A thread that reads is interrupted only while
@@ -61,18 +61,22 @@ class Connection:
     """A socket with its unread bytes and unwritten messages.
 
     The thread that reads calls `on_message` and `on_end`, with interrupts deferred in `on_message`.
+    `on_refused` is called, by the pump, with a message that could not be written, and why. A message
+    that could not be read is passed to `on_message` as `frames.Unreadable`.
     """
 
     def __init__(
         self,
         stream: socket.socket,
         pump: Pump,
-        on_message: Callable[[tuple[Any, ...]], None],
+        on_message: Callable[[Any], None],
         on_end: Callable[[], None],
+        on_refused: Callable[[tuple[Any, ...], str], None],
     ) -> None:
         stream.setblocking(False)
         self.socket = stream
         self.on_message = on_message
+        self._on_refused = on_refused
         self.read_lock = threading.Lock()
         self._poll = select.poll()
         self._poll.register(stream, select.POLLIN)
@@ -83,6 +87,9 @@ class Connection:
         #: Messages that are not encoded, frames that are not written, and the number of bytes written
         #: of the first frame. One assignment replaces all three.
         self._outgoing: tuple[list[tuple[Any, ...]], tuple[bytes, ...], list[int]] = ([], (), [])
+        self._encoder = frames.Encoder()
+        #: Messages that could not be written, until the pump reports them.
+        self._refused: deque[tuple[tuple[Any, ...], str]] = deque()
         self._flush_due = False
         self._chunks: deque[bytes] = deque()
         self._needed = 0
@@ -114,16 +121,32 @@ class Connection:
         with self._write_lock:
             self._flush_due = False
             try:
-                posted, unwritten, written = self._outgoing
-                if posted:
-                    self._outgoing = ([], (*unwritten, frames.encode(posted)), written)
+                if self._outgoing[0]:
+                    self._encode_posted()
                 if not self.closed and not self._write_frames():
                     self._pump.watch_for_room(self)
             except OSError:
                 return  # the end of the stream is reported by reading
+            except Exception:  # another try would fail too
+                logger.exception("raycompat could not write a message, and closes the connection")
+                with contextlib.suppress(OSError):  # the other end may be gone
+                    self.socket.shutdown(socket.SHUT_RDWR)
             except BaseException:  # an interrupt
                 self._pump.flush_soon(self)
                 raise
+
+    def _encode_posted(self) -> None:
+        posted, unwritten, written = self._outgoing
+        frame, refused = self._encoder.encode_all(posted)
+        self._outgoing = ([], unwritten if frame is None else (*unwritten, frame), written)
+        if refused:  # this thread may hold a lock that the owner of the connection needs
+            self._refused.extend(refused)
+            self._pump.flush_soon(self)
+
+    def report_refused(self) -> None:
+        """Report the messages that could not be written. Called by the pump."""
+        while self._refused:
+            self._on_refused(*self._refused.popleft())
 
     def listen(self) -> None:
         """Register with the pump, which reads what has arrived and what will arrive."""
@@ -201,13 +224,7 @@ class Connection:
         return not self._has_ended
 
     def _handle_frames(self, data: bytes) -> None:
-        try:
-            batches, position = frames.split(data)
-        except Exception:  # the rest of the stream is not readable either
-            logger.exception("raycompat could not read a message, and closes the connection")
-            self._chunks.clear()
-            self._has_ended = True
-            return
+        batches, position = frames.split(data)
         for message in chain.from_iterable(batches):
             try:
                 self.on_message(message)
@@ -421,7 +438,9 @@ class Pump:
             if idle_rounds > _IDLE_ROUNDS:
                 self._attentive = False  # a later `flush_soon` wakes this thread
             while self._dirty:
-                self._guarded(self._dirty.popleft().flush)
+                connection = self._dirty.popleft()
+                self._guarded(connection.flush)
+                self._guarded(connection.report_refused)
             while self._unread:
                 self._guarded(self._unread.popleft().receive_rest)
         with self._lock:  # `close` has then written to the descriptor that is closed here

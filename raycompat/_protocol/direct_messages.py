@@ -39,6 +39,8 @@ RETURNED = "returned"
 OPEN = "open"
 #: The units of CPU that the lease still has.
 TRIMMED = "trimmed"
+#: A frame of the caller could not be read, and it is not known which calls it had: "", the error.
+UNREADABLE = "unreadable"
 #: The last message: the process leaves.
 BYE = "bye"
 

@@ -6,6 +6,10 @@ message from an executor is a key, or "" if it concerns none.
 
 from __future__ import annotations
 
+from typing import Any
+
+from raycompat._protocol import failures
+
 # --- to an executor
 
 #: Run a call: its key, payload, values of its dependencies, context. The answer is `DONE` or `FAILED`.
@@ -63,3 +67,11 @@ RUNNING = "running"
 MEASURED = "measured"
 #: Reports of experiments: the id of this process, the records.
 TRACKED = "tracked"
+
+#: The messages that a caller waits for: without one of them, its call would never end.
+ABOUT_RESULTS = frozenset({DONE, FAILED, ITEM})
+
+
+def failed(key: str, error: bytes) -> tuple[Any, ...]:
+    """Return the message that a call has failed and is not tried again."""
+    return (FAILED, key, error, failures.text_of(error), False)

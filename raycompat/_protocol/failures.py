@@ -127,6 +127,16 @@ def internal(text: str) -> bytes:
     return exceptions.dumps_error(exceptions.RaySystemError(text))
 
 
+def unwritable(what: str, why: str) -> bytes:
+    """Return the error of a call whose message, `what`, could not be written."""
+    return internal(f"{what} could not be written as a message: {why}")
+
+
+def unreadable(what: str, why: str) -> bytes:
+    """Return the error of a call whose message, `what`, has arrived and could not be read."""
+    return internal(f"{what} has arrived, and could not be read: {why}")
+
+
 def actor_not_built(error: bytes, actor: str) -> bytes:
     """Return the error of an actor with a constructor argument that failed.
 

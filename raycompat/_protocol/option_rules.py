@@ -15,10 +15,11 @@ from types import NoneType
 from typing import Any, Final
 
 from raycompat._protocol import label_selector
+from raycompat._protocol.plain import plain_where_possible
 from raycompat._protocol.resource_set import ResourceSet, to_units
 from raycompat._protocol.runtime_env import checked_for_call
 from raycompat._protocol.strategy import GroupHandle, SchedulingStrategy
-from raycompat._protocol.text import LARGEST_INTEGER, checked_text
+from raycompat._protocol.text import LARGEST_INTEGER, checked_key, checked_text
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 #: How often a call is tried again after its process or node has died; Ray's default.
@@ -45,6 +46,8 @@ class _Rule:
             )
         if isinstance(value, str):
             value = checked_text(f"The option '{name}'", value)
+        elif self.types:  # other processes may not have the class of a subclass
+            value = plain_where_possible(value)
         return self.check(name, value)
 
 
@@ -131,7 +134,7 @@ def _groups(name: str, value: Any) -> dict[str, int] | None:
     if isinstance(value, list):
         value = {each["name"]: each["max_concurrency"] for each in value}
     for group, size in value.items():
-        checked_text(f"The name of a group in '{name}'", group)
+        checked_key(f"The name of a group in '{name}'", group)
         if not isinstance(size, int) or size < 1:
             raise ValueError(
                 f"{name}: the group {group!r} has {size!r} as its number of concurrent calls; give "

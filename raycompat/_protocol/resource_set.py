@@ -8,7 +8,7 @@ from decimal import Decimal
 from numbers import Real
 from typing import Any, Final, final
 
-from raycompat._protocol.text import checked_text
+from raycompat._protocol.text import checked_key
 
 #: Units in an amount of 1: Ray's own precision, 0.0001.
 UNITS_PER_ONE: Final = 10_000
@@ -151,7 +151,7 @@ def _checked_name(name: object) -> str:
             f"{name!r} is not the name of a resource: expected a non-empty string, as in "
             "{'disk': 1}."
         )
-    return sys.intern(checked_text("The name of a resource", name))
+    return sys.intern(checked_key("The name of a resource", name))
 
 
 def to_units(name: str, amount: object) -> int:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from raycompat._caller import current_session
 from raycompat._protocol.measurements import About, Kind
+from raycompat._protocol.plain import plain_where_possible
 from raycompat._protocol.text import checked_text
 
 Self = TypeVar("Self", bound="Metric")
@@ -56,6 +57,7 @@ class Metric:
         for key in keys:
             if not isinstance(key, str):
                 raise TypeError(f"Tag keys must be str, got {type(key)}.")
+        name, keys = plain_where_possible(name), plain_where_possible(keys)
         self._name = name
         self._description = checked_text("The description of a metric", description)
         self._tag_keys = keys

@@ -11,6 +11,7 @@ from raycompat._caller import current_session, placement_groups, this_process
 from raycompat._protocol import id_types, ids, interrupts
 from raycompat._protocol.call_spec import GroupSpec
 from raycompat._protocol.operations import Request
+from raycompat._protocol.plain import plain
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import GroupHandle
 from raycompat._protocol.text import checked_text
@@ -191,7 +192,7 @@ def placement_group(
                 "bundles are placed by their resources",
                 "Give these nodes a custom resource, and request it in bundles",
             )
-    checked_text("The name of a placement group", name or "")
+    name = checked_text("The name of a placement group", name or "")
     sets = _checked_bundles(bundles)
     session = _driver.require_session()
     call = this_process.current()
@@ -200,13 +201,15 @@ def placement_group(
         group=group,
         job=session.setup.job,
         actor=call.actor if call is not None else None,
-        name=name or "",
+        name=name,
         namespace=session.setup.namespace,
         detached=lifetime == "detached",
-        strategy=strategy or "PACK",
+        strategy=plain(strategy) or "PACK",
         bundles=[each.units() for each in sets],
     )
-    amounts = [{each: float(amount) for each, amount in bundle.items()} for bundle in bundles]
+    amounts = [
+        {plain(each): float(amount) for each, amount in bundle.items()} for bundle in bundles
+    ]
 
     is_made = False
 
@@ -305,7 +308,7 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
     -----
     Ray source: ``ray.util.get_placement_group``, 2.60.0. No known difference.
     """
-    checked_text("The name of a placement group", placement_group_name or "")
+    placement_group_name = checked_text("The name of a placement group", placement_group_name or "")
     if not placement_group_name:
         raise ValueError(
             "get_placement_group('') needs a non-empty value: the name that the group was given."

@@ -90,8 +90,8 @@ class NodeAffinitySchedulingStrategy(NodeStrategy):
         _spill_on_unavailable: bool = False,
         _fail_on_unavailable: bool = False,
     ) -> None:
-        self.node_id = node_id if isinstance(node_id, str) else node_id.hex()
-        checked_text("node_id", self.node_id)
+        given = node_id if isinstance(node_id, str) else node_id.hex()
+        self.node_id = checked_text("node_id", given)
         self.soft = soft
         self._spill_on_unavailable = _spill_on_unavailable
         self._fail_on_unavailable = _fail_on_unavailable
@@ -177,14 +177,16 @@ def _checked_values(values: tuple[str, ...], operator: str) -> list[str]:
             f"The values of the {operator} operator must be a non-empty tuple. For example "
             f'{operator}("value1", "value2").'
         )
+    checked = []
     for position, value in enumerate(values):
         if not isinstance(value, str):
             raise ValueError(
                 f"Type of value in position {position} for the {operator} operator must be str (e.g. "
                 f'{operator}("value1", "value2")) but got {value!r} of type {type(value)}.'
             )
-        checked_text(f"The value in position {position} for the {operator} operator", value)
-    return list(values)
+        what = f"The value in position {position} for the {operator} operator"
+        checked.append(checked_text(what, value))
+    return checked
 
 
 _Operator: TypeAlias = "In | NotIn | Exists | DoesNotExist"
@@ -248,15 +250,15 @@ def _rules(by_label: Any, parameter: str) -> tuple[LabelRule, ...]:
                 f"The map key of the {parameter} parameter must be of type str {example} but got "
                 f"{key!r} of type {type(key)}."
             )
-        checked_text(f"The label in the {parameter} parameter", key)
+        label = checked_text(f"The label in the {parameter} parameter", key)
         if isinstance(operator, In):
-            rules.append(LabelRule(key, "in", tuple(operator.values)))
+            rules.append(LabelRule(label, "in", tuple(operator.values)))
         elif isinstance(operator, NotIn):
-            rules.append(LabelRule(key, "not in", tuple(operator.values)))
+            rules.append(LabelRule(label, "not in", tuple(operator.values)))
         elif isinstance(operator, Exists):
-            rules.append(LabelRule(key, "exists"))
+            rules.append(LabelRule(label, "exists"))
         elif isinstance(operator, DoesNotExist):
-            rules.append(LabelRule(key, "does not exist"))
+            rules.append(LabelRule(label, "does not exist"))
         else:
             raise ValueError(
                 f"{parameter}[{key!r}] is {operator!r} of type {type(operator)}. Expected an operator: "

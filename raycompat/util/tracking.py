@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 from raycompat._caller import current_session
 from raycompat._protocol import tracked
+from raycompat._protocol.plain import plain
+from raycompat._protocol.text import is_key_of_dask
 
 #: Characters of a parameter that is shown as text.
 _MANY_CHARACTERS = 60
@@ -104,7 +106,7 @@ class Experiment:
         shown = None
         if parameters is not None:
             items = list(parameters.items())[:_MANY_PARAMETERS]
-            shown = {str(name): _as_parameter(value) for name, value in items}
+            shown = {_as_key(name): _as_parameter(value) for name, value in items}
         self._note(tracked.TRIAL, str(name), state, shown)
 
     def report(self, trial: str, step: float, figures: Mapping[str, Any]) -> None:
@@ -120,7 +122,7 @@ class Experiment:
             Values that are not finite numbers are left out.
         """
         drawn = {
-            str(name): float(value)
+            _as_key(name): float(value)
             for name, value in figures.items()
             if _is_number(value) and math.isfinite(value)
         }
@@ -140,6 +142,12 @@ class Experiment:
         trace: TracebackType | None,
     ) -> None:
         self.end()
+
+
+def _as_key(name: object) -> str:
+    """Return a name as a key of a message."""
+    text: str = plain(str(name))
+    return f"{text} " if is_key_of_dask(text) else text
 
 
 def _is_number(value: Any) -> bool:

@@ -25,7 +25,7 @@ class QuickPump(Pump):
         super().add(connection, listen=listen)
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         looked = threading.Event()
-        marks = Connection(there, self, lambda _: None, looked.set)
+        marks = Connection(there, self, lambda _: None, looked.set, lambda *_: None)
         super().add(marks, listen=True)
         here.close()
         assert looked.wait(TIMEOUT_S)
@@ -43,6 +43,9 @@ class Party:
 
     def on_message(self, message: tuple) -> None:
         self.heard.append(message[0])
+
+    def refused(self, message: tuple, error: Exception) -> None:
+        self.heard.append("refused")
 
     def disconnected(self, connection: connections.CallConnection) -> None:
         self.heard.append("disconnected")

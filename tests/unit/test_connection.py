@@ -44,10 +44,17 @@ class Ends:
         one, two = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.pump = Pump()
         self.got: list[tuple] = []
+        self.refused: list[tuple] = []
         self.ended = threading.Event()
         self.arrived = threading.Condition()
-        self.here = Connection(one, self.pump, lambda _: None, lambda: None)
-        self.there = Connection(two, self.pump, self._take, self.ended.set)
+        self.here = Connection(
+            one,
+            self.pump,
+            lambda _: None,
+            lambda: None,
+            lambda *refused: self.refused.append(refused),
+        )
+        self.there = Connection(two, self.pump, self._take, self.ended.set, lambda *_: None)
         self.pump.add(self.here, listen=False)
         self.pump.add(self.there, listen=listen)
 
