@@ -364,7 +364,7 @@ def run(
             era.choose(ray_version)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--ray") from error
-    if not is_module and not os.path.isfile(program):
+    if not (is_module or program == "-" or os.path.exists(program)):
         raise click.UsageError(f"The program {program!r} does not exist. (-m runs a module.)")
     return program, arguments, is_module
 

@@ -231,8 +231,11 @@ class ObjectRef(Generic[T_co]):
 
         return resolve.as_future(self)
 
-    def as_future(self) -> asyncio.Future[T_co]:
-        """Return an `asyncio.Future` of the value, for the running event loop."""
+    def as_future(self, _internal: bool = False) -> asyncio.Future[T_co]:
+        """Return an `asyncio.Future` of the value.
+
+        It belongs to the running event loop, or else to the one that is set in this thread.
+        """
         from raycompat._caller import resolve
 
         return resolve.as_asyncio_future(self)

@@ -375,7 +375,11 @@ def _finish(ref: ObjectRef[Any], entry: Entry, future: Future[Any]) -> None:
 
 
 def as_asyncio_future(ref: ObjectRef[Any]) -> asyncio.Future[Any]:
-    """Return a future of the running event loop that gets the value, or the error, of `ref`."""
+    """Return a future of the current event loop that gets the value, or the error, of `ref`.
+
+    As `asyncio.wrap_future` does, it takes the running loop; otherwise the loop that is set in this
+    thread, which may run later.
+    """
     awaited = _Awaited(ref)
     _when_settled(ref, awaited.look_soon, awaited.future)
     return awaited.future
@@ -386,7 +390,7 @@ class _Awaited:
 
     def __init__(self, ref: ObjectRef[Any]) -> None:
         self._ref = ref
-        self._loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_event_loop()
         self.future: asyncio.Future[Any] = self._loop.create_future()
 
     def look_soon(self, entry: Entry) -> None:

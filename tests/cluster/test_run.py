@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import py_compile
 import subprocess
 import sys
 import textwrap
+import zipapp
 from pathlib import Path
 
 import pytest
@@ -242,7 +244,91 @@ def test_a_program_finds_what_it_does_in_python(program, commands, arguments):
         check=False,
     )
     assert (ours.stdout, ours.returncode) == (python.stdout, python.returncode)
-    assert ours.stderr.splitlines()[-1:] == python.stderr.splitlines()[-1:]
+    assert ours.stderr == python.stderr
+
+
+NAMES = """
+import sys, typing
+def show(value):
+    kind = value if isinstance(value, (str, dict, type(None))) else getattr(value, "name", type(value))
+    return str(kind)
+print({name: show(value) for name, value in sorted(globals().items()) if name[:2] == "__"})
+print(sys.argv, sys.path[0])
+class Local: pass
+def annotated(x: Local, y: "Local") -> int: pass
+print(annotated.__annotations__, typing.get_type_hints(annotated))
+def fail(unknown: Nowhere): pass
+"""
+
+
+@pytest.mark.parametrize("how", ["script", "folder", "archive", "bytecode", "module", "input"])
+def test_each_kind_of_program_has_the_names_that_it_has_in_python(commands, how):
+    package = commands.folder / "package"
+    package.mkdir()
+    for file in (package / "__main__.py", commands.folder / "program.py"):
+        file.write_text(NAMES)
+    zipapp.create_archive(package, commands.folder / "program.pyz")
+    py_compile.compile(str(commands.folder / "program.py"), str(commands.folder / "compiled.pyc"))
+    program = {
+        "script": ["program.py"],
+        "folder": ["package"],
+        "archive": ["program.pyz"],
+        "bytecode": ["compiled.pyc"],
+        "module": ["-m", "package"],
+        "input": ["-"],
+    }[how]
+    python, ours = (
+        subprocess.run(
+            [sys.executable, *command, *program, "--flag"],
+            cwd=commands.folder,
+            env=commands.environment,
+            input=NAMES if how == "input" else "",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for command in ([], ["-m", "raycompat", "run"])
+    )
+    assert python.stdout.count("\n") == 3
+    assert (ours.stdout, ours.returncode) == (python.stdout, 1)
+    ends = [done.stderr.partition('", line 11, in <module>')[2] for done in (ours, python)]
+    assert ends[0] == ends[1]
+    assert "NameError: name 'Nowhere' is not defined" in ends[0]
+    assert "raycompat" not in ours.stderr
+
+
+def test_a_program_keeps_its_own_futures_and_encoding(program):
+    done = program(
+        """\
+        # -*- coding: latin-1 -*-
+        from __future__ import annotations
+        def annotated(x: Nowhere): pass
+        print(annotated.__annotations__)
+        """
+    )
+    assert done.stdout == "{'x': 'Nowhere'}\n", done.stderr
+
+
+def test_exit_handlers_find_the_module_that_has_run(commands):
+    (commands.folder / "package.py").write_text(
+        "import atexit, sys\nNAME = 'mine'\n"
+        "atexit.register(lambda: print(sys.modules['__main__'].NAME, sys.last_type))\n"
+        "raise LookupError\n"
+    )
+    done = commands.run("run", "-m", "package")
+    assert done.stdout == "mine <class 'LookupError'>\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [(["empty"], "no module __main__"), (["-m", "nothing"], "no module 'nothing'")],
+)
+def test_what_cannot_run_is_told(commands, arguments, text):
+    (commands.folder / "empty").mkdir()
+    done = commands.run("run", *arguments)
+    assert done.returncode == 1
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_module_runs_too(commands):

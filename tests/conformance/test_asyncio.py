@@ -330,6 +330,66 @@ def test_awaiting_a_failed_reference_twice_raises_twice(fail):
     asyncio.run(main())
 
 
+# Where no loop runs yet
+
+
+@pytest.fixture
+def loop():
+    """The loop of this thread, which no code runs yet."""
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        asyncio.set_event_loop(loop)
+        yield loop
+    asyncio.set_event_loop(None)
+
+
+def test_references_are_for_the_loop_that_will_run(ray, same, gate, fail, loop):
+    future = same.remote("first").as_future()
+    assert future.get_loop() is loop
+    assert loop.run_until_complete(future) == "first"
+    refs = [same.remote(1).as_future(), asyncio.ensure_future(same.remote(2)), same.remote(3)]
+    assert loop.run_until_complete(asyncio.gather(*refs)) == [1, 2, 3]
+    assert loop.run_until_complete(asyncio.wait_for(same.remote(4), 60)) == 4
+    assert loop.run_until_complete(same.remote(5)) == 5
+    futures = [same.remote(6).as_future(), same.remote(7).as_future()]
+    done, pending = loop.run_until_complete(asyncio.wait(futures))
+    assert ({future.result() for future in done}, pending) == ({6, 7}, set())
+    completed = asyncio.as_completed([same.remote(8), same.remote(9)])
+    assert {loop.run_until_complete(each) for each in completed} == {8, 9}
+
+    settled = same.remote(10)
+    early = settled.as_future()
+    ray.wait([settled])
+    assert loop.run_until_complete(early) == 10
+    with pytest.raises(ValueError, match="as asked"):
+        loop.run_until_complete(fail.remote().as_future())
+    with pytest.raises(asyncio.TimeoutError):
+        loop.run_until_complete(asyncio.wait_for(gate.task().as_future(), 0.05))
+    cancelled = gate.task().as_future()
+    assert cancelled.cancel()
+    assert cancelled.cancelled()
+
+
+def test_a_thread_without_a_loop_cannot_make_an_asyncio_future(same, loop):
+    def errors():
+        for make in (lambda: same.remote(1).as_future(), lambda: asyncio.ensure_future(ref)):
+            try:
+                make()
+            except RuntimeError as error:
+                yield "event loop" in str(error)
+
+    ref = same.remote(1)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: list(errors())).result() == [True, True]
+        asyncio_loop = pool.submit(asyncio.new_event_loop).result()
+        try:
+            pool.submit(asyncio.set_event_loop, asyncio_loop).result()
+            run = asyncio_loop.run_until_complete
+            assert pool.submit(lambda: run(same.remote(2).as_future())).result() == 2
+        finally:
+            asyncio_loop.close()
+
+
 # Futures
 
 
