@@ -26,7 +26,7 @@ from raycompat._as_ray import install_as_ray
 from raycompat._caller import current_session, look, this_process
 from raycompat._caller import session as sessions
 from raycompat._caller.home import Home
-from raycompat._executor import debugger, native_output, title
+from raycompat._executor import debugger, native_output, rank, title
 from raycompat._executor.environment import Environment
 from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.run_actor import Actor
@@ -318,6 +318,7 @@ class Executor:
         key, name = call.running.key, call.running.name
         outcome: Outcome | None = None
         this_process.enter(call.running)
+        rank.show_cpus(call.running.resources.get("CPU", 0))
         title.show(name)
         try:
             if key in self._cancelled:

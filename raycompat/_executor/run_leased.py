@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import this_process
-from raycompat._executor import title
+from raycompat._executor import rank, title
 from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, run
@@ -69,6 +69,7 @@ class Lease:
         watch.start()
         try:
             mailbox = self._mailbox
+            rank.show_cpus(self._resources.get("CPU", 0))
             while not self._is_leaving and not mailbox.is_returned and mailbox.has_callers:
                 arrival = self._take()
                 if arrival is not None:
@@ -135,6 +136,7 @@ class Lease:
         if units != self._shown_units:
             self._shown_units = units
             self._resources = ResourceSet({"CPU": units}).amounts()
+            rank.show_cpus(self._resources.get("CPU", 0))
         running = this_process.RunningCall(key, name, self._resources, [], None, None, self._group)
         payload = {
             "function": message.function,

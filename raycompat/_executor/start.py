@@ -14,6 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from raycompat._executor import rank
+from raycompat._protocol import threads
+
 #: The program of a new interpreter; its arguments: the descriptor of the request, raycompat's folder.
 _BOOT = (
     "import sys; sys.path.append(sys.argv[2]); "
@@ -52,10 +55,15 @@ def prepare() -> None:
 
 def begin(connection: socket.socket, request: Mapping[str, Any]) -> NoReturn:
     """Run as the executor that `request` describes. Its output is already set up."""
+    rank.lower(*request["rank"])
+    is_given = threads.VARIABLE in request["variables"]
+    by_cpus = rank.adopt(os.environ, is_given=is_given)
     environment = expanded(request["variables"], os.environ)
     if request["interpreter"] is not None:
-        _replace(connection, request, environment)
+        _replace(connection, request, environment, by_cpus=by_cpus)
     os.environ.update(environment)
+    if by_cpus:
+        rank.follow_cpus()
     time.tzset()
     import numpy as np
 
@@ -64,14 +72,18 @@ def begin(connection: socket.socket, request: Mapping[str, Any]) -> NoReturn:
 
 
 def _replace(
-    connection: socket.socket, request: Mapping[str, Any], environment: dict[str, str]
+    connection: socket.socket,
+    request: Mapping[str, Any],
+    environment: dict[str, str],
+    *,
+    by_cpus: bool,
 ) -> NoReturn:
     """Continue in a new interpreter in the same process, with the same parent."""
-    if "OMP_NUM_THREADS" not in request["variables"]:
-        environment.pop("OMP_NUM_THREADS", None)  # set so that the forkserver can fork
+    if by_cpus:
+        environment.pop(threads.VARIABLE, None)  # it is set so that the forkserver can fork
     descriptor = os.memfd_create("raycompat-request", 0)
     with os.fdopen(descriptor, "wb", closefd=False) as file:
-        pickle.dump((connection.fileno(), request["setup"]), file)
+        pickle.dump((connection.fileno(), request["setup"], by_cpus), file)
     os.set_inheritable(connection.fileno(), True)
     root = str(Path(__file__).parents[2])
     arguments = ["-P", "-c", _BOOT, str(descriptor), root]
@@ -82,9 +94,11 @@ def begin_in_new_interpreter(descriptor: int) -> NoReturn:
     """Run as an executor in a new interpreter that `_replace` has started."""
     with os.fdopen(descriptor, "rb") as file:
         file.seek(0)
-        number, setup = pickle.load(file)
+        number, setup, by_cpus = pickle.load(file)
     os.set_inheritable(number, False)
     sys.argv = [""]
+    if by_cpus:
+        rank.follow_cpus()
     _serve(socket.socket(fileno=number), setup)
 
 

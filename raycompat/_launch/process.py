@@ -16,7 +16,7 @@ import psutil
 
 from raycompat import exceptions
 from raycompat._launch import forkserver_client
-from raycompat._protocol import shared_secret
+from raycompat._protocol import shared_secret, threads
 
 #: Seconds for a process of the cluster to start on a busy machine.
 _START_S = 120.0
@@ -172,10 +172,8 @@ class Process:
 
 def variables_of_processes() -> dict[str, str]:
     """Return the environment variables of processes that are started now, if they get no others."""
-    # One thread: executors are forked from a process that has imported numpy. The node belongs to the
-    # user, so it may install packages.
-    defaults = {"OMP_NUM_THREADS": "1", "RAYCOMPAT_ALLOW_PIP": "1"}
-    return {**defaults, **shared_secret.environment_without()}
+    # The node belongs to the user, so it may install packages.
+    return {"RAYCOMPAT_ALLOW_PIP": "1", **threads.with_one(shared_secret.environment_without())}
 
 
 def those_left(processes: Collection[psutil.Process], timeout_s: float) -> list[psutil.Process]:

@@ -16,8 +16,9 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+from raycompat._node import settings
 from raycompat._node.accelerators import detect_gpus
 from raycompat._node.forkserver_client import ForkserverClient, ForkserverDied
 from raycompat._node.logs import ExecutorLogs, Logs
@@ -31,6 +32,14 @@ _MANY_ENDED = 200
 
 #: Seconds between the end of a pulse and the start of the next one.
 _PULSE_PAUSE_S = 0.5
+
+#: Idle executors per CPU that are kept for a moment, and seconds until those that exceed the CPUs are
+#: ended, as in Ray.
+_MOST_IDLE, _IDLE_S = 2, 1.0
+
+#: Ray's environment variables for the rank of executors; their defaults and maximum values.
+_NICENESS: Final = ("RAY_worker_niceness", 15.0, 19.0)
+_OOM_SCORE: Final = ("RAY_worker_oom_score_adjustment", 1000.0, 1000.0)
 
 #: Seconds for an executor to end by itself before it is killed.
 LEAVE_S = 5.0
@@ -69,6 +78,8 @@ class Executor:
         #: The forkserver from which it was forked.
         self.forkserver = forkserver
         self.calls_begun = 0
+        #: When its last call has ended, on the clock of the event loop.
+        self.idle_since = 0.0
         self.exit_code: int | None = None
         #: Done when the process has been reaped.
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -223,7 +234,7 @@ class ExecutorPool:
 
     def __init__(
         self,
-        max_idle: int,
+        num_cpus: int,
         on_message: Callable[[Executor, str, str, list[Any]], None],
         on_end: Callable[[Executor], None],
         goes_on: Callable[[str], bool],
@@ -234,8 +245,14 @@ class ExecutorPool:
         self._on_end = on_end
         self._goes_on = goes_on
         self._logs = logs
-        self._max_idle = max_idle
+        self._num_cpus = num_cpus
+        #: How far executors rank below other processes: their niceness and their score for the kernel.
+        self._rank = (int(settings.number(*_NICENESS)), int(settings.number(*_OOM_SCORE)))
+        #: The executors without a call, those with the oldest last call first.
         self._idle: list[Executor] = []
+        #: The number of executors that serve a task or a lease.
+        self._num_working = 0
+        self._is_trimming = False
         self._by_pid: dict[int, Executor] = {}
         self._exits: dict[int, int] = {}
         #: The most recent executors that have ended.
@@ -386,6 +403,7 @@ class ExecutorPool:
         errors_read, errors_write = os.pipe()
         request = {
             "variables": prepared.variables,
+            "rank": self._rank,
             "interpreter": prepared.interpreter,
             "setup": setup,
         }
@@ -419,14 +437,20 @@ class ExecutorPool:
         fresh: bool = False,
     ) -> Executor:
         """Return an idle executor of this kind, or a new one; `fresh` requires a new one."""
+        self._num_working += 1
         if not fresh:
             for index in range(len(self._idle) - 1, -1, -1):
                 if self._idle[index].kind == kind and self._idle[index].alive:
                     return self._idle.pop(index)
-        return await self.start_executor(kind, setup, prepared)
+        try:
+            return await self.start_executor(kind, setup, prepared)
+        except BaseException:
+            self._num_working -= 1
+            raise
 
     def release(self, executor: Executor, *, spent: bool) -> None:
-        """Return an executor after a call; a `spent` one, or one too many, is ended."""
+        """Return an executor after a call; a `spent` one is ended, and after a while one too many."""
+        self._num_working -= 1
         if not executor.alive or executor.is_ending:
             return
         if not self._goes_on(executor.kind[0]):
@@ -434,9 +458,31 @@ class ExecutorPool:
         elif spent or self._closed:
             executor.leave(soon=False)
         else:
+            executor.idle_since = asyncio.get_running_loop().time()
             self._idle.append(executor)
-            if len(self._idle) > self._max_idle:
+            if len(self._idle) > _MOST_IDLE * self._num_cpus:
                 self._idle.pop(0).leave(soon=False)
+            self._trim()
+
+    def _trim(self) -> None:
+        """End idle executors until there are no more than CPUs; those that work have theirs.
+
+        More of them start when calls wait for others, and lend their CPUs.
+        """
+        if self._is_trimming or self._closed:
+            return
+        loop = asyncio.get_running_loop()
+        while self._idle and len(self._idle) + self._num_working > self._num_cpus:
+            left_s = self._idle[0].idle_since + _IDLE_S - loop.time()
+            if left_s > 0:
+                self._is_trimming = True
+                loop.call_later(left_s, self._trim_again)
+                return
+            self._idle.pop(0).leave(soon=False)
+
+    def _trim_again(self) -> None:
+        self._is_trimming = False
+        self._trim()
 
     def forget(self, executor: Executor) -> None:
         """Remove an executor whose process has ended."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from raycompat._node import forkserver
-from raycompat._protocol import run_module
+from raycompat._protocol import run_module, threads
 from raycompat._protocol.forkserver import MAX_PACKET_BYTES
 
 #: Simultaneous fork requests to one forkserver: each has seven open descriptors here.
@@ -68,9 +68,7 @@ def _start_forkserver(
     preload: Sequence[str], variables: Mapping[str, str]
 ) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    environment = {**os.environ, **variables}
-    # One thread: a forkserver with a pool of BLAS threads could not fork safely.
-    environment.setdefault("OMP_NUM_THREADS", "1")
+    environment = threads.with_one({**os.environ, **variables})
     about = (str(theirs.fileno()), str(os.getpid()), *preload)
     server = subprocess.Popen(
         run_module.command("raycompat._node.forkserver", *about),

@@ -7,7 +7,6 @@ retried, if they may be. Unused shared memory is freed first.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import psutil
+
+from raycompat._node import settings
 
 if TYPE_CHECKING:
     from raycompat._node.executor_pool import Executor
@@ -76,9 +77,9 @@ class MemoryMonitor:
         end: Callable[[Candidate, str], None],
         spare: Callable[[], bool],
     ) -> None:
-        self._limit = int(limit_bytes * _setting(*_THRESHOLD))
-        self._least_free = 1 - _setting(*_THRESHOLD)
-        self._period_s = _setting(*_REFRESH) / 1000
+        self._limit = int(limit_bytes * settings.number(*_THRESHOLD))
+        self._least_free = 1 - settings.number(*_THRESHOLD)
+        self._period_s = settings.number(*_REFRESH) / 1000
         self._pids, self._candidates, self._end, self._spare = pids, candidates, end, spare
         self._timer: asyncio.TimerHandle | None = None
         self._victim: Candidate | None = None
@@ -145,17 +146,6 @@ def _private_bytes(pid: int) -> int:
         return 0
     sizes = dict(line.split(":") for line in lines[1:])
     return int(sizes["Pss_Anon"].split()[0]) * 1024
-
-
-def _setting(name: str, default: float, most: float) -> float:
-    value = os.environ.get(name)
-    try:
-        number = default if value is None else float(value)
-    except ValueError:
-        number = math.nan
-    if not 0 <= number <= most:
-        raise ValueError(f"{name}={value!r}: expected a number from 0 to {most:g}.")
-    return number
 
 
 def _gigabytes(count: float) -> str:

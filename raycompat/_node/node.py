@@ -91,7 +91,7 @@ class Node:
         self.relays = Relays(worker, lambda key: self.sockets[key])
         self.looks = Looks(self)
         self.pool = ExecutorPool(
-            max_idle=2 * max(1, worker.state.nthreads),
+            num_cpus=max(1, worker.state.nthreads),
             on_message=self._on_message,
             on_end=self._on_end,
             goes_on=lambda job: job in self.jobs.setups,

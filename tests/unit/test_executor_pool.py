@@ -15,7 +15,7 @@ from raycompat._node.executor_pool import Executor, ExecutorPool
 @pytest.fixture
 def pool():
     return ExecutorPool(
-        max_idle=2,
+        num_cpus=2,
         on_message=lambda *message: None,
         on_end=lambda executor: None,
         goes_on=lambda job: True,
@@ -38,7 +38,10 @@ def executor():
 
 
 def test_an_idle_executor_that_is_killed_is_not_idle(pool, executor):
-    pool.release(executor, spent=False)
+    async def run() -> None:
+        pool.release(executor, spent=False)
+
+    asyncio.run(run())
     assert pool.idle == [executor]
     pool.kill(executor)
     assert (pool.idle, executor.killed) == ([], [4])
@@ -49,6 +52,46 @@ def test_an_executor_that_is_killed_does_not_become_idle(pool, executor):
     pool.kill(executor)
     pool.release(executor, spent=False)
     assert pool.idle == []
+
+
+def test_of_idle_executors_those_that_exceed_the_cpus_end_after_a_while(pool, monkeypatch):
+    monkeypatch.setattr(executor_pool, "_IDLE_S", 0.01)
+    left: list[int] = []
+
+    def make(pid: int) -> SimpleNamespace:
+        return SimpleNamespace(
+            pid=pid,
+            kind=("job",),
+            alive=True,
+            is_ending=False,
+            idle_since=0.0,
+            leave=lambda *, soon: left.append(pid),
+        )
+
+    async def run() -> None:
+        executors = [make(pid) for pid in range(4)]
+        pool._idle = list(executors)
+        for _ in executors:
+            await pool.acquire(("job",), {}, None)
+        for executor in executors[:3]:
+            pool.release(executor, spent=False)
+        assert left == []  # not yet
+        while len(pool.idle) + 1 > 2:  # one has a call, so the node of two CPUs keeps one more
+            await asyncio.sleep(0.001)
+        assert (left, [each.pid for each in pool.idle]) == ([0, 1], [2])
+        pool.release(executors[3], spent=False)
+        await asyncio.sleep(0)
+        assert left == [0, 1]
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_the_rank_of_executors_is_checked_when_a_node_starts(monkeypatch):
+    monkeypatch.setenv("RAY_worker_niceness", "-3")
+    with pytest.raises(
+        ValueError, match=r"RAY_worker_niceness='-3': expected a number from 0 to 19"
+    ):
+        ExecutorPool(1, print, print, bool, SimpleNamespace())
 
 
 class Forkserver:
