@@ -35,6 +35,7 @@ from raycompat._executor.run_leased import Lease
 from raycompat._protocol import executor_messages, failures, frames, interrupts, output_marks
 from raycompat._protocol.measurements import Measurements
 from raycompat._protocol.operations import Request, ToScheduler
+from raycompat._protocol.spans import Span
 from raycompat._protocol.tracked import Tracker
 from raycompat._protocol.values import StorePlace, Wire
 from raycompat._surface import era, forms
@@ -115,6 +116,10 @@ class Executor:
         session.tracker = Tracker(self._send_tracked, _call_later)
         current_session.set_to(session)
         return session
+
+    def report_spans(self, key: str, spans: list[Span]) -> None:
+        """Report to the node when calls of an actor or a lease ran."""
+        self.send(executor_messages.SPANS, key, [span.to_wire() for span in spans])
 
     def _send_measured(self, measured: list[Any]) -> None:
         self.send(executor_messages.MEASURED, self.session.worker_id, measured)

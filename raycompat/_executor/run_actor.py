@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from raycompat._caller import this_process
@@ -44,7 +45,7 @@ class Actor:
         self._running: dict[str, tuple[str, float]] = {}
         #: The name in the title of this process: of the last call, until the actor is idle.
         self._shown = ""
-        self._timeline = Timeline(lambda spans: executor.send(executor_messages.SPANS, key, spans))
+        self._timeline = Timeline(partial(executor.report_spans, key))
         self.mailbox = Mailbox(about["socket"], executor.session.pump, self._on_idle)
 
     @property

@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import this_process
@@ -43,7 +44,7 @@ class Lease:
         self._resources: dict[str, float] = about["resources"]
         self._shown_units = self._units
         self._group = this_process.group_of(about)
-        self._timeline = Timeline(lambda spans: executor.send(executor_messages.SPANS, key, spans))
+        self._timeline = Timeline(partial(executor.report_spans, key))
         self._mailbox = Mailbox(about["socket"], executor.session.pump, self._timeline.flush)
         #: Held to add or remove calls. While a call runs, another thread may do so.
         self._lock = threading.Lock()

@@ -41,7 +41,6 @@ from raycompat._protocol import executor_messages, failures, ids, liveness
 from raycompat._protocol.operations import Request, ToNode, ToScheduler, ask
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.serialization import serialize
-from raycompat._protocol.spans import Span
 from raycompat._protocol.strategy import NODE_ID_LABEL
 from raycompat._protocol.values import CallFailed
 from raycompat._protocol.version import VERSION
@@ -289,10 +288,10 @@ class Node:
             case _:
                 logger.error("an executor sent a message of the unknown kind %r", operation)
 
-    def _on_spans(self, executor: Executor, key: str, spans: list[Span]) -> None:
+    def _on_spans(self, executor: Executor, key: str, spans: list[tuple[Any, ...]]) -> None:
         message = {"op": ToScheduler.SPANS, "key": key, "pid": executor.pid}
         message["job"] = executor.kind[0]
-        self.tell({**message, "spans": [span.to_wire() for span in spans]})
+        self.tell({**message, "spans": spans})
 
     def _on_end(self, executor: Executor) -> None:
         self.store.clean_up_after(executor.pid)
