@@ -28,46 +28,49 @@ import importlib
 import logging
 from typing import Any
 
-from raycompat import _missing, actor, cloudpickle, exceptions, experimental, rllib, util
-from raycompat import runtime_env as runtime_env
-from raycompat._api import (
-    available_resources,
-    cancel,
-    cluster_resources,
-    get,
-    get_gpu_ids,
-    nodes,
-    put,
-    remote,
-    timeline,
-    wait,
-)
-from raycompat._as_ray import install_as_ray
-from raycompat._driver import init, is_initialized, shutdown
-from raycompat._logging_config import LoggingConfig
-from raycompat._protocol import version
-from raycompat._protocol.id_types import (
-    ActorClassID,
-    ActorID,
-    FunctionID,
-    JobID,
-    NodeID,
-    PlacementGroupID,
-    TaskID,
-    UniqueID,
-    WorkerID,
-)
-from raycompat._surface import modules as _old_modules
-from raycompat.actor import get_actor, kill, method
-from raycompat.environment_variables import EnvironmentVariable, env
-from raycompat.object_ref import (
-    DynamicObjectRefGenerator,
-    ObjectID,
-    ObjectRef,
-    ObjectRefGenerator,
-)
-from raycompat.runtime_context import get_runtime_context
-from raycompat.util.serialization import register_custom_serializer
+from raycompat._protocol import import_paths
+
+with import_paths.NamingHidden():
+    from raycompat import _missing, actor, cloudpickle, exceptions, experimental, rllib, util
+    from raycompat import runtime_env as runtime_env
+    from raycompat._api import (
+        available_resources,
+        cancel,
+        cluster_resources,
+        get,
+        get_gpu_ids,
+        nodes,
+        put,
+        remote,
+        timeline,
+        wait,
+    )
+    from raycompat._as_ray import install_as_ray
+    from raycompat._driver import init, is_initialized, shutdown
+    from raycompat._logging_config import LoggingConfig
+    from raycompat._protocol import version
+    from raycompat._protocol.id_types import (
+        ActorClassID,
+        ActorID,
+        FunctionID,
+        JobID,
+        NodeID,
+        PlacementGroupID,
+        TaskID,
+        UniqueID,
+        WorkerID,
+    )
+    from raycompat._surface import modules as _old_modules
+    from raycompat.actor import get_actor, kill, method
+    from raycompat.environment_variables import EnvironmentVariable, env
+    from raycompat.object_ref import (
+        DynamicObjectRefGenerator,
+        ObjectID,
+        ObjectRef,
+        ObjectRefGenerator,
+    )
+    from raycompat.runtime_context import get_runtime_context
+    from raycompat.util.serialization import register_custom_serializer
 
 __version__ = version.VERSION
 

@@ -27,6 +27,7 @@ from raycompat._caller.packages import Package, pack, upload, upload_errors
 from raycompat._protocol import (
     current_cluster,
     ids,
+    import_paths,
     interrupts,
     local_address,
     runtime_env,
@@ -289,7 +290,8 @@ def init(
         if given["local_mode"]:
             arguments.refuse_report_in_local_mode(report_file)
             return _begin_local(given)
-        context = _init(given, temp_dir, authority, uses_leases=uses_leases)
+        with import_paths.NamingHidden():
+            context = _init(given, temp_dir, authority, uses_leases=uses_leases)
         if report_file is not None:
             _begin_report(report_file)
         return context
@@ -513,7 +515,9 @@ def _program(config: JobConfig, *, hides_own_paths: bool) -> bytes:
     """Return the program's settings for executors, pickled: paths are not always valid UTF-8."""
     logs = config.py_logging_config
     program = {
-        "sys_path": _paths_of_the_driver(),
+        "own_paths": import_paths.own_folders(),
+        "sys_path": import_paths.of_this_process(),
+        "hiding_modules": import_paths.modules_that_hide_others(),
         "search_path": [
             os.path.abspath(path)
             for path in (*config.code_search_path, *config._py_driver_sys_path)
@@ -524,7 +528,7 @@ def _program(config: JobConfig, *, hides_own_paths: bool) -> bytes:
         # A job with a working directory imports from there, and not from its driver's folder.
         "hidden_paths": _own_paths() if hides_own_paths else [],
         "argv": sys.argv,
-        "cwd": os.getcwd(),
+        "cwd": import_paths.current_folder(),
     }
     return pickle.dumps(plain_where_possible(program), protocol=5)
 
@@ -536,16 +540,13 @@ def _home(nodes: list[dict[str, Any]], host: str) -> dict[str, Any]:
     )
 
 
-def _paths_of_the_driver() -> list[str]:
-    """Return the ``sys.path`` with which executors import what the driver can import."""
-    return [os.path.abspath(path) for path in sys.path if path == "" or os.path.isdir(path)]
-
-
 def _own_paths() -> list[str]:
     """Return the folders of this program's own code, unless PYTHONPATH names them too."""
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    own = (os.getcwd(), os.path.dirname(os.path.realpath(sys.argv[0])))
-    return [path for path in own if path not in named]
+    here = import_paths.current_folder()
+    program = import_paths.absolute(sys.argv[0], here)
+    own = (here, os.path.dirname(os.path.realpath(program)) if program is not None else None)
+    return [path for path in own if path is not None and path not in named]
 
 
 def _configure_logging(level: int | str, text: str | None) -> None:

@@ -24,6 +24,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
 from raycompat._as_ray import install_as_ray
+from raycompat._protocol import import_paths
 
 #: The program that Python reads from its standard input.
 _STANDARD_INPUT = "-"
@@ -110,7 +111,7 @@ def _of_folder(program: str, main: ModuleType) -> CodeType:
 
 
 def _of_module(name: str, main: ModuleType) -> CodeType:
-    _look_first_in(os.getcwd())
+    _look_first_in(import_paths.current_folder() or "")
     sys.argv[0] = "-m"  # until the module is found, as in Python
     try:
         spec = importlib.util.find_spec(name)

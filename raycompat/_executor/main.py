@@ -32,7 +32,14 @@ from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.run_actor import Actor
 from raycompat._executor.run_call import Call, Outcome, Sink, run
 from raycompat._executor.run_leased import Lease
-from raycompat._protocol import executor_messages, failures, frames, interrupts, output_marks
+from raycompat._protocol import (
+    executor_messages,
+    failures,
+    frames,
+    import_paths,
+    interrupts,
+    output_marks,
+)
 from raycompat._protocol.measurements import Measurements
 from raycompat._protocol.operations import Request, ToScheduler
 from raycompat._protocol.spans import Span
@@ -512,6 +519,17 @@ def _is_first_use(form: str) -> bool:
     )
 
 
+def _import_as_the_driver(setup: dict[str, Any]) -> None:
+    """Import the modules of the environment first, then those of the driver, then those of the node."""
+    others = [path for path in setup["sys_path"] if path not in sys.path]
+    paths = [*setup["own_paths"], *others, *sys.path, *setup["node_paths"]]
+    hidden = {*setup["hidden_paths"], *setup["env_paths"]} - {str(Path(__file__).parents[2])}
+    seen_first = [*setup["env_paths"], *setup["search_path"]]
+    paths = [*seen_first, *(path for path in paths if path not in hidden)]
+    sys.path[:] = dict.fromkeys(paths)
+    import_paths.forget_hidden(setup["hiding_modules"])
+
+
 def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
     """Run as an executor until the node ends it; return the exit code."""
     if setup["ray_version"] is not None:
@@ -519,11 +537,7 @@ def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
     if setup["as_ray"]:
         install_as_ray()
     forms.ask_with(_is_first_use, setup["old_forms"])
-    paths = [path for path in setup["sys_path"] if path not in sys.path] + sys.path
-    ours = str(Path(__file__).parents[2])
-    hidden = {*setup["hidden_paths"], *setup["env_paths"]} - {ours}
-    seen_first = [*setup["env_paths"], *setup["search_path"]]
-    sys.path[:] = [*seen_first, *(path for path in paths if path not in hidden)]
+    _import_as_the_driver(setup)
     sys.argv = setup["argv"]
     for name in ("stdout", "stderr"):
         errors = "strict" if name == "stdout" else "backslashreplace"
@@ -533,10 +547,11 @@ def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
         )
         setattr(sys, name, stream)
     native_output.write_lines_at_once()
-    try:
-        os.chdir(setup["cwd"])
-    except OSError as error:
-        print(f"raycompat: no folder of the driver on this node: {error}", file=sys.stderr)
+    if setup["cwd"] not in (None, import_paths.current_folder()):
+        try:
+            os.chdir(setup["cwd"])
+        except OSError as error:
+            print(f"raycompat: no folder of the driver on this node: {error}", file=sys.stderr)
     executor = Executor(connection, setup)
     this_process.set_executor(executor)
     debugger.install()

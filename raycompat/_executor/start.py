@@ -11,17 +11,10 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NoReturn
 
 from raycompat._executor import rank
-from raycompat._protocol import threads
-
-#: The program of a new interpreter; its arguments: the descriptor of the request, raycompat's folder.
-_BOOT = (
-    "import sys; sys.path.append(sys.argv[2]); "
-    "from raycompat._executor import start; start.begin_in_new_interpreter(int(sys.argv[1]))"
-)
+from raycompat._protocol import run_module, threads
 
 _UNKNOWN_VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")
 
@@ -85,8 +78,7 @@ def _replace(
     with os.fdopen(descriptor, "wb", closefd=False) as file:
         pickle.dump((connection.fileno(), request["setup"], by_cpus), file)
     os.set_inheritable(connection.fileno(), True)
-    root = str(Path(__file__).parents[2])
-    arguments = ["-P", "-c", _BOOT, str(descriptor), root]
+    arguments = ["-P", run_module.__file__, __name__, str(descriptor)]
     os.execve(request["interpreter"], [request["interpreter"], *arguments], environment)
 
 
@@ -117,3 +109,7 @@ def _serve(connection: socket.socket, setup: dict[str, Any]) -> NoReturn:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+if __name__ == "__main__":
+    begin_in_new_interpreter(int(sys.argv[1]))

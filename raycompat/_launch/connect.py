@@ -11,6 +11,7 @@ from raycompat import _dask_adapter as adapter
 from raycompat._dask_client import DaskClient
 from raycompat._launch.addresses import Destination
 from raycompat._protocol import refusals
+from raycompat._protocol.import_paths import files_that_hide_others
 
 #: Seconds for a scheduler to answer.
 _ANSWER_S = 5.0
@@ -42,6 +43,8 @@ def _check_scheduler(destination: Destination) -> None:
         try:
             identity = thread.submit(asyncio.run, asking).result()
         except Exception as error:  # another kind of server can send any answer
+            if isinstance(error, ImportError | AttributeError) and files_that_hide_others():
+                raise
             context = adapter.tls_context(destination.security)
             raise ConnectionError(
                 refusals.explain(address, context)

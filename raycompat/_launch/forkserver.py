@@ -19,6 +19,7 @@ from typing import Any
 
 import setproctitle
 
+from raycompat._protocol import lifeline
 from raycompat._protocol.forkserver import Forkserver
 
 
@@ -26,14 +27,16 @@ def _child_of(request: dict[str, Any], descriptors: Sequence[int]) -> Callable[[
     """Give a newly forked process its session, descriptors and variables; return its program."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.setsid()
-    *standard, about = descriptors
-    for number, descriptor in enumerate(standard):
+    given, log, report, about = descriptors
+    for number, descriptor in enumerate((given, log, log)):
         os.dup2(descriptor, number)
-        os.close(descriptor)
+    os.close(given)
+    os.close(log)
     with os.fdopen(about, "rb") as file:
         file.seek(0)
         settings = pickle.load(file)
     os.environ.update(settings["variables"])
+    lifeline.begin(report, settings["folders"])
     module, options = request["module"], settings["options"]
     sys.argv = [module, options]
     setproctitle.setproctitle(f"{sys.executable} -m {module} {options}")

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from raycompat._launch.inherited import Inherited, inherited
-from raycompat._protocol import interrupts, run_module
+from raycompat._protocol import import_paths, interrupts, run_module
 from raycompat._protocol.forkserver import MAX_PACKET_BYTES
 
 #: Seconds for a forkserver to report that a process has ended.
@@ -124,7 +124,7 @@ def _is_readable(descriptor: int, deadline: float | None) -> bool:
 class ForkserverClient:
     """A forkserver of this process."""
 
-    def __init__(self, basis: Inherited, errors: int) -> None:
+    def __init__(self, basis: Inherited, log: int) -> None:
         #: What its children inherit.
         self.basis = basis
         #: Calls of `acquire` without their `release`.
@@ -143,8 +143,8 @@ class ForkserverClient:
                 run_module.command("raycompat._launch.forkserver", str(theirs.fileno())),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
+                stdout=log,
+                stderr=log,
                 env=dict(basis.variables),
                 start_new_session=True,
             )
@@ -155,14 +155,16 @@ class ForkserverClient:
         return self._server.poll() is None
 
     def fork(
-        self, module: str, options: str, variables: Mapping[str, str], standard: Sequence[int]
+        self, module: str, options: str, variables: Mapping[str, str], descriptors: Sequence[int]
     ) -> Forked:
         """Request a process, without waiting for it (see `fork`)."""
         forked = Forked(self)
         changed = dict(variables.items() - self.basis.variables)
         about = os.memfd_create("raycompat-process")
         with os.fdopen(about, "wb") as file:
-            pickle.dump({"options": options, "variables": changed}, file)
+            folders = import_paths.of_this_process()
+            settings = {"options": options, "variables": changed, "folders": folders}
+            pickle.dump(settings, file)
             file.flush()
             with self._changed:
                 if self._has_ended:
@@ -170,7 +172,7 @@ class ForkserverClient:
                 number = next(self._numbers)
                 self._requested[number] = forked
                 request = {"op": "fork", "module": module, "number": number}
-                self._send(request, [*standard, about])
+                self._send(request, [*descriptors, about])
         return forked
 
     def import_module(self, module: str) -> None:
@@ -258,25 +260,26 @@ _lock = threading.Lock()
 
 
 def fork(
-    module: str, options: str, variables: Mapping[str, str], standard: Sequence[int]
+    module: str, options: str, variables: Mapping[str, str], descriptors: Sequence[int]
 ) -> Forked:
     """Request a process that runs the function `main` of a module, without waiting for it.
 
-    `options` is its command line, `variables` are its environment variables, and `standard` are its
-    input, output and errors. A forkserver that is started for it has the same errors.
+    `options` is its command line, `variables` are its environment variables, and `descriptors` are its
+    input, its log, and its report (`_protocol.lifeline`). A forkserver that is started for it has the
+    same log.
     """
-    server = acquire(variables, standard[2])
+    server = acquire(variables, descriptors[1])
     try:
-        return server.fork(module, options, variables, standard)
+        return server.fork(module, options, variables, descriptors)
     except BaseException:
         release(server)
         raise
 
 
-def acquire(variables: Mapping[str, str], errors: int) -> ForkserverClient:
+def acquire(variables: Mapping[str, str], log: int) -> ForkserverClient:
     """Return a forkserver for processes with these variables, which is started if there is none.
 
-    It runs until its last user calls `release`. One that is started has the descriptor `errors`.
+    It runs until its last user calls `release`. One that is started prints to the descriptor `log`.
     """
     basis = inherited(variables)
     with interrupts.deferred(), _lock:
@@ -284,7 +287,7 @@ def acquire(variables: Mapping[str, str], errors: int) -> ForkserverClient:
             if server.basis == basis and server.is_running:
                 break
         else:
-            server = ForkserverClient(basis, errors)
+            server = ForkserverClient(basis, log)
             _servers.append(server)
         server.num_users += 1
     return server

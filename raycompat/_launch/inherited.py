@@ -19,7 +19,7 @@ class Inherited:
     """Python and libraries read variables and the folder at their import; the rest is copied."""
 
     variables: frozenset[tuple[str, str]]
-    #: The path and the numbers of the current folder; None if it was removed.
+    #: The path and the numbers of the current folder; None if it was removed, or may not be entered.
     folder: tuple[str, int, int] | None
     priority: int
     cpus: frozenset[int]
@@ -47,7 +47,7 @@ def _folder() -> tuple[str, int, int] | None:
     try:
         about = os.stat(".")
         return os.getcwd(), about.st_dev, about.st_ino
-    except FileNotFoundError:
+    except OSError:
         return None
 
 

@@ -29,7 +29,7 @@ _REAP_S = 10.0
 
 
 class Process:
-    """One process of the cluster. It writes one line of JSON when it is ready."""
+    """One process of the cluster. It reports one line of JSON when it is ready."""
 
     def __init__(
         self, module: str, options: dict[str, Any], log: Path, environment: dict[str, str]
@@ -38,15 +38,17 @@ class Process:
         self._report: dict[str, Any] | None = None
         variables = {**variables_of_processes(), **environment}
         with contextlib.ExitStack() as of_process:
-            errors = of_process.enter_context(log.open("wb"))
+            printed = of_process.enter_context(log.open("ab"))
             read_input, write_input = os.pipe()
             of_process.callback(os.close, read_input)
             self._input = os.fdopen(write_input, "wb")
-            read_output, write_output = os.pipe()
-            of_process.callback(os.close, write_output)
-            self._output = os.fdopen(read_output, "rb")
-            standard = [read_input, write_output, errors.fileno()]
-            self._forked = forkserver_client.fork(module, json.dumps(options), variables, standard)
+            read_report, write_report = os.pipe()
+            of_process.callback(os.close, write_report)
+            self._reports = os.fdopen(read_report, "rb")
+            descriptors = [read_input, printed.fileno(), write_report]
+            self._forked = forkserver_client.fork(
+                module, json.dumps(options), variables, descriptors
+            )
         _processes.add(self)
 
     @property
@@ -96,10 +98,10 @@ class Process:
 
     def report_within(self, timeout_s: float) -> dict[str, Any] | None:
         """Return the process's report; None if it has ended, or does not report in time."""
-        if self._report is None and not self._output.closed:
+        if self._report is None and not self._reports.closed:
             waiting = select.poll()
-            waiting.register(self._output, select.POLLIN)
-            line = self._output.readline() if waiting.poll(timeout_s * 1000) else b""
+            waiting.register(self._reports, select.POLLIN)
+            line = self._reports.readline() if waiting.poll(timeout_s * 1000) else b""
             self._report = json.loads(line) if line else None
         return self._report
 
@@ -161,7 +163,7 @@ class Process:
 
     def _let_go(self) -> None:
         self.close_input()
-        self._output.close()
+        self._reports.close()
         self._forked.let_go()
 
     def forget_in_fork(self) -> None:

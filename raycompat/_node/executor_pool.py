@@ -283,6 +283,16 @@ class ExecutorPool:
         """Start the forkserver. Call it in the node's main thread."""
         self._plain.start()
 
+    async def wait_until_ready(self) -> None:
+        """Wait until executors can be forked.
+
+        Raises
+        ------
+        ForkserverDied
+            When the forkserver could not start.
+        """
+        await self._plain.wait_until_ready()
+
     def import_library(self, library: str) -> None:
         """Fork executors with one of raycompat's libraries imported from now on."""
         if library not in self._libraries:

@@ -14,6 +14,7 @@ It ends when the node's end of the socket closes. Its children get SIGKILL when 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -29,6 +30,9 @@ from typing import NoReturn
 from raycompat._protocol.forkserver import Forkserver
 
 _PR_SET_PDEATHSIG = 1
+
+#: What the node gets to know when this process cannot start; the whole traceback is in the log.
+_TRACEBACK_CHARACTERS = 8000
 
 
 def die_with_parent(parent: int) -> None:
@@ -118,8 +122,11 @@ def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoRet
         gc.freeze()
         serve(control)
         code = 0
-    except BaseException:
+    except BaseException as error:
         traceback.print_exc()
+        with contextlib.suppress(OSError):  # the node has died
+            text = "".join(traceback.format_exception(error))
+            control.send(pickle.dumps(("unable", text[-_TRACEBACK_CHARACTERS:])))
     os._exit(code)
 
 

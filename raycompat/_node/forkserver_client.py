@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from raycompat._node import forkserver
-from raycompat._protocol import run_module, threads
+from raycompat._protocol import lifeline, run_module, threads
 from raycompat._protocol.forkserver import MAX_PACKET_BYTES
 
 #: Simultaneous fork requests to one forkserver: each has seven open descriptors here.
@@ -59,6 +59,7 @@ def fork_early() -> None:
     pid = os.fork()
     if not pid:
         ours.close()
+        lifeline.say_nothing()
         forkserver.run(theirs, node)
     theirs.close()
     _early.append((ours, _Forked(pid)))
@@ -108,6 +109,8 @@ class ForkserverClient:
         #: Held by a caller of `fork` while the descriptors for it are open.
         self.fork_limit = asyncio.Semaphore(_MANY_FORKS)
         self._death: ForkserverDied | None = None
+        #: The traceback, if it could not start.
+        self._why_dead = ""
         self._ready: asyncio.Future[int]
         self._control: socket.socket
         self._server: subprocess.Popen[bytes] | _Forked
@@ -164,6 +167,8 @@ class ForkserverClient:
         operation, *rest = pickle.loads(packet)
         if operation == "ready":
             self._ready.set_result(rest[0])
+        elif operation == "unable":
+            self._why_dead = rest[0]
         elif operation == "forked":
             number, pid = rest
             forked = self._waiting(number)
@@ -192,8 +197,10 @@ class ForkserverClient:
 
     def _die(self) -> None:
         self._death = error = ForkserverDied(
-            "The process that raycompat forks executors from has died. Restart the node (the Dask "
-            "worker); its log says why it died."
+            f"The process that raycompat forks executors from could not start:\n{self._why_dead}"
+            if self._why_dead
+            else "The process that raycompat forks executors from has died. Restart the node (the "
+            "Dask worker); its log says why it died."
         )
         for fork in [self._ready, *self._forks.values()]:
             if not fork.done():

@@ -12,7 +12,7 @@ from raycompat import _dask_adapter as adapter
 from raycompat._node import accelerators
 from raycompat._node.executor_pool import Executor
 from raycompat._node.runtime_env import Prepared, RuntimeEnvFailed
-from raycompat._protocol import executor_messages, runtime_env
+from raycompat._protocol import executor_messages, import_paths, runtime_env
 from raycompat._protocol.call_spec import Grant
 from raycompat._protocol.operations import Request, ask
 
@@ -46,6 +46,7 @@ class Jobs:
             "namespace": namespace,
             "node_id": self._node.id,
             "node_pid": os.getpid(),
+            "node_paths": import_paths.of_this_process(),
             "ip": self._node.ip,
             "gpus_are_named": accelerators.preset() is not None,
             "labels": self._node.labels,

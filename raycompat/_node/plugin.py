@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import distributed
 
 from raycompat import _dask_adapter as adapter
+from raycompat._node.forkserver_client import ForkserverDied
 from raycompat._node.node import Node
 from raycompat._protocol import task_bodies
 from raycompat._protocol.operations import ToScheduler
@@ -58,8 +59,14 @@ class NodePlugin(distributed.WorkerPlugin):
         worker.stream_handlers.update(adapter.guarded(node.stream_handlers()))
         worker.handlers.update(node.handlers())
         adapter.send_batches_at_once(worker)
-        node.tell({"op": ToScheduler.NODE, "info": node.info})
         _plugins[worker] = self
+        try:
+            await node.pool.wait_until_ready()
+        except ForkserverDied as error:
+            adapter.tell_scheduler(worker, {"op": ToScheduler.UNFIT, "reason": str(error)})
+            _end(worker)
+            raise
+        node.tell({"op": ToScheduler.NODE, "info": node.info})
 
     async def teardown(self, worker: Worker) -> None:
         """End the node, unless the plugin is only replaced."""

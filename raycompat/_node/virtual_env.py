@@ -49,13 +49,15 @@ class Installer:
 
     async def _build(self, folder: Path, pip: dict[str, Any], variables: dict[str, str]) -> Path:
         python = folder / "bin" / "python"
-        await self._run([sys.executable, "-m", "venv", "--without-pip", str(folder)], variables)
+        await self._run(
+            [sys.executable, "-P", "-m", "venv", "--without-pip", str(folder)], variables
+        )
         _see_own_packages(folder)
-        command = [str(python), "-m", "pip"]
+        command = [str(python), "-P", "-m", "pip"]  # and not a file in this folder
         try:
             await self._run([*command, "--version"], variables)  # with the node's interpreter
         except CommandFailed:
-            await self._run([str(python), "-m", "ensurepip", "--default-pip"], variables)
+            await self._run([str(python), "-P", "-m", "ensurepip", "--default-pip"], variables)
         if "pip_version" in pip:
             await self._run([*command, "install", f"pip{pip['pip_version']}"], variables)
         requirements = folder / "requirements.txt"

@@ -15,8 +15,8 @@ from typing import Any
 
 #: Bytes. Larger than any packet.
 MAX_PACKET_BYTES = 1 << 16
-#: Those of a request to fork: the child's connection or input, its output, its errors, and a file in
-#: memory with its settings. (Settings can be of any size; packets cannot.)
+#: Those of a request to fork: the three of the child, and a file in memory with its settings. (Settings
+#: can be of any size; packets cannot.)
 NUM_DESCRIPTORS = 4
 
 

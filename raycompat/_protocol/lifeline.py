@@ -1,4 +1,7 @@
-"""How a started process reports to its starter that it is ready, and learns when it must end."""
+"""How a started process reports to its starter that it is ready, and learns when it must end.
+
+The report has a descriptor of its own. What the process prints goes to its log.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,19 @@ import signal
 import sys
 from typing import Any
 
-_STDIN, _STDOUT, _STDERR = 0, 1, 2
+_STDIN = 0
+
+#: The descriptor for the report, and the folders from which the starter imports.
+_report_to: int | None = None
+_folders_of_starter: list[str] = []
+
+
+def begin(report_to: int, folders: list[str]) -> None:
+    """Take what the starter has given this process."""
+    global _report_to
+    os.set_inheritable(report_to, False)
+    _report_to = report_to
+    _folders_of_starter[:] = folders
 
 
 def read_words() -> dict[str, Any]:
@@ -22,9 +37,23 @@ def read_words() -> dict[str, Any]:
 
 
 def say(words: dict[str, Any]) -> None:
-    """Report that this process is ready; everything it prints later goes to its log."""
-    print(json.dumps(words), flush=True)
-    os.dup2(_STDERR, _STDOUT)
+    """Report that this process is ready.
+
+    From now on it can also import the starter's modules, which calls of Dask may need. They come last,
+    so that they hide no module of this process.
+    """
+    sys.path += [folder for folder in _folders_of_starter if folder not in sys.path]
+    assert _report_to is not None
+    os.write(_report_to, json.dumps(words).encode() + b"\n")
+    say_nothing()
+
+
+def say_nothing() -> None:
+    """Close the descriptor for the report, in a process that makes none, or no other."""
+    global _report_to
+    if _report_to is not None:
+        os.close(_report_to)
+        _report_to = None
 
 
 async def told_to_end() -> None:

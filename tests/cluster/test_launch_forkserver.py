@@ -143,7 +143,7 @@ def test_threads_may_wait_for_different_reports():
                 "raycompat._protocol.frames",
                 "{}",
                 process.variables_of_processes(),
-                [input_, output, errors.fileno()],
+                [input_, errors.fileno(), output],
             )
             assert forked.is_forked_within(60)
             is_over.set()

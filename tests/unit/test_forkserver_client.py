@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from raycompat._node import forkserver, forkserver_client
-from raycompat._node.forkserver_client import ForkserverClient
+from raycompat._node.forkserver_client import ForkserverClient, ForkserverDied
 from raycompat._protocol.forkserver import MAX_PACKET_BYTES
 
 #: More than both sockets hold requests and answers.
@@ -135,3 +135,19 @@ def test_a_forkserver_that_dies_with_unread_requests_is_an_ordinary_death(monkey
 
     asyncio.run(run())
     assert (exited, errors) == ([5], [])
+
+
+def test_a_forkserver_that_cannot_start_says_why(monkeypatch):
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    server = Server(theirs)
+    monkeypatch.setattr(forkserver_client, "_start_forkserver", lambda *_: (ours, server))
+
+    async def run() -> None:
+        client = ForkserverClient(lambda *_: None, lambda _: None)
+        client.start()
+        server._say("unable", "Traceback of an import")
+        theirs.close()
+        with pytest.raises(ForkserverDied, match="could not start:\nTraceback of an import"):
+            await client.wait_until_ready()
+
+    asyncio.run(run())
