@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
+import stat
 import zipfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from raycompat._protocol import runtime_env
 from raycompat._protocol.operations import Request, ask
@@ -30,6 +31,9 @@ _LIMIT_VARIABLE = "RAY_max_grpc_message_size"
 
 #: Files that are not packed with a working directory, unless Ray's variable sets others.
 _DEFAULT_EXCLUDES = ".git,.venv,venv,__pycache__"
+
+#: Folders below each other in a package. The standard library removes folders by recursion.
+_MOST_FOLDERS_DEEP = 500
 
 #: The time of every file in a package, so that its hash depends on content only.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
@@ -46,10 +50,25 @@ class Package:
 # --- which files ----------------------------------------------------------------------------------
 
 
-def _patterns(root: Path, lines: list[str]) -> Callable[[Path, bool], bool]:
+class Member(NamedTuple):
+    """A file or an empty folder of a package, or a link from one of its folders to another one."""
+
+    path: Path
+    #: For a link: where it leads, from the folder that it is in.
+    target: str | None = None
+
+
+#: Returns whether patterns exclude a path; the second argument says whether it is a folder.
+_Rule = Callable[[Path, bool], bool]
+
+
+def _patterns(root: Path, lines: list[str], source: object) -> _Rule:
     import pathspec
 
-    spec = pathspec.GitIgnoreSpec.from_lines(lines)
+    try:
+        spec = pathspec.GitIgnoreSpec.from_lines(lines)
+    except ValueError as error:
+        raise RuntimeEnvSetupError(f"{source} has a pattern that is not valid: {error}") from error
 
     def is_excluded(path: Path, is_folder: bool) -> bool:
         name = path.relative_to(root).as_posix()
@@ -60,8 +79,81 @@ def _patterns(root: Path, lines: list[str]) -> Callable[[Path, bool], bool]:
     return is_excluded
 
 
-def files_of(root: Path, excludes: list[str]) -> Iterator[Path]:
-    """Return the files and empty folders in a folder, sorted, without the excluded ones.
+class _Walk:
+    """Finds the members of a folder. Each real folder is read once, however many links lead to it.
+
+    Folders are read before links are followed. So a link to a folder of the package is a link in the
+    package too; a folder elsewhere is packed in place of the first link to it.
+    """
+
+    def __init__(self, root: Path, rules: list[_Rule], ignored: list[str]) -> None:
+        self._root = root
+        #: Names of files with patterns.
+        self._ignored = ignored
+        #: Where each real folder is in the package.
+        self._places: dict[Path, Path] = {}
+        #: Links to folders that were not followed yet, each with the rules for it.
+        self._links: deque[tuple[Path, list[_Rule]]] = deque()
+        self._rules = rules
+
+    def members(self) -> Iterator[Member]:
+        """Return all members."""
+        yield from self._read(self._root, self._rules)
+        above = {*self._root.resolve().parents}
+        while self._links:
+            link, rules = self._links.popleft()
+            if link.resolve() not in above:
+                yield from self._read(link, rules)
+
+    def _read(self, top: Path, rules: list[_Rule]) -> Iterator[Member]:
+        """Return the members in a folder, sorted, without those behind links."""
+        waiting = [(top, rules)]
+        while waiting:
+            path, rules = waiting.pop()
+            if not path.is_dir():
+                yield Member(path)
+                continue
+            self._check_depth(path)
+            place = self._places.setdefault(path.resolve(), path)
+            if place is not path:
+                yield Member(path, os.path.relpath(place, path.parent))
+                continue
+            entries = sorted(path.iterdir())
+            if not entries:
+                yield Member(path)
+            rules = [*rules, *self._rules_in(path)]
+            found = [(entry, rules) for entry in entries if self._is_read_now(entry, rules)]
+            waiting += reversed(found)
+
+    def _is_read_now(self, entry: Path, rules: list[_Rule]) -> bool:
+        """Return whether an entry is a file or a folder that is not excluded; keep links for later."""
+        is_folder = entry.is_dir()
+        if any(is_excluded(entry, is_folder) for is_excluded in rules):
+            return False
+        if is_folder and entry.is_symlink():
+            self._links.append((entry, rules))
+            return False
+        return is_folder or entry.is_file()  # not a socket, pipe, device or broken link
+
+    def _rules_in(self, folder: Path) -> list[_Rule]:
+        own = [folder / name for name in self._ignored if (folder / name).is_file()]
+        return [
+            _patterns(folder, path.read_text("utf-8", "surrogateescape").splitlines(), path)
+            for path in own
+        ]
+
+    def _check_depth(self, folder: Path) -> None:
+        depth = len(folder.parts) - len(self._root.parts)
+        if depth > _MOST_FOLDERS_DEEP:
+            raise RuntimeEnvSetupError(
+                f"{folder} is {depth} folders below {self._root}. A package can have "
+                f"{_MOST_FOLDERS_DEEP}: exclude it (runtime_env['excludes'], '.gitignore' or "
+                "'.rayignore')."
+            )
+
+
+def members_of(root: Path, excludes: list[str]) -> Iterator[Member]:
+    """Return what a folder contains without the excluded files.
 
     `excludes` are patterns as in ``.gitignore``. The lines of ``.gitignore`` and ``.rayignore`` files,
     in the folder and below, are patterns too.
@@ -69,27 +161,8 @@ def files_of(root: Path, excludes: list[str]) -> Iterator[Path]:
     ignored = [".rayignore"]
     if os.environ.get("RAY_RUNTIME_ENV_IGNORE_GITIGNORE", "0") != "1":
         ignored.append(".gitignore")
-    yield from _walk(root, [_patterns(root, excludes)], ignored)
-
-
-def _walk(
-    folder: Path, rules: list[Callable[[Path, bool], bool]], ignored: list[str]
-) -> Iterator[Path]:
-    own = [folder / name for name in ignored if (folder / name).is_file()]
-    rules = rules + [_patterns(folder, path.read_text().splitlines()) for path in own]
-    entries = sorted(folder.iterdir())
-    if not entries:
-        yield folder
-    for entry in entries:
-        is_folder = entry.is_dir()
-        if any(is_excluded(entry, is_folder) for is_excluded in rules):
-            continue
-        if is_folder and entry.is_symlink() and folder.resolve().is_relative_to(entry.resolve()):
-            continue  # a link to a folder above
-        if is_folder:
-            yield from _walk(entry, rules, ignored)
-        elif entry.is_file():  # skips sockets and broken links
-            yield entry
+    rules = [_patterns(root, excludes, "runtime_env['excludes']")]
+    return _Walk(root, rules, ignored).members()
 
 
 # --- packages -------------------------------------------------------------------------------------
@@ -120,27 +193,56 @@ def _uri(path: Path, ending: str) -> str:
     return f"gcs://_ray_pkg_{_hash(path)}{ending}"
 
 
-def _zip_folder(folder: Path, within: str, excludes: list[str], target: Path) -> None:
-    num_bytes = 0
-    with zipfile.ZipFile(target, "w") as archive:
-        for path in files_of(folder, excludes):
-            name = f"{within}{path.relative_to(folder).as_posix()}"
-            num_bytes += 0 if path.is_dir() else path.stat().st_size
-            _check_size(num_bytes, str(folder))
-            _add(archive, path, name)
+class _Archive:
+    """An archive that is being written, of limited size."""
 
+    def __init__(self, target: Path, source: Path) -> None:
+        self._zip = zipfile.ZipFile(target, "w")
+        self._source = source
+        self._num_bytes = 0
 
-def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:
-    is_folder = path.is_dir()
-    if is_folder and name.endswith("/."):
-        name = name[:-2]
-    entry = zipfile.ZipInfo(f"{name}/" if is_folder else name, _NO_TIME)
-    entry.external_attr = (path.stat().st_mode & 0xFFFF) << 16
-    if is_folder:
-        archive.writestr(entry, b"")
-        return
-    with path.open("rb") as source, archive.open(entry, "w", force_zip64=True) as sink:
-        shutil.copyfileobj(source, sink, PIECE_BYTES)
+    def __enter__(self) -> _Archive:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._zip.close()
+
+    def add(self, member: Member, name: str) -> None:
+        """Add a member under a name."""
+        path, target = member
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise RuntimeEnvSetupError(
+                f"{os.fsencode(path)!r} cannot be uploaded to the cluster: its name is not UTF-8. "
+                "Rename it, or exclude it (runtime_env['excludes'], '.gitignore' or '.rayignore')."
+            ) from None
+        if target is not None:
+            entry = zipfile.ZipInfo(name, _NO_TIME)
+            entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+            self._zip.writestr(entry, target)
+            return
+        mode = path.stat().st_mode
+        is_folder = stat.S_ISDIR(mode)
+        if is_folder and name.endswith("/."):
+            name = name[:-2]
+        entry = zipfile.ZipInfo(f"{name}/" if is_folder else name, _NO_TIME)
+        entry.external_attr = (mode & 0xFFFF) << 16
+        if is_folder:
+            self._zip.writestr(entry, b"")
+        else:
+            self._add_content(path, entry)
+
+    def _add_content(self, path: Path, entry: zipfile.ZipInfo) -> None:
+        self._check_size(path.stat().st_size)
+        with path.open("rb") as source, self._zip.open(entry, "w", force_zip64=True) as sink:
+            while piece := source.read(PIECE_BYTES):
+                self._num_bytes += len(piece)
+                self._check_size(0)  # another process may be writing the file
+                sink.write(piece)
+
+    def _check_size(self, num_more: int) -> None:
+        _check_size(self._num_bytes + num_more, str(self._source))
 
 
 def _archive_ending(path: Path, endings: tuple[str, ...]) -> str | None:
@@ -192,14 +294,15 @@ class Packer:
 
     def _folder(self, folder: Path, within: str, excludes: list[str]) -> str:
         target = self._new_file()
-        _zip_folder(folder, within, excludes, target)
+        with _Archive(target, folder) as archive:
+            for member in members_of(folder, excludes):
+                archive.add(member, f"{within}{member.path.relative_to(folder).as_posix()}")
         return self._keep(target, ".zip")
 
     def _file(self, path: Path) -> str:
         target = self._new_file()
-        _check_size(path.stat().st_size, str(path))
-        with zipfile.ZipFile(target, "w") as archive:
-            _add(archive, path, path.name)
+        with _Archive(target, path) as archive:
+            archive.add(Member(path), path.name)
         return self._keep(target, ".zip")
 
     def _archive(self, path: Path, ending: str) -> str:

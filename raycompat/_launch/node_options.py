@@ -12,6 +12,7 @@ import psutil
 
 from raycompat._node import accelerators
 from raycompat._node.labels import VARIABLE as LABELS_VARIABLE
+from raycompat._protocol import variables
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 
 #: Share of the machine's memory that a node of a local cluster uses for tasks and objects.
@@ -126,14 +127,9 @@ def _check_gpus_are_visible(num_gpus: float) -> None:
 
 
 def _variables(given: Any) -> dict[str, str]:
-    variables = _texts("env_vars", given)
-    for name, value in variables.items():
-        if not name or "=" in name or "\0" in name + value:
-            raise ValueError(
-                f"env_vars={{{name!r}: {value!r}}}: not a valid environment variable. Expected a name "
-                "without '=', and no null characters."
-            )
-    return variables
+    texts = _texts("env_vars", given)
+    variables.check("env_vars", texts)
+    return texts
 
 
 def _texts(name: str, given: Any) -> dict[str, str]:

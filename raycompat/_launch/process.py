@@ -16,7 +16,7 @@ import psutil
 
 from raycompat import exceptions
 from raycompat._launch import forkserver_client
-from raycompat._protocol import shared_secret, threads
+from raycompat._protocol import shared_secret, threads, variables
 
 #: Seconds for a process of the cluster to start on a busy machine.
 _START_S = 120.0
@@ -36,7 +36,7 @@ class Process:
     ) -> None:
         self.log = log
         self._report: dict[str, Any] | None = None
-        variables = {**variables_of_processes(), **environment}
+        self._variables = {**variables_of_processes(), **environment}
         with contextlib.ExitStack() as of_process:
             printed = of_process.enter_context(log.open("ab"))
             read_input, write_input = os.pipe()
@@ -47,7 +47,7 @@ class Process:
             self._reports = os.fdopen(read_report, "rb")
             descriptors = [read_input, printed.fileno(), write_report]
             self._forked = forkserver_client.fork(
-                module, json.dumps(options), variables, descriptors
+                module, json.dumps(options), self._variables, descriptors
             )
         _processes.add(self)
 
@@ -113,8 +113,10 @@ class Process:
             how = f"could not be started, because {why_not}"
         else:
             how = f"ended with exit code {self.exit_code} while starting"
+        why_not = variables.why_python_does_not_start(self._variables)
+        cause = f" {why_not}." if why_not else ""
         log = self.log.read_text(errors="replace")[-4000:]
-        return f"A process of the local cluster {how}. Its log said:\n{log}"
+        return f"A process of the local cluster {how}.{cause} Its log said:\n{log}"
 
     def let_go(self) -> None:
         """Let the process continue when this one ends (see `lifeline.told_to_end`)."""

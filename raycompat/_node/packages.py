@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import shutil
 import stat
 import tarfile
@@ -125,13 +126,28 @@ def _unpack(archive: Path, target: Path, name: str, *, is_uploaded: bool) -> Non
 
 
 def _unzip(archive: Path, target: Path) -> None:
-    """Extract with permissions, which `zipfile` omits; names cannot lead out of `target`."""
+    """Extract with permissions and links, which `zipfile` omits; none leads out of `target`."""
     with zipfile.ZipFile(archive) as zipped:
+        links = []
         for entry in zipped.infolist():
             made = Path(zipped.extract(entry, target))
+            if stat.S_ISLNK(entry.external_attr >> 16):
+                links.append(made)
+                continue
             mode = stat.S_IMODE(entry.external_attr >> 16)
             if mode and not made.is_symlink():
                 made.chmod(mode | stat.S_IRUSR | stat.S_IWUSR | (made.is_dir() and stat.S_IXUSR))
+    for made in links:  # after all files, so that none is written through a link
+        _make_link(made, target)
+
+
+def _make_link(made: Path, target: Path) -> None:
+    """Replace an extracted file, which has the target of a link, by the link."""
+    leads_to = made.read_bytes()
+    place = os.path.normpath(os.path.join(os.fsencode(made.parent), leads_to))
+    if Path(os.fsdecode(place)).is_relative_to(target):
+        made.unlink()
+        os.symlink(leads_to, made)
 
 
 def _lift_single_folder(folder: Path) -> None:

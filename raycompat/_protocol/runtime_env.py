@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from raycompat._protocol import variables
 from raycompat.exceptions import RuntimeEnvSetupError, UnsupportedRayFeatureError
 
 #: The environment of a job that requests none.
@@ -66,6 +67,7 @@ def _env_vars(value: Any) -> dict[str, str]:
     for part, called in [(k, "key") for k in value] + [(v, "value") for v in value.values()]:
         if not isinstance(part, str):
             raise TypeError(f"{expected}, but the {called} {part!r} is of type {type(part)}.")
+    variables.check("runtime_env['env_vars']", value)
     return dict(value)
 
 
@@ -310,8 +312,8 @@ def inherited(parent: str, fields: Mapping[str, Any] | None) -> str:
     if not fields:
         return parent
     merged = loads(parent)
-    variables = {**merged.get("env_vars", {}), **fields.get("env_vars", {})}
+    env_vars = {**merged.get("env_vars", {}), **fields.get("env_vars", {})}
     merged.update(fields)
-    if variables:
-        merged["env_vars"] = variables
+    if env_vars:
+        merged["env_vars"] = env_vars
     return dumps(merged)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import zipfile
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raycompat._caller.packages import Packer, files_of, pack
+from raycompat._caller.packages import Packer, members_of, pack
+from raycompat._node.packages import _unpack
 from raycompat.exceptions import RuntimeEnvSetupError
 
 names = st.sampled_from(["a", "b", "c.txt", "d.log"])
@@ -35,7 +37,7 @@ def write(folder: Path, tree: dict[tuple[str, ...], bytes]) -> dict[str, bytes]:
 
 
 def listed(folder: Path, excludes: list[str]) -> list[str]:
-    return [path.relative_to(folder).as_posix() for path in files_of(folder, excludes)]
+    return sorted(each.path.relative_to(folder).as_posix() for each in members_of(folder, excludes))
 
 
 def uri_of(folder: Path, scratch: Path, **fields) -> str:
@@ -104,17 +106,109 @@ def test_what_is_no_file_is_left_out(folder):
     assert not {"pipe", "nowhere"} & set(names)
 
 
-def test_a_link_to_a_folder_is_followed_but_not_in_circles(folder):
+def unpacked(folder: Path, scratch: Path) -> Path:
+    """Return a folder that was packed, sent to a node and unpacked."""
+    packer = Packer(scratch, [])
+    packer.working_dir(str(folder))
+    _unpack(packer.packages[-1].path, scratch / "unpacked", "name", is_uploaded=True)
+    return scratch / "unpacked"
+
+
+def test_a_link_to_a_folder_of_the_package_is_a_link_there_too(folder, tmp_path):
     (folder / "below" / "back").symlink_to(folder)
     (folder / "other").symlink_to(folder / "data")
-    assert listed(folder, []) == [
-        "below/code.py",
-        "below/data/large.bin",
-        "code.py",
-        "data/small.bin",
-        "note.log",
-        "other/small.bin",
-    ]
+    there = unpacked(folder, tmp_path)
+    assert (there / "other" / "small.bin").read_bytes() == b"small"
+    assert (there / "below" / "back").resolve() == there
+    assert [each.name for each in there.rglob("*") if each.is_symlink()] == ["other", "back"]
+
+
+def test_folders_that_link_to_each_other_are_packed_once(tmp_path):
+    """As in ``node_modules``: the number of paths grows with the factorial of the number of folders."""
+    names = [f"package{number}" for number in range(12)]
+    for name in names:
+        links = tmp_path / "folder" / name / "node_modules"
+        links.mkdir(parents=True)
+        (links.parent / "index.js").write_text(name)
+        for other in names:
+            (links / other).symlink_to(f"../../{other}")
+    there = unpacked(tmp_path / "folder", tmp_path)
+    path = there / "package0" / "node_modules" / "package7" / "node_modules" / "package3"
+    assert (path / "index.js").read_text() == "package3"
+
+
+def test_a_folder_elsewhere_is_packed_in_place_of_the_first_link(folder, tmp_path):
+    write(tmp_path / "elsewhere", {("inside", "a.txt"): b"a"})
+    (tmp_path / "elsewhere" / "to itself").symlink_to(tmp_path / "elsewhere")
+    (folder / "first").symlink_to(tmp_path / "elsewhere")
+    (folder / "second").symlink_to(tmp_path / "elsewhere" / "inside")
+    (folder / "above").symlink_to(tmp_path)
+    (folder / "excluded").mkdir()
+    (folder / ".gitignore").write_text("/excluded\n")
+    (folder / "to excluded").symlink_to("excluded")
+    there = unpacked(folder, tmp_path)
+    assert (there / "first" / "inside" / "a.txt").read_bytes() == b"a"
+    assert (there / "second").readlink() == Path("first/inside")
+    assert (there / "first" / "to itself").readlink() == Path()
+    assert (there / "to excluded").is_dir()
+    assert not (there / "to excluded").is_symlink()
+    assert not (there / "above").exists()
+
+
+def test_a_link_out_of_an_archive_is_not_made(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        entry = zipfile.ZipInfo("out")
+        entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(entry, "../../etc")
+    _unpack(tmp_path / "a.zip", tmp_path / "unpacked", "name", is_uploaded=False)
+    assert not (tmp_path / "unpacked" / "out").is_symlink()
+
+
+def test_a_name_that_is_not_utf_8_is_told(folder, tmp_path):
+    (folder / os.fsdecode(b"caf\xe9.txt")).touch()
+    with pytest.raises(RuntimeEnvSetupError, match=r"caf\\xe9\.txt.*not UTF-8"):
+        uri_of(folder, tmp_path / "scratch")
+    (folder / ".gitignore").write_bytes(b"caf\xe9.txt\n")
+    uri_of(folder, tmp_path / "scratch")
+
+
+def test_a_folder_that_is_too_deep_is_told(folder, tmp_path):
+    deep = folder
+    for _ in range(1200):  # made step by step, as a path can have 4,096 bytes
+        deep /= "d"
+        deep.mkdir()
+    with pytest.raises(RuntimeEnvSetupError, match="folder/d/d.* is 501 folders below"):
+        uri_of(folder, tmp_path / "scratch")
+    for path in [deep, *deep.parents][:1200]:  # `rmtree` could not
+        path.rmdir()
+
+
+def test_patterns_that_are_not_valid_are_told(folder, tmp_path):
+    (folder / "below" / ".gitignore").write_text("/**/[\n!\n")
+    with pytest.raises(RuntimeEnvSetupError, match=r"below/\.gitignore has a pattern"):
+        uri_of(folder, tmp_path / "scratch")
+
+
+def test_a_file_that_grows_while_it_is_read_ends_at_the_limit(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_max_grpc_message_size", str(1 << 20))
+    real_open = Path.open
+
+    class Growing:
+        def __init__(self, file):
+            self._file = file
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self._file.close()
+
+        def read(self, size):
+            return b"x" * (1 << 16)  # there is always more
+
+    monkeypatch.setattr(Path, "open", lambda self, *args: Growing(real_open(self, *args)))
+    with pytest.raises(RuntimeEnvSetupError, match="exceeds the maximum size"):
+        uri_of(folder, tmp_path / "scratch")
 
 
 def test_folders_of_tools_are_left_out_of_a_working_directory(folder, tmp_path, monkeypatch):
