@@ -30,7 +30,7 @@ from raycompat import _driver, environment_variables, exceptions
 from raycompat._caller import placement, send
 from raycompat._caller.arguments import CHANNEL_LIMIT_BYTES, Arguments
 from raycompat._caller.calls import Call
-from raycompat._caller.exports import exported_id
+from raycompat._caller.exports import KnownIds, exported_id
 from raycompat._protocol import id_types, ids, interrupts
 from raycompat._protocol.actor_about import (
     SYSTEM_GROUP,
@@ -153,7 +153,7 @@ class ActorClass(Generic[T]):
         if constructor is object.__init__:
             self._signature = inspect.Signature()
         self._methods = methods_of(cls)
-        self._exports: dict[str, str] = {}
+        self._exports = KnownIds()
         functools.update_wrapper(self, cls, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -251,7 +251,7 @@ class ActorClass(Generic[T]):
         call.actor, call.request, call.keep, call.strategy = actor, to_start, to_live, strategy
         call.runtime_env = inherited(session.setup.runtime_env, options.runtime_env)
         call.environment = environment_variables.version(session)
-        call.holds = session.exported.get(function, ())
+        call.code = session.exported.get(function)
         call.take_arguments(arguments := Arguments(session, args, kwargs, name))
         if options.name is None or arguments.failed() is not None:
             created = send.call(session, call, session.by_scheduler)
@@ -275,7 +275,7 @@ class ActorClass(Generic[T]):
 
     def _export(self, session: Session) -> str:
         what = f"actor class {self._name}"
-        return exported_id(session, self._exports, self._class, what, self)
+        return exported_id(session, self._exports, self._class, what)
 
     def __repr__(self) -> str:
         return f"ActorClass({self._name})"

@@ -226,9 +226,9 @@ def _export(session: Session) -> None:
     for name, definition in definitions.items():
         table[name] = f"environment-{session.setup.job}-{definition.number}"
         what = f"environment variable {name}"
-        exports.export(session, table[name], definition.variable, what, session)
+        exports.export(session, table[name], definition.variable, what, None)
     environment = (session.setup.job, now)
-    exports.export(session, table_id(environment), table, "table of environment variables", session)
+    exports.export(session, table_id(environment), table, "table of environment variables", None)
     session.environment = max(session.environment, environment)
 
 

@@ -14,7 +14,7 @@ from raycompat import _driver, environment_variables
 from raycompat._caller import placement, send
 from raycompat._caller.arguments import Arguments
 from raycompat._caller.calls import Call
-from raycompat._caller.exports import exported_id
+from raycompat._caller.exports import KnownIds, exported_id
 from raycompat._caller.session import Session
 from raycompat._protocol import ids
 from raycompat._protocol.actor_about import check_arguments
@@ -52,7 +52,7 @@ class RemoteFunction(Generic[P, Returned_co]):
         #: The numbers of positional arguments that fit by number alone.
         self._fitting = _numbers_that_fit(self._signature)
         #: The id of the function in each job; kept across processes.
-        self._exports: dict[str, str] = {}
+        self._exports = KnownIds()
         functools.update_wrapper(self, function)
 
     def __repr__(self) -> str:
@@ -125,7 +125,7 @@ class RemoteFunction(Generic[P, Returned_co]):
             call.strategy = placement.choose(session, options, name, call.request)
             call.max_calls = options.max_calls
             call.runtime_env = inherited(session.setup.runtime_env, options.runtime_env)
-        call.holds = session.exported.get(function, ())
+        call.code = session.exported.get(function)
         if args or kwargs:
             call.take_arguments(Arguments(session, args, kwargs, self._function_name))
         sender = send.sender_of(session, call, only_takes_cpus=options.only_takes_cpus)
@@ -133,7 +133,7 @@ class RemoteFunction(Generic[P, Returned_co]):
 
     def _export(self, session: Session) -> str:
         what = f"function {self._function_name}"
-        return exported_id(session, self._exports, self._function, what, self)
+        return exported_id(session, self._exports, self._function, what)
 
     def bind(self, *args: Any, **kwargs: Any) -> FunctionNode:
         """Return the node of a call in a graph of calls (`raycompat.dag`)."""

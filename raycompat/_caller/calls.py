@@ -12,6 +12,7 @@ from raycompat._protocol.call_spec import ActorSpec, CallSpec, new_spec
 
 if TYPE_CHECKING:
     from raycompat._caller.arguments import Arguments
+    from raycompat._caller.exports import Exported
     from raycompat._caller.generator import Stream
     from raycompat._caller.lease import Lease
     from raycompat._caller.object_table import Entry
@@ -79,8 +80,10 @@ class Call:
     #: The encoded values of the dependencies.
     wires: tuple[Wire, ...] | None = None
     stream: Stream | None = None
-    #: Objects that it keeps alive.
+    #: Objects that it keeps alive until it has ended.
     holds: tuple[Any, ...] = ()
+    #: Keeps the code of its function in the cluster, as long as the call may run again.
+    code: Exported | None = None
     #: For calls at the scheduler: keeps the key wanted until Dask has reported the end.
     ref: ObjectRef[Any] | None = None
     #: Task id of the call that made this one, for recursive cancellation.
@@ -155,6 +158,7 @@ class Call:
             max_calls=self.max_calls,
             runtime_env=setup.runtime_env if self.runtime_env is None else self.runtime_env,
             actor=self.actor,
+            function=self.function,
             runs_by_lease=runs_by_lease,
         )
 

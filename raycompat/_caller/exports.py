@@ -1,12 +1,18 @@
-"""Functions and classes: sent to the scheduler once per session; executors load them by their ids."""
+"""Functions and classes: sent to the scheduler once per session; executors load them by their ids.
+
+The cluster keeps the code as long as it can be needed: until the object that `raycompat.remote`
+returned is gone, and all calls of it have ended. A function that was itself sent to other processes,
+which can call it at any time, stays until its job ends.
+"""
 
 from __future__ import annotations
 
 import logging
 import uuid
 import weakref
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from raycompat._protocol import frameworks, interrupts, tensorflow_mode
 from raycompat._protocol.operations import ToScheduler
@@ -21,11 +27,64 @@ logger = logging.getLogger(__name__)
 _WARN_FROM_BYTES, _REFUSE_FROM_BYTES = 10 * 2**20, 95 * 2**20
 
 
-def export(session: Session, function: str, code: object, what: str, remote: object) -> None:
+class Reach:
+    """Whether a function or class was itself pickled, so that other processes may call it."""
+
+    __slots__ = ("is_anywhere",)
+
+    def __init__(self, *, is_anywhere: bool) -> None:
+        self.is_anywhere = is_anywhere
+
+
+class KnownIds(dict[str, str]):
+    """The id of a function or class in each job; it travels with the function."""
+
+    __slots__ = ("__weakref__", "reach")
+
+    def __init__(self, ids: Mapping[str, str] | None = None) -> None:
+        super().__init__(ids or {})
+        #: What comes with ids has come from another process, or is a copy.
+        self.reach = Reach(is_anywhere=ids is not None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.reach.is_anywhere = True
+        return KnownIds, (dict(self),)
+
+
+class Exported:
+    """The code of a function or class in the cluster. The function and its calls hold this object."""
+
+    __slots__ = ("_function", "_reach", "_references", "_session")
+
+    def __init__(
+        self, session: Session, function: str, reach: Reach, references: Iterable[object]
+    ) -> None:
+        self._session = session
+        self._function = function
+        self._reach = reach
+        #: The references in its closure.
+        self._references = tuple(references)
+
+    def __del__(self) -> None:
+        if not self._reach.is_anywhere and not self._session.closed:
+            # Takes no lock, as in `note_dropped`. This object lives on until then.
+            self._session.table.dropped.append(self)
+            self._session.wake()
+
+    def drop_handle(self) -> None:
+        """Let the cluster forget the code."""
+        session = self._session
+        session.send(ToScheduler.FORGET_CODE, job=session.setup.job, function=self._function)
+
+
+def export(
+    session: Session, function: str, code: object, what: str, known: KnownIds | None
+) -> None:
     """Send a function or class to the scheduler under the id `function`, once per session.
 
-    The references in its closure live as long as `remote`, the object that `raycompat.remote` returned.
-    Environment variables, which executors also load by an id, are exported in the same way.
+    The code and the references in its closure live as long as `known`, its ids, and its calls; without
+    ids, as long as the session. Environment variables, which executors also load by an id, are exported
+    in the same way.
 
     It counts as exported only after it was sent. So two threads may both pickle and send it, which does
     no harm. After an error or an interrupt, the next call tries again.
@@ -54,17 +113,21 @@ def export(session: Session, function: str, code: object, what: str, remote: obj
         function=function,
         code=tensorflow_mode.in_mode(data),
     )
-    session.exported[function] = tuple(found.values())
-    if found:
-        weakref.finalize(remote, session.exported.pop, function, None).atexit = False
+    reach = Reach(is_anywhere=True) if known is None else known.reach
+    session.exported[function] = Exported(session, function, reach, found.values())
+    if known is not None:
+        weakref.finalize(known, _forget, weakref.ref(session), function).atexit = False
 
 
-def exported_id(
-    session: Session, known: dict[str, str], code: object, what: str, remote: object
-) -> str:
+def _forget(session_of: weakref.ref[Session], function: str) -> None:
+    session = session_of()
+    if session is not None:
+        session.exported.pop(function, None)
+        session.own_exports.discard(function)
+
+
+def exported_id(session: Session, known: KnownIds, code: object, what: str) -> str:
     """Return the id under which executors load a function or class; export it if necessary.
-
-    `known` maps jobs to ids, and travels with `remote`.
 
     Raises
     ------
@@ -82,7 +145,7 @@ def exported_id(
     elif not session.setup.is_driver and function not in session.own_exports:
         return function  # the caller from which it came has exported it
     try:
-        export(session, function, code, what, remote)
+        export(session, function, code, what, known)
     except BaseException:
         known.pop(job, None)  # no code may refer to an id that was not sent
         raise

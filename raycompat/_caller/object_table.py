@@ -24,6 +24,7 @@ from raycompat._protocol.values import InlineValue, SegmentLink
 if TYPE_CHECKING:
     from raycompat._caller.by_channel import Channel
     from raycompat._caller.calls import Call
+    from raycompat._caller.exports import Exported
     from raycompat._caller.generator import Stream
     from raycompat._caller.lease import Lease
     from raycompat._protocol.mapping import Mapping
@@ -139,8 +140,8 @@ class ObjectTable:
     ) -> None:
         self._lock = lock
         self.entries: dict[str, Entry] = {}
-        #: Keys of dropped references; channels and streams of dropped handles.
-        self.dropped: deque[str | Channel | Stream] = deque()
+        #: Keys of dropped references; channels, streams and code of dropped handles.
+        self.dropped: deque[str | Channel | Stream | Exported] = deque()
         #: How many objects have failed so far, and how many have failed or become ready.
         self.num_failed = 0
         self.num_settled = 0
@@ -214,7 +215,7 @@ class ObjectTable:
     def collect_dropped(self) -> None:
         """Count the dropped references, and remove the entries without references."""
         released: list[str] = []
-        others: list[Channel | Stream] = []
+        others: list[Channel | Stream | Exported] = []
         with self._lock:
             while self.dropped:
                 note = self.dropped.popleft()

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from raycompat._caller.by_lease import LeasePool
     from raycompat._caller.connections import RelayedConnection
     from raycompat._caller.driver_logs import DriverLogs
+    from raycompat._caller.exports import Exported
     from raycompat._caller.html_report import Report
     from raycompat._caller.lease import Lease
     from raycompat._protocol.resource_set import ResourceSet
@@ -144,8 +145,8 @@ class Session:
         self.group_bundles: dict[str, list[ResourceSet]] = {}
         #: Values of objects that become ready with a placement group, by group and key.
         self.awaited_groups: dict[str, dict[str, InlineValue]] = {}
-        #: Exported functions, each with the holder of the references in its closure.
-        self.exported: dict[str, Any] = {}
+        #: The code of the exported functions that exist, by their ids.
+        self.exported: dict[str, Exported] = {}
         #: Ids that this process has given to functions; other ids came with the functions.
         self.own_exports: set[str] = set()
         #: The version of the environment variables that this process's calls see.

@@ -29,6 +29,7 @@ from raycompat._caller.home import Home
 from raycompat._executor import debugger, native_output, rank, title
 from raycompat._executor.environment import Environment
 from raycompat._executor.item_window import ItemWindow
+from raycompat._executor.loaded_code import LoadedCode
 from raycompat._executor.run_actor import Actor
 from raycompat._executor.run_call import Call, Outcome, Sink, run
 from raycompat._executor.run_leased import Lease
@@ -71,8 +72,9 @@ class Executor:
         #: Copies of the descriptors 1 and 2, which user code may change.
         self._outputs = (os.dup(1), os.dup(2))
         self._calls: queue.SimpleQueue[tuple[Any, ...] | Lease | None] = queue.SimpleQueue()
-        self._functions: dict[str, Future[bytes]] = {}
-        self._loaded: dict[str, Any] = {}
+        #: The functions that were requested from the node.
+        self._requests: dict[str, Future[bytes]] = {}
+        self._code = LoadedCode()
         #: The cancelled calls, and whether the calls that they have made are cancelled too.
         self._cancelled: OrderedDict[str, bool] = OrderedDict()
         #: The sink for the items of the running generator.
@@ -204,6 +206,7 @@ class Executor:
             executor_messages.RUN: lambda *call: self._calls.put(call),
             executor_messages.FUNCTION: self._take_function,
             executor_messages.NO_FUNCTION: self._miss_function,
+            executor_messages.FORGET_CODE: self._code.forget,
             executor_messages.CREDIT: self._take_credit,
             executor_messages.CANCEL: self._cancel,
             executor_messages.LEASE: self._begin_lease,
@@ -220,10 +223,12 @@ class Executor:
         self._calls.put(None)
 
     def _take_function(self, function: str, code: bytes) -> None:
-        self._functions[function].set_result(code)
+        if (request := self._requests.pop(function, None)) is not None:
+            request.set_result(code)
 
     def _miss_function(self, function: str, reason: str) -> None:
-        self._functions.pop(function).set_exception(exceptions.RaySystemError(reason))
+        if (request := self._requests.pop(function, None)) is not None:
+            request.set_exception(exceptions.RaySystemError(reason))
 
     def _take_credit(self, key: str, num_received: int, is_wanted: bool) -> None:
         sink = self._sink
@@ -399,20 +404,24 @@ class Executor:
         Exception
             Any exception of its unpickling: for example, for modules that are missing here.
         """
-        if function in self._loaded:
-            return self._loaded[function]
-        new: Future[bytes] = Future()
-        code = self._functions.setdefault(function, new)
-        if code is new:
-            self.send(executor_messages.NEED_FUNCTION, function)
+        kept = self._code.get(function)
+        if kept is not None and kept.is_unpickled:
+            return kept.content
+        code = kept.content if kept is not None else self._request_code(function)
         references = self.session.num_restored
-        loaded = pickle.loads(code.result())
+        loaded = pickle.loads(code)
         if self.session.num_restored == references:
-            self._loaded[function] = loaded
-            if code is new:
-                del self._functions[function]
-        # Otherwise it is unpickled again for each call, so that it keeps no object alive in between.
+            self._code.keep(function, loaded, len(code), is_unpickled=True)
+        else:  # it is unpickled again for each call, so that it keeps no object alive in between
+            self._code.keep(function, code, len(code), is_unpickled=False)
         return loaded
+
+    def _request_code(self, function: str) -> bytes:
+        new: Future[bytes] = Future()
+        request = self._requests.setdefault(function, new)
+        if request is new:
+            self.send(executor_messages.NEED_FUNCTION, function)
+        return request.result()
 
     def is_cancelled(self, key: str) -> bool:
         """Return whether the call was cancelled."""

@@ -36,7 +36,7 @@ class LocalActor(LocalSender):
         self.is_concurrent = False
         #: The call of its constructor, which keeps its arguments for restarts.
         self._creation = creation
-        self._held = creation.holds
+        self._held: tuple[Any, ...] = (creation.holds, creation.code)
         self._restarts_left = spec["max_restarts"]
         self._running = describe(creation, self._runner, self.key, spec["name"])
 

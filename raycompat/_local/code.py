@@ -25,6 +25,11 @@ class Code:
         """Add what was exported."""
         self._pickled[function] = code
 
+    def forget(self, function: str, **_: Any) -> None:
+        """Forget what no call needs any more."""
+        self._pickled.pop(function, None)
+        self._loaded.pop(function, None)
+
     def load(self, function: str) -> Any:
         """Return the function or class; those with references inside are unpickled for each call."""
         if function in self._loaded:

@@ -93,6 +93,7 @@ class LocalSession(Session):
         self.by_scheduler = cast("SchedulerSender", LocalTasks(self, LocalRunner(self)))
         self._messages: dict[str, Callable[..., Any]] = {
             ToScheduler.EXPORT: self.code.add,
+            ToScheduler.FORGET_CODE: self.code.forget,
             ToScheduler.KILL_ACTOR: self.actors.kill,
             ToScheduler.FREE_NAME: self.actors.free_name,
             ToScheduler.CREATE_GROUP: self.groups.create,

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import pickle
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
@@ -34,6 +35,8 @@ class Jobs:
         #: The settings of executors, by job.
         self.setups: dict[str, dict[str, Any]] = {}
         self._functions: dict[str, asyncio.Task[bytes]] = {}
+        #: The executors to which each function was sent.
+        self._receivers: dict[str, weakref.WeakSet[Executor]] = {}
 
     def begin(self, job: str, namespace: str, setup: dict[str, Any]) -> None:
         """Record a new driver, with the settings for the executors of its job."""
@@ -82,6 +85,7 @@ class Jobs:
             self._node.store.clean_up_after(driver[1])
         if for_good:
             self._functions.clear()  # other jobs fetch their functions again
+            self._receivers.clear()
             self.setups.pop(job, None)
             self._node.pool.background(self._clean_up_after(job, self._node.pool.end_job(job)))
 
@@ -115,6 +119,16 @@ class Jobs:
         """Return the kind of executor that a call needs: its job and runtime environment."""
         return (grant["job"], grant["runtime_env"])
 
+    def forget_code(self, functions: list[str]) -> None:
+        """Forget functions and classes that no call needs any more, in the executors too."""
+        gone: dict[Executor, list[str]] = {}
+        for function in functions:
+            self._functions.pop(function, None)
+            for executor in self._receivers.pop(function, ()):
+                gone.setdefault(executor, []).append(function)
+        for executor, loaded in gone.items():
+            executor.send(executor_messages.FORGET_CODE, loaded)
+
     async def send_function(self, executor: Executor, function: str) -> None:
         """Send an executor a function or class that its calls refer to."""
         fetching = self._functions.get(function)
@@ -130,6 +144,7 @@ class Jobs:
             self._functions[function] = fetching
         try:
             code = await fetching
+            self._receivers.setdefault(function, weakref.WeakSet()).add(executor)
             executor.send(executor_messages.FUNCTION, function, code)
             if _TUNE.encode() in code:
                 self._node.pool.import_library(_TUNE)

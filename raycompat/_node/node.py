@@ -155,6 +155,7 @@ class Node:
             ToNode.JOB: jobs.begin,
             ToNode.JOB_ENDED: jobs.end,
             ToNode.NAMES_FRAMEWORK: jobs.note_framework,
+            ToNode.FORGET_CODE: jobs.forget_code,
             ToNode.GRANT: calls.grant,
             ToNode.CANCEL: calls.cancel,
             ToNode.CANCEL_DIRECT: calls.cancel_direct,

@@ -60,6 +60,8 @@ class CallSpec(TypedDict):
     #: The runtime environment, as `_protocol.runtime_env` encodes it.
     runtime_env: str
     actor: ActorSpec | None
+    #: The id of its function or class; empty for a lease.
+    function: str
     #: Whether the call's owner runs it by a lease and will report how it ended.
     runs_by_lease: bool
 
@@ -79,6 +81,7 @@ def new_spec(
     max_calls: int = 0,
     runtime_env: str = EMPTY,
     actor: ActorSpec | None = None,
+    function: str = "",
     runs_by_lease: bool = False,
 ) -> CallSpec:
     """Return the specification of a call; the defaults are those of most calls."""
@@ -96,6 +99,7 @@ def new_spec(
         max_calls=max_calls,
         runtime_env=runtime_env,
         actor=actor,
+        function=function,
         runs_by_lease=runs_by_lease,
     )
 

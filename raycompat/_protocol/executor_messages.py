@@ -18,6 +18,8 @@ RUN = "run"
 FUNCTION = "function"
 #: The code is not available: the id, the reason.
 NO_FUNCTION = "no-function"
+#: No call needs these functions and classes any more: their ids.
+FORGET_CODE = "forget-code"
 #: Key of a generator's call, number of items received, whether more are wanted.
 CREDIT = "credit"
 #: End a call: its key, and whether the calls that it made end too.

@@ -20,6 +20,9 @@ class ToScheduler(StrEnum):
     JOB = "raycompat-job"
     #: The code of a function or class, which a job's calls name by its id. Fields: job, function, code.
     EXPORT = "raycompat-export"
+    #: The process that has exported a function or class makes no more calls of it. Fields: job,
+    #: function.
+    FORGET_CODE = "raycompat-forget-code"
     #: The job's code uses a framework, so its executors import it early. Fields: job, framework.
     NAMES_FRAMEWORK = "raycompat-names-framework"
     #: Run calls: a list of `call_spec.CallSpec`. The answer to each is `ToCaller.DONE`. Fields: calls.
@@ -183,6 +186,8 @@ class ToNode(StrEnum):
     JOB_ENDED = "raycompat-job-ended"
     #: The job's code uses a framework.
     NAMES_FRAMEWORK = "raycompat-names-framework"
+    #: No call needs these functions and classes any more. Fields: functions.
+    FORGET_CODE = "raycompat-forget-code"
     #: Run a call: a `call_spec.Grant`, ahead of its Dask task.
     GRANT = "raycompat-grant"
     #: End a call.

@@ -135,6 +135,7 @@ class Calls:
 
     def _enter(self, key: str, call: Call) -> None:
         self.by_key[key] = call
+        self._parts.jobs.functions.call_came(call.spec["function"])
         self._by_owner.setdefault(call.owner, {})[key] = call
         if isinstance(call.strategy, InGroup):
             self._by_group.setdefault(call.strategy.group, {})[key] = call
@@ -143,6 +144,7 @@ class Calls:
         call = self.by_key.pop(key, None)
         if call is None:
             return
+        self._parts.jobs.functions.call_left(call.spec["function"])
         _remove_from(self._by_owner, call.owner, key)
         if isinstance(call.strategy, InGroup):
             _remove_from(self._by_group, call.strategy.group, key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,9 @@ class Jobs:
         self._scheduler = parts.scheduler
         #: The jobs that have not ended, by id.
         self.open: dict[str, Job] = {}
-        self.functions = Functions()
+        self.functions = Functions(self._note_forgotten)
+        #: Functions that nodes are about to forget.
+        self._forgotten: list[str] = []
 
     def node_came(self, worker: str) -> None:
         """Send all jobs to a new node, which becomes the home of drivers without one."""
@@ -120,6 +123,21 @@ class Jobs:
         """Store a function or class, which a job's calls name by its id."""
         if job in self.open:  # otherwise its last executors are ending
             self.functions.export(job, function, code)
+
+    def forget_code(self, client: str, job: str, function: str) -> None:
+        """Forget a function or class when all its calls have ended."""
+        self.functions.forget(function)
+
+    def _note_forgotten(self, function: str) -> None:
+        if not self._forgotten:
+            asyncio.get_running_loop().call_soon(self._let_nodes_forget)
+        self._forgotten.append(function)
+
+    def _let_nodes_forget(self) -> None:
+        functions, self._forgotten = self._forgotten, []
+        message = {"op": ToNode.FORGET_CODE, "functions": functions}
+        for worker in self._parts.nodes.info:
+            adapter.tell_worker(self._scheduler, worker, message)
 
     def note_framework(self, client: str, job: str, framework: str) -> None:
         """Notify all nodes, also later ones, that a job's code uses a framework."""

@@ -82,6 +82,7 @@ class Parts:
         handlers: dict[str, Callable[..., None]] = {
             ToScheduler.JOB: jobs.begin,
             ToScheduler.EXPORT: jobs.export,
+            ToScheduler.FORGET_CODE: jobs.forget_code,
             ToScheduler.NAMES_FRAMEWORK: jobs.note_framework,
             ToScheduler.SUBMIT: calls.submit,
             ToScheduler.ENDED_BY_LEASE: calls.ended_by_lease,

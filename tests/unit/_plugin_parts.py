@@ -59,6 +59,7 @@ class Cluster:
             "request": request.units(),
             "keep": request.units(),
             "max_calls": 0,
+            "function": "",
             "runtime_env": "",
             "actor": None,
         }

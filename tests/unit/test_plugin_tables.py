@@ -74,6 +74,47 @@ def test_a_request_for_a_function_ends_with_its_job():
     asyncio.run(asyncio.wait_for(wait(), 20))
 
 
+def test_code_is_forgotten_with_the_last_call_of_a_function_that_gets_no_more():
+    forgotten = []
+    functions = Functions(forgotten.append)
+    for function in "fgh":
+        functions.export("one", function, b"code of g and h" if function != "f" else b"code")
+    functions.call_came("f")
+    functions.call_came("f")
+    functions.forget("f")
+    functions.call_left("f")
+    assert not forgotten  # a call of it may run again
+    functions.call_left("f")
+    functions.forget("g")
+    assert forgotten == ["f", "g"]
+    assert list(functions._functions) == ["h"]
+    assert list(functions._codes.values()) == [b"code of g and h"]
+    functions.forget("unknown")
+    functions.forget("f")
+    functions.call_came("h")
+    functions.forget("h")
+    functions.export("two", "h", b"the caller has it again")
+    functions.call_left("h")
+    assert list(functions._functions) == ["h"]
+    functions.end_job("one")
+    functions.end_job("two")
+    assert not any((functions._functions, functions._codes, functions._uses, functions._by_job))
+    assert not any((functions._num_calls, functions._without_caller))
+
+
+def test_a_late_request_for_forgotten_code_ends():
+    async def wait():
+        functions = Functions()
+        functions.export("one", "f", b"code")
+        functions.forget("f")
+        with pytest.raises(LookupError, match="have ended"):
+            await functions.get("f", lambda: False)
+        functions.export("one", "f", b"code")
+        assert await functions.get("f", lambda: False) == b"code"
+
+    asyncio.run(asyncio.wait_for(wait(), 20))
+
+
 def test_messages_of_a_node_that_has_left_change_nothing(in_loop):
     """Its calls and actors may be on other nodes by then."""
 
