@@ -584,12 +584,12 @@ class Session:
             else:
                 self.table.lose(entry)
 
-    def wait_until_idle(self) -> None:
-        """Wait until every call of this process has ended."""
+    def wait_until_idle(self, timeout_s: float | None) -> None:
+        """Wait until every call of this process has ended, or until the timeout."""
         self.flush()
         with self._idle:
             self._is_awaited = True
-            self._idle.wait_for(lambda: not self.calls)
+            self._idle.wait_for(lambda: not self.calls, timeout_s)
 
 
 async def _call_soon(function: Callable[..., Any], *arguments: Any) -> None:

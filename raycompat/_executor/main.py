@@ -26,10 +26,11 @@ from raycompat._as_ray import install_as_ray
 from raycompat._caller import current_session, look, this_process
 from raycompat._caller import session as sessions
 from raycompat._caller.home import Home
-from raycompat._executor import debugger, native_output, rank, title
+from raycompat._executor import debugger, exit_work, native_output, rank, title
 from raycompat._executor.environment import Environment
 from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.loaded_code import LoadedCode
+from raycompat._executor.mailbox import Mailbox
 from raycompat._executor.run_actor import Actor
 from raycompat._executor.run_call import Call, Outcome, Sink, run
 from raycompat._executor.run_leased import Lease
@@ -83,6 +84,14 @@ class Executor:
         self._owns = False
         #: Key of the call whose user code the main thread is running.
         self._interruptible: str | None = None
+        #: Seconds to wait for the calls that this process has made, before it leaves.
+        self._patience_s: float | None = None
+        #: Set when the process must end now: the seconds for its exit handlers.
+        self._limit_s: float | None = None
+        #: The exit code that user code has chosen in a thread.
+        self._chosen_code = 0
+        #: Whether the exit handlers have begun: nothing interrupts the main thread any more.
+        self._is_finishing = False
         #: Whether user code has made this process by a fork. (`getpid` after each call takes longer.)
         self._is_forked = False
         os.register_at_fork(after_in_child=self._note_fork)
@@ -215,12 +224,25 @@ class Executor:
             executor_messages.KILL_IF_RUNNING: self._kill_if_running,
             executor_messages.LOOK: self._tell_what_runs,
             executor_messages.EXIT: self._leave,
+            executor_messages.END: self.end_now,
         }
 
-    def _leave(self) -> None:
+    def _leave(self, patience_s: float | None) -> None:
+        self._patience_s = patience_s
         if self.actor is not None:
             self.actor.leave()
         self._calls.put(None)
+
+    def end_now(self, limit_s: float) -> None:
+        """End the process from another thread: user code that the main thread runs is interrupted."""
+        self._limit_s = limit_s
+        self._leave(limit_s)  # if the interrupt is lost, in a `__del__` of user code
+        signal.pthread_kill(threading.main_thread().ident or 0, _INTERRUPT)
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the process must end now: its callers are gone, or need no answer."""
+        return self._limit_s is not None
 
     def _take_function(self, function: str, code: bytes) -> None:
         if (request := self._requests.pop(function, None)) is not None:
@@ -249,9 +271,9 @@ class Executor:
         if lease := self._lease_of(key):
             lease.revoke()
 
-    def _abandon_lease(self, key: str) -> None:
+    def _abandon_lease(self, key: str, limit_s: float) -> None:
         if lease := self._lease_of(key):
-            lease.abandon()
+            lease.abandon(limit_s)
 
     def _kill_if_running(self, lease_key: str, call: str, question: str) -> None:
         if lease := self._lease_of(lease_key):
@@ -284,16 +306,48 @@ class Executor:
     # --- the main thread ------------------------------------------------------------------------
 
     def _interrupt(self, *_: Any) -> None:
+        if self._is_finishing:
+            return
+        if self.is_abandoned:
+            raise SystemExit(self._chosen_code)
         if self._interruptible in self._cancelled:
             self._interruptible = None
             raise KeyboardInterrupt  # as in Ray: ``except Exception`` does not catch it
 
     def serve(self) -> int:
-        """Run calls until the node ends this process; return the exit code."""
+        """Run calls until the node or user code ends this process; return the exit code."""
         interrupts.handle(_INTERRUPT, self._interrupt)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=self.read, name="raycompat-reader", daemon=True).start()
         title.show(title.IDLE)
+        leaves_at_once = False
+        try:
+            self._serve_calls()
+            self.session.wait_until_idle(self._patience_s)
+        except SystemExit as exit_:
+            self._chosen_code, leaves_at_once = _exit_code(exit_), True
+        self._finish()  # outside the handler, because the traceback refers to the actor
+        if not leaves_at_once:
+            self._leave_cluster()
+        return self._chosen_code
+
+    def _finish(self) -> None:
+        """Do what user code wants to be done at the end of the process."""
+        self._is_finishing = True
+        if self.is_abandoned:
+            exit_work.run(self.actor, self._limit_s or 0.0, joins_threads=False)
+        else:
+            self.send(executor_messages.LEAVING, "")
+            exit_work.run(self.actor, executor_messages.EXIT_WORK_S, joins_threads=True)
+
+    def _leave_cluster(self) -> None:
+        self.session.measurements.flush()
+        self.session.tracker.flush()
+        if self.actor is None and self.session.is_connected:
+            self.session.send(ToScheduler.DISOWN)
+        self.session.close()
+
+    def _serve_calls(self) -> None:
         while (work := self._calls.get()) is not None:
             if isinstance(work, Lease):
                 self._serve_lease(work)
@@ -306,13 +360,6 @@ class Executor:
             if self.actor is not None and self.actor.instance is not None:
                 self.actor.serve()
                 break
-        self.session.measurements.flush()
-        self.session.tracker.flush()
-        self.session.wait_until_idle()
-        if self.actor is None and self.session.is_connected:
-            self.session.send(ToScheduler.DISOWN)
-        self.session.close()
-        return 0
 
     def _serve_lease(self, lease: Lease) -> None:
         is_complete = lease.serve()
@@ -437,11 +484,18 @@ class Executor:
             self.session.cancel_children(key)
 
     def die(self, exit_: SystemExit) -> NoReturn:
-        """End the process from a thread in which user code raised ``SystemExit``."""
+        """End the process because user code of a call raised ``SystemExit``, in any thread."""
         if self.actor is not None:
-            self.actor.mailbox.close()  # callers get the answers so far
-        self.flush_output()
-        os._exit(_exit_code(exit_))
+            self.send_answers_so_far(self.actor.mailbox)
+        if threading.current_thread() is not threading.main_thread():
+            self._chosen_code = _exit_code(exit_)
+            self.end_now(executor_messages.EXIT_WORK_S)
+        raise exit_
+
+    def send_answers_so_far(self, mailbox: Mailbox) -> None:
+        """Close a mailbox whose process ends, unless its callers are gone."""
+        if not self.is_abandoned:
+            mailbox.close()
 
     def announce_name(self, name: str) -> None:
         """Mark the output from now on with a name, in the stream itself, so that the order is right."""

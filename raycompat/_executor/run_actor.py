@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 #: Default number of concurrent calls in an actor with asynchronous methods, as in Ray.
 _ASYNC_CONCURRENCY = 1000
 
+#: Seconds for tasks of user code that are left in the event loop to end.
+_CANCEL_S = 1.0
+
 
 class Actor:
     """The actor of this process. Created when the node asks for an actor."""
@@ -119,6 +122,19 @@ class Actor:
         self._is_leaving = True
         self.mailbox.wake()
 
+    def drop_instance(self) -> None:
+        """Drop the instance at the end of the process, and end what is left in the event loop."""
+        self.instance = None
+        if self._loop is not None:
+            left = asyncio.all_tasks(self._loop)
+            for task in left:
+                task.cancel()
+            if left:
+                self._loop.run_until_complete(asyncio.wait(left, timeout=_CANCEL_S))
+            self.executor.on_cancel = lambda key: None
+            self._loop.close()
+            asyncio.set_event_loop(None)
+
     def exit(self) -> NoReturn:
         """Leave the running call, end the actor, and set the error for later callers.
 
@@ -185,13 +201,14 @@ class Actor:
         this_process.enter(call.running)
         try:
             self._run_here(caller, call, message.attempt)
-        except SystemExit:
-            self.mailbox.close()  # callers get the answers so far
-            raise
+        except SystemExit as exit_:
+            self.executor.die(exit_)
         finally:
             this_process.leave()
 
     def _run_in_thread(self, caller: Caller, message: CallMessage) -> None:
+        if self.executor.is_abandoned:
+            return
         call = self._begin(message)
         with this_process.in_this_thread(call.running):
             try:

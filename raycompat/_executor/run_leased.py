@@ -160,7 +160,7 @@ class Lease:
                 outcome.discard(executor)
             outcome = Outcome.cancelled(key, name)
         except SystemExit:
-            self._mailbox.close()  # callers get the answers so far
+            executor.send_answers_so_far(self._mailbox)
             raise
         finally:
             executor.end_user_code()
@@ -230,12 +230,14 @@ class Lease:
                 self._give_back()
         self._mailbox.wake()
 
-    def abandon(self) -> None:
+    def abandon(self, limit_s: float) -> None:
         """Leave at once: no process needs the result of the running call."""
         with self._lock:
-            if self._running is not None:
-                os.kill(os.getpid(), signal.SIGKILL)
-        self.revoke()
+            is_running = self._running is not None
+        if is_running:
+            self._executor.end_now(limit_s)
+        else:
+            self.revoke()
 
     def kill_if_running(self, key: str) -> None:
         """Kill this process if it runs a call that must end by force."""

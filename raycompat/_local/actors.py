@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from raycompat._caller.calls import Call
 from raycompat._caller.this_process import RunningCall
+from raycompat._executor import exit_work
 from raycompat._local.call_runner import LocalRunner
 from raycompat._local.sender import LocalSender, describe, group_of
 from raycompat._protocol import failures
@@ -87,11 +88,11 @@ class LocalActor(LocalSender):
         except SystemExit as leave:
             text = f"The actor ended because {call.name} called sys.exit({leave.code!r})."
             error = self.exit_error or failures.actor_died(text, self.key)
-            self._session.actors.end(self.key, error)
+            self._session.actors.end(self.key, error, gracefully=True)
             self._fail(call, error)
             return
         if self.exit_error is not None:  # user code has caught the exception
-            self._session.actors.end(self.key, self.exit_error)
+            self._session.actors.end(self.key, self.exit_error, gracefully=True)
             if outcome.values is not None:
                 outcome.discard(self._runner)
                 self._fail(call, self.exit_error)
@@ -128,9 +129,11 @@ class LocalActor(LocalSender):
         self.exit_error = failures.actor_exited(self.key)
         raise SystemExit(0)
 
-    def end(self, error: bytes) -> None:
-        """Drop the object; later calls fail with `error`."""
+    def end(self, error: bytes, *, gracefully: bool) -> None:
+        """Drop the object; later calls fail with `error`. `gracefully` shuts it down before."""
         self.error = error
+        if gracefully:
+            exit_work.shut_down(self.instance)
         self.instance = None
         self._held = ()
         self._runner.close()
@@ -168,17 +171,18 @@ class LocalActors:
         session.table.settle(entry)
         session.call_ended(call)
 
-    def end(self, key: str, error: bytes) -> None:
+    def end(self, key: str, error: bytes, *, gracefully: bool = False) -> None:
         """End an actor, and free its name."""
         self.free_name(key)
         actor = self._actors.pop(key, None)
         if actor is not None:
-            actor.end(error)
+            actor.end(error, gracefully=gracefully)
 
     def end_all(self) -> None:
         """End every actor, because the session ends."""
         for key in list(self._actors):
-            self.end(key, failures.actor_died("The session has ended.", key))
+            error = failures.actor_died("The session has ended.", key)
+            self.end(key, error, gracefully=True)
 
     def released(self, key: str) -> None:
         """End an actor whose last handle is gone, unless it is detached."""
@@ -187,7 +191,7 @@ class LocalActors:
             self._session.local_channels.pop(key, None)
         elif not actor.spec["detached"]:
             text = "The actor is dead because all references to the actor were removed."
-            self.end(key, failures.actor_died(text, key))
+            self.end(key, failures.actor_died(text, key), gracefully=True)
             self._session.local_channels.pop(key, None)
 
     def kill(self, key: str, *, no_restart: bool) -> None:

@@ -97,23 +97,25 @@ class Calls:
         if running is not None and running.executor is not None:
             running.executor.send(executor_messages.CREDIT, key, num_received, is_wanted)
 
-    def end(self, key: str, error: bytes | None = None) -> None:
-        """End a call that no process needs any more, or an actor that must die."""
+    def end(self, key: str, error: bytes | None = None, gracefully: bool = False) -> None:
+        """End a call that no process needs any more, or an actor that must die with `error`."""
         running = self.granted.get(key)
         if running is None:
             return
         running.ended = True
         actor = self._node.actors.by_key.get(key)
         if actor is not None:
-            if error is not None:
-                actor.error = error
-                self._node.pool.kill(actor.executor)
-            else:
+            actor.error = error or actor.error
+            if error is None:
                 actor.executor.leave()
+            elif gracefully:
+                self._node.pool.end(actor.executor)
+            else:
+                self._node.pool.kill(actor.executor)
         elif running.executor is not None and running.grant["kind"] == "lease":
             self._node.leases.abandon(running, running.executor)
         elif running.executor is not None:
-            self._node.pool.kill(running.executor)
+            self._node.pool.end(running.executor)
         if running.executor is None:
             self.drop(running)  # its Dask task may never start
 

@@ -41,8 +41,14 @@ _MOST_IDLE, _IDLE_S = 2, 1.0
 _NICENESS: Final = ("RAY_worker_niceness", 15.0, 19.0)
 _OOM_SCORE: Final = ("RAY_worker_oom_score_adjustment", 1000.0, 1000.0)
 
-#: Seconds for an executor to end by itself before it is killed.
+#: Seconds for an executor to begin with its exit handlers, before it is killed.
 LEAVE_S = 5.0
+
+#: Seconds for the exit handlers of an executor that no caller needs; `ray.shutdown` waits for them.
+END_S = 5.0
+
+#: Seconds for an executor to note that its time is over, before it is killed.
+_GRACE_S = 1.0
 
 
 class ExecutorDied(Exception):
@@ -84,7 +90,7 @@ class Executor:
         #: Done when the process has been reaped.
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.alive = True
-        #: Whether it is being killed: it gets no more calls.
+        #: Whether it must end: it gets no more calls.
         self.is_ending = False
         #: Whether actors, calls or values depend on this process.
         self.owns = False
@@ -94,18 +100,20 @@ class Executor:
         #: The reason, if it was ended because the node lacked memory.
         self.ended_for_memory = ""
         self._outcomes: dict[str, asyncio.Future[tuple[Any, ...]]] = {}
-        self._writer: asyncio.StreamWriter
+        self._writer: asyncio.StreamWriter | None = None
+        #: Kills the process when its time is over.
+        self._too_late: asyncio.TimerHandle | None = None
         self.logs: ExecutorLogs
 
     async def connect(self, connection: socket.socket) -> None:
         """Start reading the executor's messages."""
         reader, self._writer = await asyncio.open_unix_connection(sock=connection)
-        self._pool.background(self._read(reader))
+        self._pool.background(self._read(reader, self._writer))
         self.ended.add_done_callback(lambda _: self._pool.background(self._read_rest(connection)))
 
     def send(self, *message: Any) -> None:
         """Send one message; do nothing when the process has ended."""
-        if self.alive:
+        if self.alive and self._writer is not None:
             self._writer.write(frames.encode(message))
 
     async def call(self, key: str, *message: Any) -> tuple[Any, ...]:
@@ -135,7 +143,7 @@ class Executor:
         finally:
             self._outcomes.pop(key, None)
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while (message := await frames.read_async(reader)) is not None:
             if isinstance(message, frames.Unreadable):
                 self._take_unreadable(message)
@@ -148,10 +156,12 @@ class Executor:
                     outcome.set_result((operation, *rest))
             elif operation == executor_messages.OWNS:
                 self.owns = rest[0]
+            elif operation == executor_messages.LEAVING:
+                self._kill_after(executor_messages.EXIT_WORK_S + _GRACE_S)
             else:
                 self._handle(operation, key, rest)
         self.alive = False
-        self._writer.close()
+        writer.close()
         # The process is ending, or has closed its end by itself.
         self._pool.kill(self)
         code = await asyncio.shield(self.ended)
@@ -189,7 +199,7 @@ class Executor:
         poll.register(connection, select.POLLIN)
         while self.alive and poll.poll(0):
             await asyncio.sleep(0)
-        if self.alive:
+        if self.alive and self._writer is not None:
             self._writer.transport.abort()
 
     def describe(self) -> dict[str, Any]:
@@ -205,11 +215,26 @@ class Executor:
 
     def leave(self, *, soon: bool = True) -> None:
         """Let the process end: `soon`, with a kill after a wait; otherwise after its calls."""
-        self.send(executor_messages.EXIT)
-        if not soon:
+        self.send(executor_messages.EXIT, LEAVE_S - _GRACE_S if soon else None)
+        if soon:
+            self._kill_after(LEAVE_S)
+
+    def end(self) -> None:
+        """Let the process end at once: its call is interrupted, and its exit handlers run."""
+        if self.is_ending:
             return
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(LEAVE_S, self._pool.kill, self)
+        self.is_ending = True
+        if self._writer is None:  # it has run no user code
+            self._pool.kill(self)
+            return
+        self.send(executor_messages.END, END_S)
+        self._kill_after(END_S + _GRACE_S)
+
+    def _kill_after(self, delay_s: float) -> None:
+        if self._too_late is not None:
+            self._too_late.cancel()
+        timer = asyncio.get_running_loop().call_later(delay_s, self._pool.kill, self)
+        self._too_late = timer
         self.ended.add_done_callback(lambda _: timer.cancel())
 
 
@@ -528,14 +553,20 @@ class ExecutorPool:
         if not executor.ended.done():
             executor.forkserver.kill(executor.pid)
 
+    def end(self, executor: Executor) -> None:
+        """Let an executor end, which nobody needs any more."""
+        executor.end()
+        if executor in self._idle:
+            self._idle.remove(executor)
+
     def end_job(self, job: str) -> list[Executor]:
-        """Kill every executor of a job, and return them.
+        """Let every executor of a job end, and return them.
 
         An executor that is still being forked is killed when it is released.
         """
         executors = [each for each in self._by_pid.values() if each.kind[0] == job]
         for executor in executors:
-            self.kill(executor)
+            self.end(executor)
         return executors
 
     def close(self) -> None:
@@ -545,7 +576,11 @@ class ExecutorPool:
         that awaits.
         """
         self._closed = True
+        for executor in list(self._by_pid.values()):
+            self.end(executor)
+        self._plain.kill(self._pulse)
+        deadline = time.monotonic() + END_S + _GRACE_S
         for forkserver in (*self._with_frameworks.values(), self._plain):
-            forkserver.close()
+            forkserver.close(deadline - time.monotonic())
         for task in list(self._tasks):
             task.cancel()

@@ -67,14 +67,18 @@ def serve(control: socket.socket) -> None:
     """Fork and reap until the node closes its end."""
     server = Forkserver(control)
     server.report("ready", os.getpid())
+    within_s = 0.0
     for request, descriptors in server.requests():
+        if request["op"] == "end":
+            within_s = request["within_s"]
+            break
         if request["op"] == "kill":
             server.kill(request["pid"])
         elif request["op"] == "import":
             _import(request["module"])
         else:
             _fork(server, request["number"], descriptors)
-    server.end_all()
+    server.end_all(within_s)
 
 
 def _import(module: str) -> None:

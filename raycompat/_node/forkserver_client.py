@@ -282,8 +282,8 @@ class ForkserverClient:
             self._unsent.popleft()
         loop.remove_writer(self._control.fileno())
 
-    def close(self) -> None:
-        """End it and all its children, and wait until they have ended.
+    def close(self, within_s: float = 0.0) -> None:
+        """End it, and wait until its children have ended; after `within_s` seconds it kills them.
 
         This blocks the event loop on purpose: the loop may be ending, and would cancel every coroutine
         that awaits.
@@ -294,7 +294,7 @@ class ForkserverClient:
                 os.kill(self._server.pid, signal.SIGKILL)  # it is importing, and reads no requests
             self._control.setblocking(True)
             with contextlib.suppress(OSError):  # it has died
-                self._control.shutdown(socket.SHUT_WR)
+                self._control.send(pickle.dumps({"op": "end", "within_s": within_s}))
                 while packet := self._control.recv(MAX_PACKET_BYTES):
                     self._on_packet(packet)
             self._control.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
 from raycompat._node.calls import Running
-from raycompat._node.executor_pool import LEAVE_S, Executor, ExecutorDied
+from raycompat._node.executor_pool import END_S, Executor, ExecutorDied
 from raycompat._node.runtime_env import RuntimeEnvFailed
 from raycompat._protocol import executor_messages, failures
 from raycompat._protocol.operations import ToScheduler
@@ -96,10 +96,10 @@ class Leases:
 
     def abandon(self, running: Running, executor: Executor) -> None:
         """End a lease whose caller has ended; end the executor too if it runs a call."""
-        executor.send(executor_messages.ABANDON, running.grant["key"])
+        executor.send(executor_messages.ABANDON, running.grant["key"], END_S)
 
         def look_again() -> None:
             if running.executor is executor:
                 self._node.pool.kill(executor)
 
-        asyncio.get_running_loop().call_later(LEAVE_S, look_again)
+        asyncio.get_running_loop().call_later(END_S + 1, look_again)

@@ -10,6 +10,9 @@ from typing import Any
 
 from raycompat._protocol import failures
 
+#: Seconds for the exit handlers of a process that ends by itself. Ray gives an actor as much.
+EXIT_WORK_S = 30.0
+
 # --- to an executor
 
 #: Run a call: its key, payload, values of its dependencies, context. The answer is `DONE` or `FAILED`.
@@ -28,14 +31,18 @@ CANCEL = "cancel"
 LEASE = "lease"
 #: End a lease after its running call: its key.
 REVOKE = "revoke"
-#: End a lease, because its caller has ended: its key.
+#: End a lease, because its caller has ended: its key, the seconds for exit handlers if a call runs.
 ABANDON = "abandon"
 #: End this process if it runs a call of a lease: the lease, the call, and the key that `DONE` answers.
 KILL_IF_RUNNING = "kill-if-running"
 #: Describe what runs here, with `RUNNING`: a token, the most objects to list.
 LOOK = "look"
-#: End this process after the calls that it has.
+#: End this process after the calls that it has: the seconds to wait for the calls that it has made, or
+#: None for no limit.
 EXIT = "exit"
+#: End this process now, because its job has ended or no caller needs its call: the seconds for its exit
+#: handlers.
+END = "end"
 
 # --- from an executor
 
@@ -57,6 +64,8 @@ ITEM = "item"
 NEED_FUNCTION = "need-function"
 #: Store a value from now on: the id of this process's Dask client, the value.
 HAND_OVER = "hand-over"
+#: This process has no more calls, and begins with its exit handlers: "".
+LEAVING = "leaving"
 #: An actor ends because its code asked for it: its key, the error of later calls.
 EXITING = "exiting"
 #: Whether this process owns calls or objects: "", the answer.

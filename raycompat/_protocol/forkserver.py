@@ -10,6 +10,7 @@ import pickle
 import select
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -89,8 +90,13 @@ class Forkserver:
         if pid in self._children:
             os.kill(pid, signal.SIGKILL)
 
-    def end_all(self) -> None:
-        """Kill all children, and report their ends."""
+    def end_all(self, within_s: float) -> None:
+        """Wait until all children have ended, and report their ends; after `within_s`, kill them."""
+        deadline = time.monotonic() + within_s
+        while self._children and (left_s := deadline - time.monotonic()) > 0:
+            if select.select([self._wake_read], [], [], left_s)[0]:
+                os.read(self._wake_read, 4096)
+            self._reap()
         for pid in self._children:
             os.kill(pid, signal.SIGKILL)
         for pid in self._children:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
@@ -45,7 +46,8 @@ class Actors:
             actor = call.spec["actor"]
             if actor is not None and not actor["detached"]:
                 error = failures.actor_died(OWNER_DIED, key)
-                asyncio.get_running_loop().call_soon(self.end, key, error)
+                end = partial(self.end, key, error, gracefully=True)
+                asyncio.get_running_loop().call_soon(end)
         for row in list(self.rows.values()):
             row.watchers.discard(client)
             if row.reserved_by == client:
@@ -198,14 +200,16 @@ class Actors:
             return
         self.end(key, failures.actor_killed(key), frees_name=True)
 
-    def end(self, key: str, error: bytes, *, frees_name: bool = False) -> None:
-        """End an actor for good, on request of the scheduler."""
+    def end(
+        self, key: str, error: bytes, *, frees_name: bool = False, gracefully: bool = False
+    ) -> None:
+        """End an actor for good; `gracefully` lets its process run its exit handlers."""
         call = self._parts.calls.by_key.get(key)
         if call is None:
             return
         self.bury(key, error, frees_name=frees_name)
         if call.address is not None:
-            message = {"op": ToNode.END, "key": key, "error": error}
+            message = {"op": ToNode.END, "key": key, "error": error, "gracefully": gracefully}
             adapter.tell_worker(self._scheduler, call.address, message)
         else:
             self._parts.calls.fail(key, error)

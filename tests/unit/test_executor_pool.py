@@ -127,12 +127,12 @@ def test_nothing_runs_on_when_the_pool_has_been_closed(pool):
     """The ends of executors are reported during `close`, after which nothing reads their connections."""
     ours, theirs = socket.socketpair()
 
-    def end() -> None:
+    def end(within_s: float) -> None:
         theirs.close()
         pool._on_exit(4, -9)
 
     async def run() -> set[asyncio.Task[None]]:
-        pool._plain = SimpleNamespace(close=end)
+        pool._plain = SimpleNamespace(close=end, kill=lambda pid: None)
         pool._by_pid[4] = executor = Executor(pool, ("job",), 4, pool._plain)
         await executor.connect(ours)
         pool.close()

@@ -36,6 +36,8 @@ class Server:
                 if not packet:
                     return
                 request = pickle.loads(packet)
+                if request["op"] == "end":
+                    return
                 if request["op"] == "kill":
                     self._say("exited", request["pid"], -9)
                     continue
