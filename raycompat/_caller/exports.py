@@ -86,8 +86,8 @@ def export(
     ids, as long as the session. Environment variables, which executors also load by an id, are exported
     in the same way.
 
-    It counts as exported only after it was sent. So two threads may both pickle and send it, which does
-    no harm. After an error or an interrupt, the next call tries again.
+    It counts as exported only after it was sent: after an error or an interrupt, the next call tries
+    again. Two threads may both pickle it, and one of them sends it: one object stands for its code.
 
     Raises
     ------
@@ -107,14 +107,17 @@ def export(
     for framework in frameworks.named_in(data, besides=session.frameworks):
         session.send(ToScheduler.NAMES_FRAMEWORK, job=session.setup.job, framework=framework)
         session.frameworks.add(framework)
-    session.send(
-        ToScheduler.EXPORT,
-        job=session.setup.job,
-        function=function,
-        code=tensorflow_mode.in_mode(data),
-    )
     reach = Reach(is_anywhere=True) if known is None else known.reach
-    session.exported[function] = Exported(session, function, reach, found.values())
+    with session.lock:
+        if function in session.exported:  # another thread was quicker
+            return
+        session.send(
+            ToScheduler.EXPORT,
+            job=session.setup.job,
+            function=function,
+            code=tensorflow_mode.in_mode(data),
+        )
+        session.exported[function] = Exported(session, function, reach, found.values())
     if known is not None:
         weakref.finalize(known, _forget, weakref.ref(session), function).atexit = False
 

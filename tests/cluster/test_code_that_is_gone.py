@@ -6,6 +6,8 @@ import gc
 import os
 import sys
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import cloudpickle
 import numpy as np
@@ -92,6 +94,37 @@ def test_functions_and_classes_go_with_their_last_call(session, wait_until):
     del size, Actor, large
     wait_until(lambda: everywhere(session) == before, 60)
     assert max(ray.get([num_loaded.remote() for _ in range(8)])) <= 3
+
+
+def test_a_function_that_several_threads_call_first_stays(session):
+    """Each of them has pickled it, and one has sent it."""
+    for _ in range(3):
+        at_once = threading.Barrier(4)
+
+        class Slow:
+            def __reduce__(self):
+                at_once.wait(30)  # all threads pickle the function before one has sent it
+                return int, ()
+
+        slow = Slow()
+
+        @ray.remote
+        def call():
+            return slow
+
+        with ThreadPoolExecutor(4) as threads:
+            assert ray.get(
+                [each.result() for each in [threads.submit(call.remote) for _ in range(4)]]
+            )
+        everywhere(session)
+        ray.get(call.options(memory=1).remote())
+        client = dask.client()
+        assert client.run_on_scheduler(has_code, call._exports[session.setup.job])
+        del call
+
+
+def has_code(function, dask_scheduler):
+    return function in dask_scheduler.plugins["raycompat"].parts.jobs.functions._functions
 
 
 def test_a_function_that_is_gone_runs_its_calls(session, wait_until):
