@@ -92,6 +92,7 @@ class Jobs:
     async def _clean_up_after(self, job: str, executors: list[Executor]) -> None:
         """Remove the files of a job when its executors, which use them, have ended."""
         await asyncio.gather(*(asyncio.shield(executor.ended) for executor in executors))
+        self._node.store.end_job(job)
         self._node.envs.end_job(job)
 
     async def prepare(self, grant: Grant) -> tuple[dict[str, Any], Prepared]:

@@ -295,7 +295,10 @@ class Node:
         self.tell({**message, "spans": spans})
 
     def _on_end(self, executor: Executor) -> None:
-        self.store.clean_up_after(executor.pid)
+        if executor.exit_code == 0 and executor.kind[0] in self.jobs.setups:
+            self.store.leave_to_callers(executor.pid, executor.kind[0])
+        else:
+            self.store.clean_up_after(executor.pid)
         self.looks.lose(executor)
         if executor.measures_as:
             message = {"op": ToScheduler.PROCESS_ENDED, "process": executor.measures_as}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ class ObjectStore:
         self._kept: weakref.WeakValueDictionary[str, SegmentValue] = weakref.WeakValueDictionary()
         #: Values from executors that no task has adopted yet, each with the client that submits it.
         self._handed_over: dict[str, tuple[SegmentValue, str]] = {}
+        #: By job, the segments of processes that have left, which belong to the callers.
+        self._left_to_callers: dict[str, list[Path]] = {}
 
     def adopt(self, wire: Wire) -> InlineValue | SegmentValue | ErrorValue:
         """Store a value; the node owns its segment from now on.
@@ -118,12 +120,27 @@ class ObjectStore:
         return deserialize(stored.block)
 
     def clean_up_after(self, writer_pid: int) -> None:
-        """Remove the segments of an ended process that have no other owner."""
-        start = f"{self.place.store}-{writer_pid}-"
+        """Remove the segments of a crashed process that have no other owner."""
+        for path in self._left_by(writer_pid):
+            path.unlink(missing_ok=True)
+
+    def leave_to_callers(self, writer_pid: int, job: str) -> None:
+        """Keep the segments of a process that has left: callers of the job remove their results."""
+        if left := list(self._left_by(writer_pid)):
+            self._left_to_callers.setdefault(job, []).extend(left)
+
+    def end_job(self, job: str) -> None:
+        """Remove what the callers of an ended job can remove no more."""
+        for path in self._left_to_callers.pop(job, ()):
+            if str(path) not in self._kept:
+                path.unlink(missing_ok=True)
+
+    def _left_by(self, writer_pid: int) -> Iterator[Path]:
+        """Return the segments of an ended process that the node does not keep."""
         for directory in self.place.directories:
-            for path in Path(directory).glob(f"{start}*"):
+            for path in Path(directory).glob(f"{self.place.store}-{writer_pid}-*"):
                 if str(path) not in self._kept:
-                    path.unlink(missing_ok=True)
+                    yield path
 
     @property
     def keeps_anything(self) -> bool:

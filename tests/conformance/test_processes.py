@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 from _polling import wait_until
@@ -82,3 +84,20 @@ def test_processes_that_nested_calls_have_needed_end(ray, fresh):
     assert len(pids) == 5
     wait_until(lambda: sum(map(psutil.pid_exists, pids)) <= 1)
     assert ray.get(bystander.pid.remote()) == actor
+
+
+def test_results_outlive_the_processes_that_have_made_them(ray, fresh, tmp_path):
+    fresh(num_cpus=1)
+
+    @ray.remote(num_cpus=0.5, num_returns=2)
+    def make(number):
+        (tmp_path / str(number)).touch()
+        while len([*tmp_path.iterdir()]) < 2:  # both run at the same time, in two processes
+            time.sleep(0.01)
+        return os.getpid(), np.full(1_000_000, number, dtype=np.uint8)
+
+    calls = [make.remote(number) for number in range(2)]
+    pids = ray.get([pid for pid, _ in calls])
+    wait_until(lambda: sum(map(psutil.pid_exists, pids)) <= 1)
+    for number, (_, array) in enumerate(calls):
+        assert (ray.get(array) == number).all()
