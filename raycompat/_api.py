@@ -420,7 +420,7 @@ def _describe(node: dict[str, Any], *, is_alive: bool) -> dict[str, Any]:
         "ObjectStoreSocketName": node["place"][1][0],
         "RayletSocketName": node["address"],
         "MetricsExportPort": 0,
-        "NodeName": node["ip"],
+        "NodeName": node["name"],
         "RuntimeEnvAgentPort": 0,
         "DeathReason": 0,
         "DeathReasonMessage": "" if is_alive else "The node has left the cluster.",

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _as_ray, exceptions
+from raycompat import _as_ray, _private_arguments, exceptions
 from raycompat import _init_arguments as arguments
 from raycompat._caller import current_session
 from raycompat._caller import session as sessions
@@ -24,6 +24,7 @@ from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.home import home_at
 from raycompat._caller.html_report import Report
 from raycompat._caller.packages import Package, pack, upload, upload_errors
+from raycompat._private_arguments import PrivateArguments
 from raycompat._protocol import (
     current_cluster,
     ids,
@@ -210,6 +211,16 @@ def init(
         The password of the cluster; connections without it are refused. By default, the value of the
         environment variable ``RAYCOMPAT_PASSWORD``, or the content of the file that
         ``RAYCOMPAT_PASSWORD_FILE`` names.
+    _temp_dir : str, optional
+        The folder for the files of a started cluster, with the objects that do not fit into memory. It
+        is made if it does not exist.
+    _memory : int, optional
+        Bytes of the resource ``memory`` of the started node.
+    _node_name : str, optional
+        The name of the started node, which `nodes` shows.
+    _system_config : dict, optional
+        Settings of the started node: ``worker_niceness``, ``worker_oom_score_adjustment``,
+        ``memory_usage_threshold`` and ``memory_monitor_refresh_ms``.
     _leases : bool, default True
         Send calls that need only CPUs directly to executors that the scheduler lends for many calls.
         With False, every call goes through the scheduler. The environment variable
@@ -261,7 +272,8 @@ def init(
     API.
 
     Differs from Ray: `local_mode`, which Ray has deprecated, is supported; in the mode ``token``,
-    only the dashboard needs a token; `resources` are not read from the environment; with ``ray://``,
+    only the dashboard needs a token; other private arguments of Ray have no effect, and one warning
+    names those that were given; `resources` are not read from the environment; with ``ray://``,
     the driver is an ordinary one.
     """
     given = dict(locals())
@@ -271,10 +283,10 @@ def init(
     if (version := given.pop("_ray_version", None)) is not None:
         era.choose(version)
     arguments.adopt_old_names(given)
-    temp_dir = given.pop("_temp_dir", None)
     uses_leases = arguments.wants_leases(given.pop("_leases", None))
     report_file = arguments.report_file(given.pop("_report", None))
     authority = arguments.authority(given.pop("_redis_password", None), given["address"])
+    private = _private_arguments.take(given)
     arguments.check_unknown(given, known)
     arguments.refuse(given)
     given["job_config"] = arguments.job_config(given)
@@ -291,7 +303,7 @@ def init(
             arguments.refuse_report_in_local_mode(report_file)
             return _begin_local(given)
         with import_paths.NamingHidden():
-            context = _init(given, temp_dir, authority, uses_leases=uses_leases)
+            context = _init(given, private, authority, uses_leases=uses_leases)
         if report_file is not None:
             _begin_report(report_file)
         return context
@@ -299,7 +311,7 @@ def init(
 
 def _init(
     given: dict[str, Any],
-    temp_dir: str | None,
+    private: PrivateArguments,
     authority: Authority | None,
     *,
     uses_leases: bool,
@@ -308,12 +320,12 @@ def _init(
     with tempfile.TemporaryDirectory(prefix="raycompat-packages-") as scratch:
         env = runtime_env.checked(given["job_config"].runtime_env)
         env, packages = pack(env, Path(scratch))
-        return _start_or_connect(given, temp_dir, authority, env, packages, uses_leases=uses_leases)
+        return _start_or_connect(given, private, authority, env, packages, uses_leases=uses_leases)
 
 
 def _start_or_connect(
     given: dict[str, Any],
-    temp_dir: str | None,
+    private: PrivateArguments,
     authority: Authority | None,
     env: dict[str, Any],
     packages: list[Package],
@@ -322,7 +334,7 @@ def _start_or_connect(
 ) -> RayContext:
     with interrupts.deferred():
         try:
-            return _begin(given, temp_dir, authority, env, packages, uses_leases=uses_leases)
+            return _begin(given, private, authority, env, packages, uses_leases=uses_leases)
         except BaseException:
             if current_session.get() is None:
                 _end_cluster()
@@ -331,14 +343,14 @@ def _start_or_connect(
 
 def _begin(
     given: dict[str, Any],
-    temp_dir: str | None,
+    private: PrivateArguments,
     authority: Authority | None,
     env: dict[str, Any],
     packages: list[Package],
     *,
     uses_leases: bool,
 ) -> RayContext:
-    destination = _find_or_start(given, temp_dir, authority)
+    destination = _find_or_start(given, private, authority)
     from raycompat._launch import connect, prepare
 
     client = connect.connect(destination)
@@ -414,7 +426,7 @@ def _write_report(session: sessions.Session) -> None:
 
 
 def _find_or_start(
-    given: dict[str, Any], temp_dir: str | None, authority: Authority | None
+    given: dict[str, Any], private: PrivateArguments, authority: Authority | None
 ) -> Destination:
     """Return the address of the program's cluster; start a cluster if the program names none."""
     from raycompat._launch import addresses
@@ -423,8 +435,9 @@ def _find_or_start(
         found = addresses.find(given["address"], authority)
     if found is not None:
         addresses.refuse_node_options(given)
+        private.refuse_when_connecting()
         return found
-    cluster = _start_cluster(given, temp_dir, authority)
+    cluster = _start_cluster(given, private, authority)
     importlib.import_module("raycompat._launch.prepare")  # Dask, while the processes start
     with interrupts.allowed():
         node = cluster.nodes[0]
@@ -435,18 +448,18 @@ def _find_or_start(
 
 
 def _start_cluster(
-    given: dict[str, Any], temp_dir: str | None, authority: Authority | None
+    given: dict[str, Any], private: PrivateArguments, authority: Authority | None
 ) -> LocalCluster:
     """Start this process's cluster, without waiting; after an error, the caller must end it."""
     global _cluster
     from raycompat._launch.local_cluster import LocalCluster
     from raycompat._launch.node_options import node_options
 
-    options = node_options(given, is_head=True)
+    options = node_options({**given, **private.of_node}, is_head=True)
     if authority is not None and authority.why_weak is not None:
         logger.warning("raycompat: %s", authority.why_weak)
     _cluster = cluster = LocalCluster(
-        dashboard_address=dashboard_address(given), temp_dir=temp_dir, authority=authority
+        dashboard_address=dashboard_address(given), temp_dir=private.folder, authority=authority
     )
     cluster.start_node(options)
     return cluster

@@ -578,7 +578,9 @@ class Session:
             if not self.table.lose_value(entry, path):
                 return
             origin = entry.origin
-            if origin is not None and origin.use_retry():
+            if entry.parent is not None and (origin is None or origin.is_end_reported):
+                self.sharing.publish(entry)  # a node has it, among the results of its call
+            elif origin is not None and origin.use_retry():
                 entry.state = PENDING
                 self.by_scheduler.resubmit(origin)
             else:

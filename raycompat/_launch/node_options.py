@@ -11,9 +11,11 @@ from typing import Any
 import psutil
 
 from raycompat._node import accelerators
+from raycompat._node.labels import NAME_VARIABLE
 from raycompat._node.labels import VARIABLE as LABELS_VARIABLE
 from raycompat._protocol import variables
 from raycompat._protocol.resource_set import HEAD_RESOURCE
+from raycompat._protocol.strategy import NODE_ID_LABEL
 
 #: Share of the machine's memory that a node of a local cluster uses for tasks and objects.
 _MEMORY_SHARE = 0.9
@@ -22,9 +24,6 @@ OBJECT_SHARE = 0.3
 
 #: Bytes. Ray's own lower limit.
 _MIN_OBJECT_STORE_BYTES = 75 * 1024 * 1024
-
-#: Prefix of the labels that Ray gives nodes itself.
-_RESERVED_PREFIX = "ray.io/"
 
 
 @dataclass(frozen=True)
@@ -37,12 +36,15 @@ class NodeOptions:
     labels: dict[str, str] = field(default_factory=dict)
     #: Environment variables of its process, added to those of this one.
     env_vars: dict[str, str] = field(default_factory=dict)
+    #: Its name for people; by default its IP address.
+    name: str = ""
 
     @property
     def environment(self) -> dict[str, str]:
         """The environment variables of its process that this process does not have."""
         labels = {LABELS_VARIABLE: json.dumps(self.labels)} if self.labels else {}
-        return {**self.env_vars, **labels}
+        name = {NAME_VARIABLE: self.name} if self.name else {}
+        return {**self.env_vars, **labels, **name}
 
 
 def node_options(given: dict[str, Any], *, is_head: bool) -> NodeOptions:
@@ -60,12 +62,13 @@ def node_options(given: dict[str, Any], *, is_head: bool) -> NodeOptions:
         amounts[HEAD_RESOURCE] = 1
     labels = _texts("labels", given.get("labels"))
     for key in labels:
-        if key.startswith(_RESERVED_PREFIX):
+        if key == NODE_ID_LABEL:
             raise ValueError(
-                f"labels={{{key!r}: ...}}: labels that begin with {_RESERVED_PREFIX!r} are given by "
-                "the cluster itself. Choose another name."
+                f"labels={{{key!r}: ...}}: every node already has this label. It cannot be "
+                "given: leave it out."
             )
-    return NodeOptions(amounts, memory, labels, _variables(given.get("env_vars")))
+    name = given.get("node_name") or ""
+    return NodeOptions(amounts, memory, labels, _variables(given.get("env_vars")), name)
 
 
 def _amounts(given: dict[str, Any]) -> dict[str, float]:

@@ -193,6 +193,7 @@ class LocalSession(Session):
         node = {
             "node_id": home.node_id,
             "ip": home.ip,
+            "name": home.ip,
             "hostname": socket.gethostname(),
             "address": home.address,
             "place": home.place.describe(),

@@ -12,6 +12,9 @@ from raycompat._protocol.strategy import NODE_ID_LABEL
 #: The variable with the labels of the node, as JSON: {"zone": "a"}.
 VARIABLE = "RAYCOMPAT_NODE_LABELS"
 
+#: The variable with the name of the node.
+NAME_VARIABLE = "RAYCOMPAT_NODE_NAME"
+
 
 def read() -> dict[str, str]:
     """Return the labels with which this node was started.

@@ -205,6 +205,7 @@ class Node:
             "version": VERSION,
             "total": ResourceSet.from_amounts(totals, whole_gpus=False).units(),
             "ip": self.ip,
+            "name": os.environ.get(labels.NAME_VARIABLE) or self.ip,
             "hostname": socket.gethostname(),
             "pid": os.getpid(),
             "started": time.time(),

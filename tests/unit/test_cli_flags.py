@@ -46,7 +46,7 @@ def test_the_list_of_commands_describes_each_in_whole_sentences():
         (["--head", '--resources={"a": Infinity}'], "whole number"),
         (["--head", "--object-store-memory=1"], "at least"),
         (["--head", "--labels=zone"], "is not a label"),
-        (["--head", "--labels=ray.io/x=y"], "ray.io/"),
+        (["--head", "--labels=ray.io/node-id=y"], "ray.io/"),
         (["--head", "--labels-file=/nonexistent"], "cannot be read"),
         (["--head", "--node-ip-address=0.0.0.0"], "Give an address of this machine"),
         (["--head", "--temp-dir=/nonexistent"], "does not exist"),

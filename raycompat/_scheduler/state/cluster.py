@@ -98,7 +98,7 @@ def _describe_node(info: dict[str, Any]) -> Row:
         "is_head_node": HEAD_RESOURCE in info["total"],
         "state": "DEAD" if has_left else "ALIVE",
         "state_message": "The node has left the cluster." if has_left else None,
-        "node_name": info["ip"],
+        "node_name": info["name"],
         "resources_total": ResourceSet.from_units(info["total"]).amounts(),
         "labels": info["labels"],
         "start_time_ms": milliseconds(info["started"]),
