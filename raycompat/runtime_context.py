@@ -14,6 +14,18 @@ from raycompat.runtime_env import RuntimeEnv
 if TYPE_CHECKING:
     from raycompat.actor import ActorHandle
 
+#: Resources of Ray's other kinds of accelerators.
+_OTHER_ACCELERATORS = (
+    "FURIOSA",
+    "HPU",
+    "MBLT",
+    "NPU",
+    "RBLN",
+    "TPU",
+    "TTNPU",
+    "neuron_cores",
+)
+
 
 class RuntimeContext:
     """The job, node, task and actor of the running code.
@@ -182,9 +194,13 @@ class RuntimeContext:
         return dict(call.resources)
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
-        """Return the ids of the accelerators of the running call, by kind."""
+        """Return the ids of the accelerators of the running call, by kind.
+
+        Nodes number only GPUs: the lists of other kinds are empty.
+        """
         call = this_process.current()
-        return {"GPU": list(call.gpus) if call is not None else []}
+        gpus = list(call.gpus) if call is not None else []
+        return {**{kind: [] for kind in _OTHER_ACCELERATORS}, "GPU": gpus}
 
     def get_resource_ids(self) -> dict[str, list[str]]:
         """Return the result of `get_accelerator_ids`; the old name of it in Ray."""

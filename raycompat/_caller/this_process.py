@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
-from raycompat._protocol import ids
+from raycompat._protocol import ids, tensor_bytes
 from raycompat._protocol.strategy import InGroup
 
 
@@ -122,7 +122,8 @@ def prepare_call(key: str, about: dict[str, Any]) -> RunningCall:
     A call that was given GPUs sees only those.
     """
     global _actor_about, _actor_group
-    _show_gpus(about["gpus"])
+    _show_gpus(about["gpus"], about["gpu_variable"])
+    tensor_bytes.note_gpus(bool(about["gpus"]))
     actor, group = None, group_of(about)
     if about["is_actor"]:
         actor, _actor_about, _actor_group = key, about, group
@@ -151,9 +152,17 @@ def num_restarts() -> int:
     return count
 
 
-def _show_gpus(gpus: list[str]) -> None:
-    if gpus and not os.environ.get("RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"):
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+def _show_gpus(gpus: list[str], variable: str) -> None:
+    """Restrict this process to its GPUs. As in Ray, a call without GPUs sees all that its node sees."""
+    if _is_set(f"RAY_EXPERIMENTAL_NOSET_{variable}"):
+        return
+    if gpus or _is_set("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"):
+        os.environ[variable] = ",".join(gpus)
+
+
+def _is_set(name: str) -> bool:
+    """Return whether a variable of Ray's is on."""
+    return os.environ.get(name, "").lower() in ("1", "true")
 
 
 def enter(call: RunningCall) -> None:

@@ -151,6 +151,7 @@ class Calls:
             "name": grant["name"],
             "resources": grant["resources"],
             "gpus": accelerators.visible_ids(index for index, _ in grant["gpus"]),
+            "gpu_variable": accelerators.variable(),
             "group": grant["group"],
             "is_actor": False,
             "actor_name": None,

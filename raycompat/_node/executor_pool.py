@@ -19,7 +19,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from raycompat._node import settings
-from raycompat._node.accelerators import detect_gpus
 from raycompat._node.forkserver_client import ForkserverClient, ForkserverDied
 from raycompat._node.logs import ExecutorLogs, Logs
 from raycompat._node.runtime_env import Prepared
@@ -245,13 +244,13 @@ _LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 def _may_be_preloaded(prepared: Prepared) -> bool:
     """Return whether an executor can be forked with a framework imported, and then get its variables.
 
-    It cannot if the environment has variables, because a framework may read them during the import. It
-    cannot if there are GPUs either, because a used GPU driver does not survive a fork.
+    It cannot if the environment has variables, because a framework may read them during the import.
+    GPUs do not prevent it: the forkserver checks that the import has not opened a GPU's driver.
     """
     has_others = any(
         name != _LEGACY_KERAS and not name.startswith("RAYCOMPAT_") for name in prepared.variables
     )
-    return prepared.interpreter is None and not has_others and not detect_gpus()
+    return prepared.interpreter is None and not has_others
 
 
 class ExecutorPool:

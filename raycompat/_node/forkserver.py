@@ -1,7 +1,9 @@
 """The process from which executors are forked: Python with numpy and distributed already imported.
 
 Programs that use TensorFlow or PyTorch have another one. It has imported that framework and run nothing
-with it, because a fork would not survive that.
+with it, because a fork would not survive that. Nor would a fork survive an open GPU driver. So the
+forkserver ends if an import has opened one (`open_gpu_drivers`), and executors import the framework
+themselves.
 
 The node may also request the import of one of raycompat's own libraries, which later children share.
 
@@ -63,6 +65,28 @@ def _become_executor(descriptors: list[int], parent: int) -> NoReturn:
     begin(socket.socket(fileno=connection), request)
 
 
+#: The files that processes open when they initialise CUDA, ROCm and Level Zero.
+_GPU_FILES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/")
+
+
+def open_gpu_drivers(descriptors: str = "/proc/self/fd") -> list[str]:
+    """Return the files of GPU drivers that this process has open: then a fork cannot use the GPU."""
+    links = []
+    for name in os.listdir(descriptors):
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed
+            links.append(os.readlink(os.path.join(descriptors, name)))
+    return sorted({each for each in links if each.startswith(_GPU_FILES)})
+
+
+def _check_can_fork(preload: Sequence[str]) -> None:
+    opened = open_gpu_drivers()
+    if opened:
+        raise RuntimeError(
+            f"Importing {', '.join(preload)} has opened {', '.join(opened)}. A forked process could "
+            "not use the GPU, so each executor imports it itself, which takes seconds."
+        )
+
+
 def serve(control: socket.socket) -> None:
     """Fork and reap until the node closes its end."""
     server = Forkserver(control)
@@ -122,6 +146,7 @@ def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoRet
         raycompat._executor.start.prepare()
         for module in preload:
             importlib.import_module(module)
+        _check_can_fork(preload)
         gc.collect()
         gc.freeze()
         serve(control)

@@ -69,7 +69,11 @@ def main() -> None:
     options = json.loads(sys.argv[1])
     forkserver_client.fork_early()
     store = options["resources"].get("object_store_memory")
-    settings = {"distributed.worker.memory.terminate": False}
+    settings = {
+        "distributed.worker.memory.terminate": False,
+        # Dask's monitor fails where CUDA_VISIBLE_DEVICES names GPUs that do not exist.
+        "distributed.diagnostics.nvml": False,
+    }
     if store is not None:
         # Dask then moves the least recently used values to disk. A quarter is left for values that are
         # being written, or that their writers keep.

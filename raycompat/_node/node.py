@@ -39,9 +39,9 @@ from raycompat._node.runtime_env import RuntimeEnvs
 from raycompat._node.tasks import Tasks
 from raycompat._protocol import executor_messages, failures, ids, liveness
 from raycompat._protocol.operations import Request, ToNode, ToScheduler, ask
-from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.resource_set import TYPE_RESOURCE, ResourceSet
 from raycompat._protocol.serialization import serialize
-from raycompat._protocol.strategy import NODE_ID_LABEL
+from raycompat._protocol.strategy import NODE_ID_LABEL, TYPE_LABEL
 from raycompat._protocol.values import CallFailed
 from raycompat._protocol.version import VERSION
 
@@ -66,7 +66,6 @@ class Node:
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.id = ids.new_node_id()
-        self.labels = {**labels.read(), NODE_ID_LABEL: self.id}
         self.ip = worker.address.split("://")[1].rpartition(":")[0]
         #: Names of the Unix sockets on which executors accept calls, by actor or lease.
         self.sockets: dict[str, str] = {}
@@ -75,6 +74,7 @@ class Node:
         self._spill_directory = directory / "raycompat-segments"
         self._spill_directory.mkdir(parents=True, exist_ok=True)
         totals = self._totals()
+        self.labels = self._labels(totals)
         self.store = ObjectStore(str(self._spill_directory), int(totals["object_store_memory"]))
         self.info = self._describe(totals)
         self.logs = Logs(directory / "raycompat-logs", self.id, self.ip, self.tell)
@@ -186,15 +186,23 @@ class Node:
 
     def _totals(self) -> dict[str, float]:
         """Return this node's resources: those that its worker declares, else those that are found."""
-        memory, state = self._memory_limit(), self.worker.state
-        return {
-            "CPU": state.nthreads,
-            "GPU": accelerators.detect_gpus(),
+        memory, declared = self._memory_limit(), self.worker.state.total_resources
+        totals = {
+            "CPU": self.worker.state.nthreads,
+            **({} if "GPU" in declared else {"GPU": accelerators.detect_gpus()}),
             "memory": int(memory * _TASK_MEMORY_SHARE),
             "object_store_memory": int(memory * (1 - _TASK_MEMORY_SHARE)),
             f"node:{self.ip}": 1,
-            **state.total_resources,
+            **declared,
         }
+        kind = accelerators.type_of(totals)
+        return {**totals, f"{TYPE_RESOURCE}{kind}": 1} if kind is not None else totals
+
+    def _labels(self, totals: dict[str, float]) -> dict[str, str]:
+        """Return this node's labels: its id, the type of its GPUs, and those that it declares."""
+        kind = accelerators.type_of(totals)
+        of_gpus = {TYPE_LABEL: kind} if kind is not None else {}
+        return {**of_gpus, **labels.read(), NODE_ID_LABEL: self.id}
 
     def _memory_limit(self) -> int:
         return self.worker.memory_manager.memory_limit or psutil.virtual_memory().total

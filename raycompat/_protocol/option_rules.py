@@ -346,17 +346,10 @@ def _empty(value: object) -> bool:
     return not value
 
 
-_USE_A_RESOURCE = (
-    "Start the nodes that are meant with a resource of their own, and ask for it: "
-    "resources={'large_memory': 1}"
-)
 _NO_LIMIT = "The number of objects that wait is not limited"
 
 #: All option values that raycompat refuses. Every other value works as in Ray.
 _LIMITS: dict[str, _Limit] = {
-    "accelerator_type": _Limit(
-        _only(None), "Nodes do not say of what type their accelerators are", _USE_A_RESOURCE
-    ),
     "_labels": _Limit(_empty, "Calls have no labels", "Leave it out"),
     "enable_tensor_transport": _Limit(
         _empty, "Tensors travel through the object store", "Leave it out"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from raycompat._protocol.option_rules import ACTOR, DEFAULT_MAX_RETRIES, METHOD, TASK, checked
-from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.resource_set import TYPE_RESOURCE, TYPE_SHARE, ResourceSet
 from raycompat._protocol.strategy import SchedulingStrategy
 
 
@@ -55,6 +55,8 @@ class TaskOptions(PlacementOptions):
     given_max_calls: int | None = None
     runtime_env: Mapping[str, Any] | None = None
     name: str | None = None
+    #: The type of the node's GPUs, as in "H100".
+    accelerator_type: str | None = None
     #: Whether a call needs only CPUs and a process without a runtime environment.
     only_takes_cpus: bool = field(init=False, repr=False, compare=False)
     #: Whether, in addition, any node is allowed.
@@ -93,6 +95,8 @@ class ActorOptions(PlacementOptions):
     #: Bytes.
     object_store_memory: int | None = None
     runtime_env: Mapping[str, Any] | None = None
+    #: The type of the node's GPUs, as in "H100".
+    accelerator_type: str | None = None
     name: str | None = None
     namespace: str | None = None
     #: "detached" actors outlive their driver.
@@ -150,6 +154,8 @@ def _resource_set(cpus: float, options: TaskOptions | ActorOptions) -> ResourceS
     amounts["memory"] = options.memory or 0
     if isinstance(options, ActorOptions):
         amounts["object_store_memory"] = options.object_store_memory or 0
+    if options.accelerator_type:
+        amounts[f"{TYPE_RESOURCE}{options.accelerator_type}"] = TYPE_SHARE
     return ResourceSet.from_amounts({**amounts, **(options.resources or {})})
 
 

@@ -16,6 +16,11 @@ UNITS_PER_ONE: Final = 10_000
 #: The first node of a cluster has 1 of this resource, as in Ray.
 HEAD_RESOURCE: Final = "node:__internal_head__"
 
+#: Begins the name of the resource of nodes with GPUs of one type: ``accelerator_type:H100``. As in Ray
+#: a node has 1 of it, and a call that wants the type takes a share that many calls can have.
+TYPE_RESOURCE: Final = "accelerator_type:"
+TYPE_SHARE: Final = 0.001
+
 #: Amounts are less than this, so that their units fit into the 64 bits of a number in a message.
 LARGEST_AMOUNT: Final = 9 * 10**14
 

@@ -38,6 +38,7 @@ from pathlib import Path
 
 from raycompat._protocol import mapping, own_folder, warm_memory
 from raycompat._protocol.serialization import Block
+from raycompat._protocol.tensor_bytes import pieces_of
 
 PREFIX = "raycompat-"
 SHARED_MEMORY = Path("/dev/shm")
@@ -193,9 +194,10 @@ def _write_file(path: str, block: Block, free: str) -> None:
         if is_warm and warm_memory.write(descriptor, block):
             return
         for part in block.parts:
-            view = memoryview(part).cast("B") if not isinstance(part, bytes) else memoryview(part)
-            while view:
-                view = view[os.write(descriptor, view) :]
+            for piece in pieces_of(part):
+                view = piece
+                while view:
+                    view = view[os.write(descriptor, view) :]
     finally:
         if is_warm:
             fcntl.flock(descriptor, fcntl.LOCK_UN)  # a mapping may hold a duplicate

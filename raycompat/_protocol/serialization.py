@@ -29,6 +29,7 @@ from typing import Any, ClassVar
 import cloudpickle
 
 from raycompat._protocol.mapping import Mapping
+from raycompat._protocol.tensor_bytes import DeviceBytes, Reducer, is_tensor, pieces_of
 
 #: Bytes. Up to this size a value travels inside messages and references; above it, in a segment.
 #: Ray's own limit is 100 KiB (``max_direct_call_object_size``).
@@ -60,7 +61,7 @@ class Block:
 
     def to_bytes(self) -> bytes:
         """Return the block as one bytes object."""
-        return b"".join(self.parts)
+        return b"".join(piece for part in self.parts for piece in pieces_of(part))
 
 
 class _Found(dict[str, Any]):
@@ -130,10 +131,16 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
         {CodeType: _reduce_code}, *cloudpickle.Pickler.dispatch_table.maps
     )
 
+    def __init__(self, file: Any, *, tensors: Reducer | None = None, **options: Any) -> None:
+        super().__init__(file, **options)
+        self._tensors = tensors or Reducer(is_out_of_band=False)
+
     def reducer_override(self, obj: Any) -> Any:
-        """Reduce exceptions as Python does."""
+        """Reduce exceptions as Python does, and tensors as `tensor_bytes` does."""
         if id(obj) in _by_name:
             return NotImplemented
+        if is_tensor(obj):
+            return self._tensors.reduce(obj)
         if isinstance(obj, BaseException):
             reducer = copyreg.dispatch_table.get(type(obj))
             if (getattr(reducer, "__module__", None) or "").startswith("tblib."):
@@ -146,18 +153,23 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
 
 
 def dumps(
-    value: Any, buffer_callback: Callable[[pickle.PickleBuffer], object] | None = None
+    value: Any,
+    buffer_callback: Callable[[pickle.PickleBuffer], object] | None = None,
+    tensors: Reducer | None = None,
 ) -> bytes:
     """Return the pickle of a value; without `buffer_callback`, with its buffers."""
     with io.BytesIO() as file:
-        Pickler(file, protocol=5, buffer_callback=buffer_callback).dump(value)
+        pickler = Pickler(file, protocol=5, buffer_callback=buffer_callback, tensors=tensors)
+        pickler.dump(value)
         return file.getvalue()
 
 
-def _lay_out(data: bytes, buffers: Sequence[pickle.PickleBuffer]) -> tuple[list[Any], int]:
+def _lay_out(
+    data: bytes, buffers: Sequence[pickle.PickleBuffer], tensors: Reducer
+) -> tuple[list[Any], int]:
     if not buffers:
         return [_HEAD.pack(_MAGIC, 0, len(data)), data], _HEAD.size + len(data)
-    views = [buffer.raw() for buffer in buffers]
+    views: list[memoryview | DeviceBytes] = [tensors.real(each.raw()) for each in buffers]
     position = _HEAD.size + _SPAN.size * len(views) + len(data)
     spans: list[bytes] = []
     body: list[Any] = [data]
@@ -170,8 +182,8 @@ def _lay_out(data: bytes, buffers: Sequence[pickle.PickleBuffer]) -> tuple[list[
     return [_HEAD.pack(_MAGIC, len(views), len(data)), *spans, *body], position
 
 
-def serialize(value: Any) -> tuple[Block, dict[str, Any]]:
-    """Serialize `value` as a block, and collect the references inside it.
+def serialize(value: Any, tensors: Reducer | None = None) -> tuple[Block, dict[str, Any]]:
+    """Serialize `value` as a block, and collect the references inside it; `tensors` reduces tensors.
 
     Return the block, and the holder of each reference by its key. Keep the holders as long as the
     block.
@@ -183,11 +195,12 @@ def serialize(value: Any) -> tuple[Block, dict[str, Any]]:
     """
     buffers: list[pickle.PickleBuffer] = []
     found: dict[str, Any] = {}
+    tensors = tensors or Reducer(is_out_of_band=True)
     if type(value) in _PLAIN_TYPES:
         data = pickle.dumps(value, protocol=5)
     else:
-        data, found = collecting_refs(partial(dumps, value, buffers.append))
-    parts, size = _lay_out(data, buffers)
+        data, found = collecting_refs(partial(dumps, value, buffers.append, tensors))
+    parts, size = _lay_out(data, buffers, tensors)
     return Block(parts, size, tuple(found)), found
 
 

@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 #: The label that every node has: its id.
 NODE_ID_LABEL = "ray.io/node-id"
+#: The label of nodes with GPUs: their type.
+TYPE_LABEL = "ray.io/accelerator-type"
 
 
 @dataclass(frozen=True, slots=True)

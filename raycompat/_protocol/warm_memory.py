@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from raycompat._protocol import mapping
+from raycompat._protocol.tensor_bytes import pieces_of
 
 if TYPE_CHECKING:
     from raycompat._protocol.serialization import Block
@@ -85,14 +86,15 @@ def _copy(block: Block, memory: Any, descriptor: int) -> None:
 
     start = 0
     for part in block.parts:
-        source = np.frombuffer(part, np.uint8)
-        target = memory[start : start + len(source)]
-        _copy_array(source[: len(target)], target)
-        rest, position = source[len(target) :].data, start + len(target)
-        while rest:
-            written = os.pwrite(descriptor, rest, position)
-            rest, position = rest[written:], position + written
-        start += len(source)
+        for piece in pieces_of(part):
+            source = np.frombuffer(piece, np.uint8)
+            target = memory[start : start + len(source)]
+            _copy_array(source[: len(target)], target)
+            rest, position = source[len(target) :].data, start + len(target)
+            while rest:
+                written = os.pwrite(descriptor, rest, position)
+                rest, position = rest[written:], position + written
+            start += len(source)
 
 
 def _copy_array(source: Any, target: Any) -> None:

@@ -53,6 +53,9 @@ def main() -> None:
     settings = {
         # A node may be busy for long: its death shows in its connection, not in its silence.
         "distributed.scheduler.worker-ttl": None,
+        # It uses no GPU, and Dask's monitor fails where CUDA_VISIBLE_DEVICES names one that does not
+        # exist.
+        "distributed.diagnostics.nvml": False,
         "temporary-directory": options["directory"],
     }
     with dask.config.set(settings):

@@ -331,13 +331,10 @@ def test_an_actor_is_placed_where_it_can_live(num_cpus, num_gpus, resources):
 @pytest.mark.parametrize(
     ("options", "refused"),
     [
-        (task_options, {"accelerator_type": "V100"}),
         (task_options, {"_labels": {"a": "b"}}),
         (task_options, {"_generator_backpressure_num_objects": 1}),
         (task_options, {"_num_objects_per_yield": 2}),
-        (actor_options, {"enable_tensor_transport": True}),
         (actor_options, {"_actor_generator_backpressure_num_objects": 2}),
-        (method_options, {"tensor_transport": "NCCL"}),
     ],
 )
 def test_what_is_not_honoured_raises(options, refused):
