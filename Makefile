@@ -23,7 +23,7 @@ CATALOGUES := _build/gettext locale zh_CN
 # Those that `make docs-page` builds.
 LANGUAGES := en zh_CN
 
-.PHONY: help setup setup-torch run test test-fast test-wheel lint format docs docs-en docs-zh_CN docs-page docs-messages docs-translate docs-browser \
+.PHONY: help setup setup-torch run test test-gpu test-fast test-wheel lint format docs docs-en docs-zh_CN docs-page docs-messages docs-translate docs-browser \
 	docs-serve changelog conformance-ray nightly chaos fault-walk soak bench clean
 
 help:  ## show this help
@@ -71,6 +71,9 @@ test-wheel: setup  ## build wheel and sdist, and run the core's tests on the whe
 	cp -r tests/conftest.py tests/_left_over.py tests/conformance _build/wheel/tests
 	cd _build/wheel && RAYCOMPAT_LEASES=0 venv/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile -c ../../pyproject.toml \
 		--rootdir tests $(CORE)
+
+test-gpu: setup-torch  ## run the tests that need a GPU of NVIDIA, and print figures
+	$(RUN) pytest -m gpu tests/gpu -s
 
 test-fast: setup  ## run the tests that need no cluster
 	$(RUN) pytest tests/unit tests/compat

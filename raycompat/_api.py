@@ -11,8 +11,9 @@ from typing import Any, overload
 
 from raycompat import _driver
 from raycompat._caller import put as puts
-from raycompat._caller import resolve, send
+from raycompat._caller import resolve, send, tensors
 from raycompat._protocol.operations import Request
+from raycompat._protocol.option_rules import checked_transport
 from raycompat._protocol.options import actor_options, task_options
 from raycompat._typing import P, R, RemoteDecorator, RemoteDecoratorOfResults, T
 from raycompat.actor import ActorClass, ActorHandle
@@ -102,13 +103,16 @@ def _is_cython_function(value: Any) -> bool:
     return type(value).__name__ == "cython_function_or_method"
 
 
-def put(value: T) -> ObjectRef[T]:
+def put(value: T, *, _tensor_transport: str | None = None) -> ObjectRef[T]:
     """Store a value and return the reference to it.
 
     Parameters
     ----------
     value : object
         Any value that can be pickled. It is copied: later changes of `value` do not change the object.
+    _tensor_transport : str, optional
+        In an actor, as for `method`: PyTorch's tensors in the value stay in this process. It
+        has no effect in drivers and tasks, whose processes may end before a reader comes.
 
     Returns
     -------
@@ -139,7 +143,11 @@ def put(value: T) -> ObjectRef[T]:
             "Calling 'put' on an ray.ObjectRef stores nothing: its value is in the store already. "
             "Use the reference itself, or store a list that contains it: ray.put([ref])."
         )
-    return puts.put(_driver.require_session(), value)
+    session = _driver.require_session()
+    keeper = None
+    if checked_transport("_tensor_transport", _tensor_transport) is not None:
+        keeper = tensors.keeper(session)
+    return puts.put(session, value, keeper)
 
 
 def _has_compiled(object_refs: Any) -> bool:
@@ -165,12 +173,21 @@ def _get_compiled(object_refs: Any, timeout: float | None) -> Any:
 
 
 @overload
-def get(object_refs: ObjectRef[T], *, timeout: float | None = None) -> T: ...
+def get(
+    object_refs: ObjectRef[T], *, timeout: float | None = None, _use_object_store: bool = False
+) -> T: ...
 @overload
-def get(object_refs: list[ObjectRef[T]], *, timeout: float | None = None) -> list[T]: ...
+def get(
+    object_refs: list[ObjectRef[T]],
+    *,
+    timeout: float | None = None,
+    _use_object_store: bool = False,
+) -> list[T]: ...
 @overload
-def get(object_refs: Any, *, timeout: float | None = None) -> Any: ...
-def get(object_refs: Any, *, timeout: float | None = None) -> Any:
+def get(
+    object_refs: Any, *, timeout: float | None = None, _use_object_store: bool = False
+) -> Any: ...
+def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bool = False) -> Any:
     """Return the value of a reference, or the list of values of a list of references.
 
     Parameters
@@ -179,6 +196,8 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
         The references to wait for. A generator is returned as it is.
     timeout : float, optional
         Maximum seconds to wait, 0 or more; 0 returns at once or raises. By default, wait without limit.
+    _use_object_store : bool, default False
+        Accepted: tensors that stayed in an actor come the shortest way in either case.
 
     Returns
     -------

@@ -97,6 +97,10 @@ def method(*args: Any, **options: Any) -> Any:
         The exceptions of the method after which a call is tried again.
     concurrency_group : str, optional
         The group in which the method runs: one of the `concurrency_groups` of the class.
+    tensor_transport : "cuda_ipc", "nccl", "gloo" or "nixl", optional
+        PyTorch's tensors in the result stay in the actor's process, and a reader gets them from there:
+        the memory itself on the same GPU, otherwise a copy. Which way they take does not depend on the
+        name.
 
     Examples
     --------
@@ -155,6 +159,7 @@ class ActorClass(Generic[T]):
         self._methods = methods_of(cls)
         self._exports = KnownIds()
         functools.update_wrapper(self, cls, updated=())
+        self._check_tensor_transport(options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Raise an error: call `remote` instead."""
@@ -194,7 +199,20 @@ class ActorClass(Generic[T]):
 
     def options(self, **options: Any) -> _BoundActorClass[T]:
         """Return the class with other options. They apply to the actors that the result creates."""
-        return _BoundActorClass(self, actor_options(options, self._options), options)
+        changed = actor_options(options, self._options)
+        self._check_tensor_transport(changed)
+        return _BoundActorClass(self, changed, options)
+
+    @property
+    def _has_transports(self) -> bool:
+        return any(each.options.tensor_transport for each in self._methods.values())
+
+    def _check_tensor_transport(self, options: ActorOptions) -> None:
+        if self._has_transports and options.enable_tensor_transport is False:
+            raise ValueError(
+                f"{self._class.__name__} has methods with @ray.method(tensor_transport=...), so "
+                "enable_tensor_transport=False cannot be given. Leave one of the two out."
+            )
 
     def _remote(
         self,
@@ -228,6 +246,7 @@ class ActorClass(Generic[T]):
             max_pending_calls=options.max_pending_calls or -1,
             in_order=not (is_async or is_threaded or options.allow_out_of_order_execution),
             groups=tuple(options.concurrency_groups or ()),
+            keeps_tensors=bool(options.enable_tensor_transport or self._has_transports),
         )
         for method in self._methods.values():
             group = method.options.concurrency_group
@@ -416,9 +435,12 @@ class ActorMethod:
                 f"{about.class_name}.{method.name} is not one: it has no yield. Remove "
                 "num_returns, or yield the items."
             )
+        if options.tensor_transport is not None:
+            _check_keeps_tensors(about, method.name, options.tensor_transport, num_returns)
         name = options.name or f"{about.class_name.rpartition('.')[2]}.{method.name}"
         call = Call(ids.call_key(method.name, ids.new_task_id()), method.name, name)
         call.num_returns = num_returns
+        call.keeps_tensors = options.tensor_transport is not None
         call.environment = environment_variables.version(session)
         retries = options.max_task_retries
         call.retries = about.max_task_retries if retries is None else retries
@@ -433,7 +455,24 @@ class ActorMethod:
         if args or kwargs:
             limit = CHANNEL_LIMIT_BYTES
             call.take_arguments(Arguments(session, args, kwargs, name, inline_limit_bytes=limit))
-        return send.call(session, call, channel)
+        result = send.call(session, call, channel)
+        if call.keeps_tensors:
+            result._entry.tensor_transport = options.tensor_transport
+        return result
+
+
+def _check_keeps_tensors(about: About, name: str, transport: str, num_returns: int | str) -> None:
+    if num_returns != 1:
+        raise ValueError(
+            f"tensor_transport={transport!r} of {name}: methods with a transport only support 1 return "
+            f"value, and num_returns={num_returns!r}. Return the tensors in one list."
+        )
+    if not about.keeps_tensors:
+        raise ValueError(
+            f"tensor_transport={transport!r} of {name}: the actor was made without "
+            f"enable_tensor_transport. Decorate the class {about.class_name} with "
+            "@ray.remote(enable_tensor_transport=True)."
+        )
 
 
 def _unknown_group(name: str, about: About) -> str:

@@ -187,6 +187,13 @@ class ObjectRef(Generic[T_co]):
         """Return the id of the job that this process works for: 4 bytes."""
         return id_types.JobID.from_hex(self._session.setup.job)
 
+    def tensor_transport(self) -> str | None:
+        """Return the transport of a result whose tensors stay in their actor; None for others.
+
+        The process that has called the method knows it; others get None.
+        """
+        return self._entry.tensor_transport
+
     @staticmethod
     def size() -> int:
         """Return the number of bytes of an id."""

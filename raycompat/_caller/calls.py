@@ -57,6 +57,8 @@ class Call:
     waits_for_restart = False
     retry_exceptions: bool | bytes = False
     is_cancelled = False
+    #: Whether the tensors of its result stay in the actor's process.
+    keeps_tensors = False
 
     # --- for the scheduler, to place it: only for functions and classes
 
@@ -178,4 +180,5 @@ class Call:
             self.retries != 0,
             self.environment,
             self.units,
+            self.keeps_tensors,
         )

@@ -83,6 +83,8 @@ class Entry:
     origin: Call | None = None
     #: The channel or lease by which the value will arrive.
     channel: Channel | Lease | None = None
+    #: For a result of a method whose tensors stay in the actor: the name of the transport.
+    tensor_transport: str | None = None
     #: Whether its call has been sent: then the channel brings the end, or closes.
     is_on_wire = False
     #: What to call when it ends, and how often. Many calls can wait for one object.

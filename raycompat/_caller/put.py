@@ -18,10 +18,11 @@ from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
+    from raycompat._caller.tensors import Keeper
 
 
-def put(session: Session, value: Any) -> ObjectRef[Any]:
-    """Store a value and return the reference to it.
+def put(session: Session, value: Any, keeper: Keeper | None = None) -> ObjectRef[Any]:
+    """Store a value and return the reference to it; `keeper` keeps its tensors in this process.
 
     Raises
     ------
@@ -29,10 +30,13 @@ def put(session: Session, value: Any) -> ObjectRef[Any]:
         When the value cannot be pickled.
     """
     try:
-        block, found = serialize(value)
+        block, found = serialize(value, keeper)
     except TypeError as error:  # other errors are raised as they are, as in Ray
         raise unpicklable(f"the put value {shortened(value)}", error) from error
-    return put_block(session, block, tuple(found.values()))
+    ref = put_block(session, block, tuple(found.values()))
+    if keeper is not None:
+        keeper.commit()
+    return ref
 
 
 def put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> ObjectRef[Any]:

@@ -85,6 +85,8 @@ def read(entry: Entry) -> Any:
         block = mapping
     try:
         return deserialize(block)
+    except exceptions.RayError:  # of a tensor whose actor has died
+        raise
     except Exception as error:
         raise exceptions.RaySystemError(error, traceback.format_exc()) from error
 

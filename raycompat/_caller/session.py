@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
-from raycompat._caller import look, unhandled
+from raycompat._caller import look, tensors, unhandled
 from raycompat._caller.by_channel import Channel
 from raycompat._caller.by_scheduler import SchedulerSender
 from raycompat._caller.calls import Call
@@ -231,6 +231,7 @@ class Session:
         handlers = {
             **self._scheduler_messages.handlers(),
             ToCaller.SYNCED: self.sharing.on_synced,
+            ToCaller.OBJECT_FREED: tensors.on_freed,
             ToCaller.LOG: self._on_log,
             ToCaller.LOGS_FLUSHED: self._on_log,
             ToCaller.LOOK: self._on_look,

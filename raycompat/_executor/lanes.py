@@ -32,7 +32,18 @@ Run = Callable[[Caller, CallMessage], None]
 RunAsync = Callable[[Caller, CallMessage], Coroutine[Any, Any, None]]
 
 
-def _start_beside(run: Run, caller: Caller, message: CallMessage) -> None:
+def _run_in_turn(mailbox: Mailbox, run: Run, caller: Caller, message: CallMessage) -> None:
+    """Run a call in the main thread, which cannot read meanwhile."""
+    if mailbox.beside is not None:
+        mailbox.beside.begin()
+    try:
+        run(caller, message)
+    finally:
+        if mailbox.beside is not None:  # the call may have made it
+            mailbox.beside.end()
+
+
+def start_beside(run: Run, caller: Caller, message: CallMessage) -> None:
     """Run a call of `SYSTEM_GROUP` in a separate thread, which does not keep the process alive."""
     threading.Thread(
         target=run, args=(caller, message), name=f"raycompat-{message.name}", daemon=True
@@ -52,9 +63,9 @@ def serve_in_order(
             caller, message = arrival
             del arrival
             if message.group == SYSTEM_GROUP:
-                _start_beside(run_beside, caller, message)
+                start_beside(run_beside, caller, message)
             else:
-                run(caller, message)
+                _run_in_turn(mailbox, run, caller, message)
             del caller, message
         else:
             mailbox.wait()
@@ -73,7 +84,7 @@ def serve_in_threads(
         while calls:
             caller, message = calls.popleft()
             if message.group == SYSTEM_GROUP:
-                _start_beside(run, caller, message)
+                start_beside(run, caller, message)
             else:
                 pools[message.group].submit(run, caller, message)
         mailbox.wait()
@@ -189,7 +200,7 @@ def serve_in_loops(
             arrival = mailbox.calls.popleft()
             caller, message = arrival
             if message.group == SYSTEM_GROUP:
-                _start_beside(run_beside, caller, message)
+                start_beside(run_beside, caller, message)
                 continue
             group = groups[message.group]
             if group.loop is main_loop:

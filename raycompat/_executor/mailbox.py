@@ -17,7 +17,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from raycompat._executor.beside import Beside
 from raycompat._protocol import direct_messages, failures, peer, segment
+from raycompat._protocol.actor_about import SYSTEM_GROUP
 from raycompat._protocol.connection import Connection
 from raycompat._protocol.direct_messages import CallMessage
 from raycompat._protocol.frames import Unreadable
@@ -116,7 +118,7 @@ class Caller(Connection):
     def _receive_message(self, message: tuple[Any, ...] | Unreadable) -> None:
         match message:
             case (direct_messages.CALL, *_):
-                self.mailbox.calls.append((self, CallMessage._make(message)))
+                self.mailbox.add(self, CallMessage._make(message))
             case (direct_messages.CREDIT, key, num_received, is_wanted):
                 window = self.windows.get(key)
                 if window is not None:
@@ -152,10 +154,13 @@ class Mailbox:
         self._epoll.register(self._wake, select.EPOLLIN)
         self._looked = 0.0
         #: Held by the thread that reads: while a leased call runs, two threads look.
-        self._handling = threading.Lock()
+        self.handling = threading.Lock()
         #: Held to take a call out of `calls`, if another thread may call `take_out`.
         self._taking = threading.Lock()
         self._wake_lock = threading.Lock()
+        #: The thread that reads during calls, in actors that keep tensors, and what starts calls there.
+        self.beside: Beside | None = None
+        self._start_beside: Callable[[Caller, CallMessage], None] | None = None
         self._had_callers = False
         #: Whether a caller has reported that it will send no more calls.
         self.is_returned = False
@@ -178,12 +183,27 @@ class Mailbox:
     def take_out(self, key: str) -> tuple[Caller, CallMessage] | None:
         """Take a call that has not started, which may not even be read. Called from any thread."""
         self.read_arrived()
-        with self._handling, self._taking:
+        if self.calls:  # the main thread may have looked for calls before this thread has read them
+            self.wake()
+        with self.handling, self._taking:
             for index, arrival in enumerate(self.calls):
                 if arrival[1].key == key:
                     del self.calls[index]
                     return arrival
         return None
+
+    def read_during_calls(self, start_beside: Callable[[Caller, CallMessage], None]) -> None:
+        """Read messages also during calls; `start_beside` starts a call of `SYSTEM_GROUP`."""
+        if self.beside is None:
+            self._start_beside = start_beside
+            self.beside = Beside(self)
+
+    def add(self, caller: Caller, message: CallMessage) -> None:
+        """Queue a call that has arrived, or start it beside the running one."""
+        if self._start_beside is not None and message.group == SYSTEM_GROUP:
+            self._start_beside(caller, message)
+        else:
+            self.calls.append((caller, message))
 
     def tell_all(self, message: tuple[Any, ...]) -> None:
         """Send a message to every caller at once."""
@@ -223,9 +243,15 @@ class Mailbox:
         """Read what has arrived."""
         self._look(0)
 
-    def _look(self, timeout_s: float | None) -> bool:
+    def read_arrived_if(self, condition: Callable[[], bool]) -> None:
+        """Read what has arrived, if the condition holds while no other thread reads."""
+        self._look(0, condition)
+
+    def _look(self, timeout_s: float | None, condition: Callable[[], bool] = lambda: True) -> bool:
         ready = self._epoll.poll(timeout_s)
-        with self._handling:
+        with self.handling:
+            if not condition():
+                return False
             for descriptor, _ in ready:
                 if descriptor == self._listener.fileno():
                     self._accept()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
-from raycompat._caller import resolve
+from raycompat._caller import resolve, tensors
 from raycompat._caller.put import put, put_error
 from raycompat._executor import debugger
 from raycompat._protocol import executor_messages, failures, item_credit, segment
@@ -284,8 +284,13 @@ def lay_out(executor: CallRunner, call: Call, result: Any) -> Outcome:
         results = _split(executor, call.running, result, num_returns)
     try:
         for one in results:
-            wire = to_wire(one) if isinstance(one, ErrorValue) else _store(executor, one, outcome)
-            outcome.values.append(wire)
+            if isinstance(one, ErrorValue):
+                outcome.values.append(to_wire(one))
+                continue
+            keeper = tensors.keeper(executor.session) if call.payload.get("keeps_tensors") else None
+            outcome.values.append(_store(executor, one, outcome, keeper))
+            if keeper is not None:
+                keeper.commit()
     except BaseException:
         outcome.discard(executor)
         raise
@@ -338,9 +343,11 @@ def _gather(executor: CallRunner, call: Call, items: Any) -> DynamicObjectRefGen
     return DynamicObjectRefGenerator(refs)
 
 
-def _store(executor: CallRunner, value: Any, outcome: Outcome) -> Wire:
+def _store(
+    executor: CallRunner, value: Any, outcome: Outcome, keeper: tensors.Keeper | None = None
+) -> Wire:
     try:
-        block, found = serialize(value)
+        block, found = serialize(value, keeper)
     except TypeError as error:  # other errors are raised as they are, as in Ray
         raise unpicklable(f"the result {shortened(value)}", error) from error
     outcome.refs.update(found)

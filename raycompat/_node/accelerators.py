@@ -269,6 +269,16 @@ def type_of(totals: Mapping[str, float]) -> str | None:
     return found().type if totals.get("GPU") else None
 
 
+def watched_ids() -> list[str]:
+    """Return the ids of the GPUs that NVML can describe: NVIDIA's."""
+    maker, devices = _hardware()
+    if maker is not NVIDIA:
+        return []
+    return [
+        next(device.names[-1] for device in devices if _means(each, device)) for each in found().ids
+    ]
+
+
 def variable() -> str:
     """Return the variable that restricts a call to its GPUs."""
     return found().maker.variable

@@ -27,6 +27,7 @@ from raycompat._node.actors import Actors
 from raycompat._node.calls import Calls
 from raycompat._node.executor_pool import Executor, ExecutorPool
 from raycompat._node.fetcher import Fetcher
+from raycompat._node.gpu_watch import GpuWatch
 from raycompat._node.jobs import Jobs
 from raycompat._node.leases import Leases
 from raycompat._node.log_files import LogFiles
@@ -103,6 +104,19 @@ class Node:
             self._end_for_memory,
             self.store.spare,
         )
+        self._gpu_watch = GpuWatch(
+            accelerators.watched_ids(),
+            self._gpus_held,
+            lambda gpus: self.tell({"op": ToScheduler.GPUS, "gpus": gpus}),
+        )
+
+    def _gpus_held(self) -> dict[int, list[int]]:
+        """Return the indices of the GPUs that each process of this node holds."""
+        held: dict[int, list[int]] = {pid: [] for pid in self._pids()}
+        for each in self.calls.granted.values():
+            if each.executor is not None:
+                held[each.executor.pid] = [index for index, _ in each.grant["gpus"]]
+        return held
 
     def start(self) -> None:
         """Start the forkserver, the pulse, and the regular checks."""
@@ -110,6 +124,7 @@ class Node:
         self.pool.start()
         self.pool.background(self.pool.start_pulse(self._pulse()))
         self._memory.start()
+        self._gpu_watch.start()
         self._tidy()
 
     def _pulse(self) -> dict[str, Any]:
@@ -126,6 +141,7 @@ class Node:
         """End all processes and remove all segments."""
         self.jobs.setups.clear()  # so that no call is retried
         self._memory.stop()
+        self._gpu_watch.stop()
         self._tidying.cancel()
         self.relays.close_all()
         self.looks.close()

@@ -90,6 +90,8 @@ class About:
     max_pending_calls: int = -1
     in_order: bool = True
     groups: tuple[str, ...] = ()
+    #: Whether the tensors of results may stay in the actor's process.
+    keeps_tensors: bool = False
 
 
 def signature_without_self(function: Any, is_bound: bool) -> inspect.Signature | None:

@@ -64,3 +64,5 @@ class CallMessage(NamedTuple):
     environment: tuple[str, int] | None
     #: Units of CPU that it requests; 0 for a method.
     units: int
+    #: Whether the tensors of its result stay in the actor's process.
+    keeps_tensors: bool

@@ -56,6 +56,8 @@ class ToScheduler(StrEnum):
     FULFIL = "raycompat-fulfil"
     #: Keep `keys` as long as `carrier`, whose value refers to them. Fields: carrier, keys.
     PIN = "raycompat-pin"
+    #: Report with `ToCaller.OBJECT_FREED` when no process needs an object any more. Fields: key.
+    WATCH_OBJECT = "raycompat-watch-object"
     #: The answer, `ToCaller.SYNCED`, says that all earlier messages were handled. Fields: token.
     SYNC = "raycompat-sync"
     #: End an actor, or only its process. Fields: key, no_restart.
@@ -124,6 +126,8 @@ class ToScheduler(StrEnum):
     LEASE_ENDED = "raycompat-lease-ended"
     #: Calls of an actor or a lease that have ended, with their times. Fields: key, pid, job, spans.
     SPANS = "raycompat-spans"
+    #: What the GPUs of a node do now, as `_node.gpu_watch` describes it. Fields: gpus.
+    GPUS = "raycompat-gpus"
     #: Output of a job. Fields: job, message.
     LOG = "raycompat-log"
     #: All output that a job had printed was sent. Fields: token.
@@ -166,6 +170,8 @@ class ToCaller(StrEnum):
     CANCEL_BY_LEASE = "raycompat-cancel-by-lease"
     #: An item of a generator. Fields: key, index, wire, stored.
     ITEM = "raycompat-item"
+    #: The answer to `ToScheduler.WATCH_OBJECT`: no process needs the object. Fields: key.
+    OBJECT_FREED = "raycompat-object-freed"
     #: All messages before `ToScheduler.SYNC` were handled.
     SYNCED = "raycompat-synced"
     #: Output of the job.

@@ -229,6 +229,26 @@ def _capture_child_tasks(name: str, value: bool | None) -> bool | None:
     return value
 
 
+#: Ray's names of transports. Which way tensors take does not depend on the name.
+_TRANSPORTS = ("CUDA_IPC", "GLOO", "NCCL", "NIXL")
+
+
+def checked_transport(name: str, value: Any) -> Any:
+    """Return the name of a tensor transport in capitals, or None.
+
+    Raises
+    ------
+    ValueError
+        When there is no such transport.
+    """
+    if value is not None and value.upper() not in _TRANSPORTS:
+        raise ValueError(
+            f"Invalid tensor transport: {name}={value!r}. Expected one of "
+            f"{', '.join(map(repr, _TRANSPORTS))}, in small letters or capitals."
+        )
+    return value and value.upper()
+
+
 def _warn_of_group_option(name: str) -> None:
     _warn(
         f"{name} parameter is deprecated. Use "
@@ -320,7 +340,7 @@ METHOD = Kind(
         "concurrency_group": _TEXT,
         "max_task_retries": _Rule(_WHOLE, _count(infinite=True)),
         "enable_task_events": _FLAG,
-        "tensor_transport": _TEXT,
+        "tensor_transport": _Rule((str, NoneType), checked_transport),
         "name": _TEXT,
     },
 )
@@ -351,12 +371,6 @@ _NO_LIMIT = "The number of objects that wait is not limited"
 #: All option values that raycompat refuses. Every other value works as in Ray.
 _LIMITS: dict[str, _Limit] = {
     "_labels": _Limit(_empty, "Calls have no labels", "Leave it out"),
-    "enable_tensor_transport": _Limit(
-        _empty, "Tensors travel through the object store", "Leave it out"
-    ),
-    "tensor_transport": _Limit(
-        _only(None), "Tensors travel through the object store", "Leave it out"
-    ),
     "_generator_backpressure_num_objects": _Limit(_only(None, -1), _NO_LIMIT, "Leave it out"),
     "_actor_generator_backpressure_num_objects": _Limit(_only(None, -1), _NO_LIMIT, "Leave it out"),
     "_num_objects_per_yield": _Limit(_only(None, 1), "A yield makes one object", "Leave it out"),

@@ -114,6 +114,8 @@ class ActorOptions(PlacementOptions):
     max_pending_calls: int | None = None
     #: Whether a call may overtake an earlier call whose arguments are not ready.
     allow_out_of_order_execution: bool | None = None
+    #: Whether methods may keep the tensors of their results in the actor's process.
+    enable_tensor_transport: bool | None = None
     _placement_request: ResourceSet = field(init=False, repr=False, compare=False)
     _lifetime_request: ResourceSet = field(init=False, repr=False, compare=False)
 
@@ -147,6 +149,8 @@ class MethodOptions:
     #: As in `TaskOptions`.
     retry_exceptions: bool | tuple[type[Exception], ...] | None = None
     concurrency_group: str | None = None
+    #: The name of a transport: then the tensors of the result stay in the actor's process.
+    tensor_transport: str | None = None
 
 
 def _resource_set(cpus: float, options: TaskOptions | ActorOptions) -> ResourceSet:

@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 import cloudpickle
 
 from raycompat._protocol.mapping import Mapping
-from raycompat._protocol.tensor_bytes import DeviceBytes, Reducer, is_tensor, pieces_of
+from raycompat._protocol.tensor_bytes import DeviceBytes, Reducer, library_of, pieces_of
 
 #: Bytes. Up to this size a value travels inside messages and references; above it, in a segment.
 #: Ray's own limit is 100 KiB (``max_direct_call_object_size``).
@@ -139,8 +139,11 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
         """Reduce exceptions as Python does, and tensors as `tensor_bytes` does."""
         if id(obj) in _by_name:
             return NotImplemented
-        if is_tensor(obj):
-            return self._tensors.reduce(obj)
+        library = library_of(obj)
+        if library is not None:
+            reduced = self._tensors.reduce(obj, library)
+            if reduced is not NotImplemented:
+                return reduced
         if isinstance(obj, BaseException):
             reducer = copyreg.dispatch_table.get(type(obj))
             if (getattr(reducer, "__module__", None) or "").startswith("tblib."):

@@ -22,6 +22,13 @@ VARIABLE = "RAYCOMPAT_CUDA_TENSORS"
 #: Bytes of each of the two pinned buffers: large enough for the full speed of the bus.
 _PIECE_BYTES = 32 << 20
 
+#: The libraries of arrays, by the names of their classes and the packages of these.
+_LIBRARIES = {
+    "Tensor": {"torch": "torch"},
+    "ndarray": {"cupy": "cupy"},
+    "ArrayImpl": {"jaxlib": "jax", "jax": "jax"},
+}
+
 #: Whether the calls of this process were given GPUs.
 _was_given_gpus = False
 
@@ -34,9 +41,8 @@ def note_gpus(gpus: bool) -> None:
 
 def may_use_gpu() -> bool:
     """Return whether this process has a GPU: it was given one, or has initialised CUDA itself."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        import torch
+    import torch
+
     is_wanted = (
         _was_given_gpus
         or os.environ.get(VARIABLE, "").lower() == "gpu"
@@ -47,8 +53,14 @@ def may_use_gpu() -> bool:
 
 def is_tensor(value: Any) -> bool:
     """Return whether a value is a tensor of PyTorch, and not of a subclass. Imports nothing."""
+    return library_of(value) == "torch"
+
+
+def library_of(value: Any) -> str | None:
+    """Return the library of a tensor or an array that may be on a GPU; None for other values."""
     kind = type(value)
-    return kind.__name__ == "Tensor" and kind.__module__ == "torch"
+    libraries = _LIBRARIES.get(kind.__name__)
+    return None if libraries is None else libraries.get(kind.__module__.partition(".")[0])
 
 
 def is_plain(tensor: Any) -> bool:
@@ -91,11 +103,11 @@ class DeviceBytes:
                     buffers[number % 2][: len(part)].copy_(part, non_blocking=True)
                     return stream.record_event(), len(part)
 
-            coming = begin(0) if starts else None
+            coming = [begin(0)] if starts else []
             for number in range(len(starts)):
-                event, length = coming
+                event, length = coming.pop()
                 if number + 1 < len(starts):
-                    coming = begin(number + 1)
+                    coming.append(begin(number + 1))
                 event.synchronize()
                 yield memoryview(buffers[number % 2][:length].numpy())
 
@@ -124,9 +136,10 @@ class Reducer:
         self._is_out_of_band = is_out_of_band
         self._real: dict[int, DeviceBytes] = {}
 
-    def reduce(self, tensor: Any) -> Any:
-        """Reduce a tensor on a GPU; leave others to PyTorch."""
-        return self.to_bytes(tensor) if tensor.is_cuda and is_plain(tensor) else NotImplemented
+    def reduce(self, tensor: Any, library: str) -> Any:
+        """Reduce a tensor of PyTorch on a GPU; leave others to their libraries."""
+        is_ours = library == "torch" and tensor.is_cuda and is_plain(tensor)
+        return self.to_bytes(tensor) if is_ours else NotImplemented
 
     def to_bytes(self, tensor: Any) -> Any:
         """Reduce a plain tensor to its bytes, its type, its shape and its device."""
@@ -167,25 +180,29 @@ def from_bytes(
     import torch
 
     source = np.frombuffer(buffer, np.uint8)
+    device = torch.device("cpu")
     if index is not None and may_use_gpu():
         number = index if index < torch.cuda.device_count() else torch.cuda.current_device()
-        flat = _to_gpu(source, torch.device("cuda", number))
-    else:
-        flat = torch.from_numpy(source.copy())  # a tensor can be written to
-    tensor = flat.view(getattr(torch, kind)).reshape(shape)
+        device = torch.device("cuda", number)
+    tensor = torch.empty(shape, dtype=getattr(torch, kind), device=device)
+    if len(source):
+        flat = tensor.reshape(-1).view(torch.uint8)
+        if device.type == "cpu":
+            flat.numpy()[:] = source  # copied, because a tensor can be written to
+        else:
+            _copy_to_gpu(source, flat)
     return tensor.requires_grad_(requires_grad)
 
 
-def _to_gpu(source: Any, device: Any) -> Any:
+def _copy_to_gpu(source: Any, target: Any) -> None:
     """Copy bytes to a GPU in pieces, through two pinned buffers."""
     import torch
 
-    target = torch.empty(len(source), dtype=torch.uint8, device=device)
     size = min(_PIECE_BYTES, len(source))
     buffers = [torch.empty(size, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
     free: list[Any] = [None, None]
-    with torch.cuda.device(device):
-        for number, start in enumerate(range(0, len(source), size or 1)):
+    with torch.cuda.device(target.device):
+        for number, start in enumerate(range(0, len(source), size)):
             piece = source[start : start + size]
             which = number % 2
             if free[which] is not None:
@@ -193,5 +210,4 @@ def _to_gpu(source: Any, device: Any) -> Any:
             pinned = buffers[which][: len(piece)]
             pinned.numpy()[:] = piece
             target[start : start + len(piece)].copy_(pinned, non_blocking=True)
-            free[which] = torch.cuda.current_stream(device).record_event()
-    return target
+            free[which] = torch.cuda.current_stream(target.device).record_event()

@@ -204,6 +204,32 @@ class Metrics:
             stored.add_metric(("MMAP_SHM", info["ip"]), memory)
             stored.add_metric(("SPILLED", info["ip"]), disk)
         yield stored
+        yield from self._of_gpus(gauge)
+
+    def _of_gpus(self, gauge: Any) -> Iterator[Any]:
+        """Iterate over what nodes with NVML report of their GPUs; the names are Ray's."""
+        labels = ("ip", "GpuIndex")
+        busy = gauge("ray_node_gpus_utilization", "Use of each GPU, 0 to 100.", labels=labels)
+        used = gauge("ray_node_gram_used", "Memory of each GPU in use, in MB.", labels=labels)
+        free = gauge("ray_node_gram_available", "Free memory of each GPU, in MB.", labels=labels)
+        warm = gauge("ray_node_gpu_temperature_celsius", "Temperature of each GPU.", labels=labels)
+        held = gauge(
+            "ray_component_gpu_memory_mb", "Memory of a GPU by process.", labels=(*labels, "pid")
+        )
+        for info in self._parts.nodes.info.values():
+            for each in info.get("gpus", ()):
+                place = (info["ip"], str(each["index"]))
+                if each["utilisation"] is not None:
+                    busy.add_metric(place, each["utilisation"])
+                if each["memory_used"] is not None:
+                    used.add_metric(place, each["memory_used"] / 2**20)
+                    free.add_metric(place, (each["memory_total"] - each["memory_used"]) / 2**20)
+                if each["temperature"] is not None:
+                    warm.add_metric(place, each["temperature"])
+                for pid, size in each["processes"]:
+                    if size is not None:
+                        held.add_metric((*place, str(pid)), size / 2**20)
+        yield from (busy, used, free, warm, held)
 
 
 def _merged(families: dict[About, Any]) -> Iterator[Any]:

@@ -55,6 +55,11 @@ class Nodes:
         self._parts.notify_change()
         self._parts.dispatcher.soon()
 
+    def on_gpus(self, worker: str, gpus: list[dict[str, Any]]) -> None:
+        """Record what the GPUs of a node do now."""
+        if worker in self.info:
+            self.info[worker]["gpus"] = gpus
+
     def unfit(self, worker: str, reason: str) -> None:
         """Handle a report that a worker cannot be a node; notify all drivers."""
         self._unfit[worker] = reason

@@ -40,6 +40,8 @@ class Objects:
         #: Lost values that no task or client needed: they fail if one comes to need them.
         self._unneeded: set[str] = set()
         self._graph_came = asyncio.Event()
+        #: The clients that wait until objects are not needed any more, by key.
+        self._watched: dict[str, str] = {}
 
     def borrow(self, client: str, key: str) -> None:
         """Keep a value for one more client; or report to it that the value is lost."""
@@ -163,6 +165,16 @@ class Objects:
         if adapter.known(self._scheduler, carrier):
             self.pins.add(carrier, keys)
 
+    def watch(self, client: str, key: str) -> None:
+        """Report to a client when no process needs an object any more."""
+        self._watched[key] = client
+        if not adapter.known(self._scheduler, key):
+            self._report_freed(key)
+
+    def _report_freed(self, key: str) -> None:
+        message = {"op": ToCaller.OBJECT_FREED, "key": key}
+        adapter.tell_client(self._scheduler, self._watched.pop(key), message)
+
     def follow(self, key: str, start: str, finish: str) -> None:
         """Follow Dask: a value was stored, lost or forgotten. Called during the transition."""
         loop = asyncio.get_running_loop()
@@ -178,6 +190,8 @@ class Objects:
         if finish == "forgotten":
             if self.pins.carries(key):
                 loop.call_soon(self.pins.drop, key)
+            if key in self._watched:
+                loop.call_soon(self._report_freed, key)
             self.promises.pop(key, None)
             self.errors.pop(key, None)
             self._unneeded.discard(key)

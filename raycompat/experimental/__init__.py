@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from raycompat.experimental import shuffle, tf_utils, tqdm_ray
     from raycompat.experimental.locations import get_local_object_locations, get_object_locations
+    from raycompat.experimental.tensor_transport import wait_tensor_freed
     from raycompat.experimental.tf_utils import TensorFlowVariables
     from raycompat.util import queue
     from raycompat.util.actor_pool import ActorPool
@@ -22,6 +23,7 @@ __all__ = [
     "shuffle",
     "tf_utils",
     "tqdm_ray",
+    "wait_tensor_freed",
 ]
 
 #: The module of each name; a module's own name refers to itself.
@@ -34,6 +36,7 @@ _MODULES = {
     "shuffle": "raycompat.experimental.shuffle",
     "tf_utils": "raycompat.experimental.tf_utils",
     "tqdm_ray": "raycompat.experimental.tqdm_ray",
+    "wait_tensor_freed": "raycompat.experimental.tensor_transport",
 }
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from raycompat._scheduler.pages.table_widget import Table
+from raycompat._scheduler.pages.tables import _sampled
 
 
 def test_the_chosen_row_is_shown_in_full_and_follows():
     core = SimpleNamespace(surveys=SimpleNamespace(last=SimpleNamespace(warning="")))
-    rows = [{"node": "n", "gpu": index, "used": 0.5, "holders": "<x>"} for index in range(3)]
+    columns = {"node": "n", "used": 0.5, "holders": "<x>", **_sampled({})}
+    rows = [{**columns, "gpu": index} for index in range(3)]
     table = Table(core, "gpus", lambda _: rows)
     table.update()
     assert table._chosen.text == ""

@@ -3,6 +3,7 @@
 import collections
 import importlib
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -11,7 +12,8 @@ import pytest
 
 from raycompat.data import block
 from raycompat.data import torch as tensors
-from raycompat.train.torch import _process_group
+from raycompat.train._worker import Place
+from raycompat.train.torch import _process_group, config
 from raycompat.train.torch._process_group import Member
 
 Pair = collections.namedtuple("Pair", ["x", "y"])
@@ -175,6 +177,27 @@ def test_devices_are_counted_among_those_that_are_visible(monkeypatch):
         _process_group.devices()
     monkeypatch.setattr(_process_group.ray, "get_gpu_ids", list)
     assert _process_group.devices() == [torch.device("cpu")]
+
+
+def test_gpus_that_pytorch_does_not_see_are_told_before_cuda_does(monkeypatch):
+    monkeypatch.setattr(_process_group.ray, "get_gpu_ids", lambda: [0, 1])
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    _process_group._check_gpus_exist([torch.device("cuda", 0), torch.device("cpu")])
+    with pytest.raises(RuntimeError, match="PyTorch sees 1 GPUs"):
+        _process_group._check_gpus_exist([torch.device("cuda", 0), torch.device("cuda", 1)])
+
+
+def test_nccl_needs_a_gpu_for_each_worker():
+    def group(*places):
+        workers = [
+            SimpleNamespace(rank=rank, place=Place(node, "10.0.0.1", 1, gpus))
+            for rank, (node, gpus) in enumerate(places)
+        ]
+        return SimpleNamespace(workers=workers)
+
+    config._check_one_gpu_each(group(("a", ["0"]), ("a", ["1"]), ("b", ["0"]), ("b", [])))
+    with pytest.raises(ValueError, match=r"the workers \[0, 2\] have the same"):
+        config._check_one_gpu_each(group(("a", ["0"]), ("b", ["0"]), ("a", ["0"])))
 
 
 def member(host):

@@ -139,7 +139,12 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("node", "Node", 130, "text"),
         ("gpu", "GPU", 60, "text"),
         ("used", "In use", 70, "0.00"),
-        ("holders", "Held by", 500, "text"),
+        ("holders", "Held by", 260, "text"),
+        ("memory", "Memory", 120, "text"),
+        ("busy", "Busy", 60, "text"),
+        ("temperature", "Temperature", 90, "text"),
+        ("processes", "Processes", 220, "text"),
+        ("strangers", "Not given to", 100, "text"),
     ],
     "trials": [
         ("name", "Trial", 220, "text"),

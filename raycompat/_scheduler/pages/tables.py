@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
@@ -282,6 +283,8 @@ def gpus(parts: Parts) -> list[Row]:
             used[place] = used.get(place, 0) + units
     rows: list[Row] = []
     for address in parts.ledger.nodes:
+        info = parts.nodes.info.get(address, {})
+        samples = {each["index"]: each for each in info.get("gpus", ())}
         for index in range(-(-parts.ledger.node_total(address).get("GPU") // UNITS_PER_ONE)):
             place = (address, index)
             rows.append(
@@ -290,9 +293,33 @@ def gpus(parts: Parts) -> list[Row]:
                     "gpu": index,
                     "used": used.get(place, 0) / UNITS_PER_ONE,
                     "holders": ", ".join(holders.get(place, [])),
+                    **_sampled(samples.get(index, {})),
                 }
             )
     return rows
+
+
+def _sampled(sample: Mapping[str, Any]) -> Row:
+    """Return the columns from a sample of a GPU, which are empty where NVML does not work."""
+    processes = [
+        f"{pid}" if used is None else f"{pid}: {used / 2**30:.2f} GiB"
+        for pid, used in sample.get("processes", ())
+    ]
+    used, total = sample.get("memory_used"), sample.get("memory_total")
+    memory = (
+        "" if used is None or total is None else f"{used / 2**30:.1f} of {total / 2**30:.1f} GiB"
+    )
+    return {
+        "memory": memory,
+        "busy": _with_unit(sample.get("utilisation"), "%"),
+        "temperature": _with_unit(sample.get("temperature"), "°C"),
+        "processes": ", ".join(processes),
+        "strangers": ", ".join(map(str, sample.get("strangers", ()))),
+    }
+
+
+def _with_unit(number: int | None, unit: str) -> str:
+    return "" if number is None else f"{number} {unit}"
 
 
 def node_name(address: str | None) -> str:

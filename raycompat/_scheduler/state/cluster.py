@@ -101,6 +101,7 @@ def _describe_node(info: dict[str, Any]) -> Row:
         "node_name": info["name"],
         "resources_total": ResourceSet.from_units(info["total"]).amounts(),
         "labels": info["labels"],
+        "gpus": info.get("gpus"),
         "start_time_ms": milliseconds(info["started"]),
         "end_time_ms": milliseconds(info.get("ended", 0.0)) or 0,
     }

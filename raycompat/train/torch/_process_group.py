@@ -100,6 +100,7 @@ def join(member: Member, backend: str, init_method: str, timeout_s: float) -> No
     """Set the variables, and wait until all members have joined."""
     global _store
     distributed = _distributed()
+    _check_gpus_exist(devices())
     os.environ.update(member.variables)
     # Hugging Face Accelerate takes this device.
     os.environ["ACCELERATE_TORCH_DEVICE"] = str(devices()[0])
@@ -114,6 +115,20 @@ def join(member: Member, backend: str, init_method: str, timeout_s: float) -> No
         timeout=timedelta(seconds=timeout_s),
     )
     _store = None  # the group keeps it, and frees the port when it is destroyed
+
+
+def _check_gpus_exist(given: list[Any]) -> None:
+    """Raise if a GPU of this worker is only a number: PyTorch would say so in the program's code."""
+    torch = imported("raycompat.train.torch")
+    count = torch.cuda.device_count()
+    missing = [each for each in given if each.type == "cuda" and each.index >= count]
+    if missing:
+        raise RuntimeError(
+            f"This worker was given the GPUs {ray.get_gpu_ids()}, and PyTorch sees {count} GPUs on its "
+            "node. The cluster has more GPUs than the machine: they were declared with num_gpus. "
+            "Declare as many as there are, or give workers parts of one: "
+            "ScalingConfig(use_gpu=True, resources_per_worker={'GPU': 0.5})."
+        )
 
 
 def leave() -> None:

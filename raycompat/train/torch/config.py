@@ -96,6 +96,8 @@ class _TorchBackend(Backend):
         """Let rank 0 choose a port, and all join the group."""
         has_gpus = worker_group.get_resources_per_worker().get("GPU", 0) > 0
         backend = backend_config.backend or ("nccl" if has_gpus else "gloo")
+        if backend == "nccl":
+            _check_one_gpu_each(worker_group)
         host, size = worker_group.workers[0].place.node_ip, len(worker_group)
         port = worker_group.execute_single(
             0, _process_group.listen, host, size, backend_config.timeout_s
@@ -127,3 +129,17 @@ class _TorchBackend(Backend):
             ray.get(worker_group.execute_async(_process_group.leave), timeout=_SHUTDOWN_S)
         except RayError as error:
             _log.warning("The process group of PyTorch could not be destroyed in order: %s", error)
+
+
+def _check_one_gpu_each(worker_group: WorkerGroup) -> None:
+    """Raise if two workers use one GPU, which NCCL refuses only in its first operation."""
+    users: dict[tuple[str, str], list[int]] = {}
+    for worker in worker_group.workers:
+        for gpu in worker.place.gpu_ids[:1]:
+            users.setdefault((worker.place.node_id, gpu), []).append(worker.rank)
+    shared = [ranks for ranks in users.values() if len(ranks) > 1]
+    if shared:
+        raise ValueError(
+            f"The backend nccl needs one GPU for each worker, and the workers {shared[0]} have the "
+            "same one. Give each worker a whole GPU, or choose gloo: TorchConfig(backend='gloo')."
+        )

@@ -7,16 +7,17 @@ import threading
 from typing import Any
 
 from raycompat import actor
-from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.object_ref import ObjectRef
 from raycompat.runtime_context import get_runtime_context
 from raycompat.util.collective import _meeting
 from raycompat.util.collective.backend_registry import _global_registry
 from raycompat.util.collective.collective_group.base_collective_group import BaseGroup
 from raycompat.util.collective.collective_group.cpu_collective_group import CPUGroup
+from raycompat.util.collective.collective_group.torch_collective_group import NCCLGroup
 from raycompat.util.collective.types import Backend
 
 _global_registry.put(Backend.GLOO, CPUGroup)
+_global_registry.put(Backend.NCCL, NCCLGroup)
 
 _lock = threading.Lock()
 _groups: dict[str, BaseGroup] = {}
@@ -26,19 +27,23 @@ _forming: dict[str, threading.Lock] = {}
 _declared: dict[str, Any] = {}
 
 
-def check_backend(backend: str) -> str:
-    """Return a backend's registered name; raise for those that do not work here."""
+def check_backend(backend: str, *, is_used_here: bool = True) -> str:
+    """Return a backend's registered name; raise for those that do not work.
+
+    A driver declares groups of members that may have GPUs where it has none.
+    """
     if not isinstance(backend, str):
         raise TypeError(f"backend must be the name of a backend, such as 'gloo', not {backend!r}.")
     upper = backend.upper()
     upper = Backend.GLOO if upper == "TORCH_GLOO" else upper
-    if upper == Backend.NCCL and not _global_registry.is_registered(upper):
-        raise UnsupportedRayFeatureError(
-            "The backend NCCL (the default of Ray's signature)",
-            "Groups work in CPU memory",
-            "Give backend='gloo', and copy tensors from and to the GPU",
-        )
-    if not _global_registry.get(upper).check_backend_availability():
+    backend_class = _global_registry.get(upper)
+    if is_used_here and not backend_class.check_backend_availability():
+        if upper == Backend.NCCL:
+            raise RuntimeError(
+                "The backend NCCL (the default of Ray's signature) needs PyTorch with NCCL, and a GPU "
+                "that this process sees. Ask for num_gpus=1 in the options of the members, or give "
+                "backend='gloo'."
+            )
         raise RuntimeError(f"Backend {upper} is registered but does not work in this process.")
     return upper
 
@@ -74,7 +79,7 @@ def form(world_size: int, rank: int, backend: str, group_name: str, gloo_timeout
                 f"This process is in the group {group_name!r} already. Call "
                 "destroy_collective_group first, or use another name."
             )
-        if issubclass(group_cls, CPUGroup):
+        if issubclass(group_cls, CPUGroup | NCCLGroup):
             group: BaseGroup = group_cls(world_size, rank, group_name, gloo_timeout)
         else:
             group = group_cls(world_size, rank, group_name)

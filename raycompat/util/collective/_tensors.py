@@ -46,10 +46,10 @@ def check_tensor(tensor: Any) -> None:
         return
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(tensor, torch.Tensor):
-        if tensor.device.type != "cpu":
+        if tensor.device.type not in ("cpu", "cuda"):
             raise RuntimeError(
-                f"A tensor on {tensor.device} cannot take part: raycompat's groups work in CPU memory. "
-                "Call tensor.cpu() first."
+                f"A tensor on {tensor.device} cannot take part: groups work with tensors in CPU memory "
+                "and on CUDA's devices. Call tensor.cpu() first."
             )
         return
     hint = "call .numpy() first, " if hasattr(tensor, "numpy") else ""
@@ -59,8 +59,22 @@ def check_tensor(tensor: Any) -> None:
     )
 
 
+def _is_on_gpu(tensor: Any) -> bool:
+    return not isinstance(tensor, np.ndarray) and tensor.device.type == "cuda"
+
+
+def _pinned(tensor: Any) -> Any:
+    """Return a copy of a tensor on a GPU in pinned memory, which the GPU copies at full speed."""
+    torch = sys.modules["torch"]
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=torch.cuda.is_available())
+    return copy.copy_(tensor.detach())
+
+
 def _as_array(tensor: Any) -> Array:
-    array: Array = tensor if isinstance(tensor, np.ndarray) else tensor.detach().numpy()
+    """Return an array with the tensor's memory; of a tensor on a GPU, an array with a copy."""
+    if isinstance(tensor, np.ndarray):
+        return tensor
+    array: Array = (_pinned(tensor) if _is_on_gpu(tensor) else tensor.detach()).numpy()
     return array
 
 
@@ -78,6 +92,11 @@ def writable(tensor: Any) -> Iterator[Array]:
     ValueError
         When the array is read-only, like those that `get` returns.
     """
+    if _is_on_gpu(tensor):
+        host = _pinned(tensor)
+        yield host.numpy().reshape(-1)
+        tensor.detach().copy_(host)
+        return
     array = _as_array(tensor)
     if not array.flags.writeable:
         raise ValueError(
@@ -105,5 +124,7 @@ def as_bytes(array: Array) -> memoryview:
 
 def describe(array: Any) -> str:
     """Return dtype and shape as text, which the ranks compare."""
-    values = _as_array(array)
+    values = _as_array(array[:0] if _is_on_gpu(array) and array.ndim else array)
+    if _is_on_gpu(array):
+        return f"{values.dtype} {list(array.shape)}"
     return f"{values.dtype} {list(values.shape)}"

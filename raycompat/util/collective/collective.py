@@ -20,11 +20,12 @@ _TIMEOUT_MS = 30_000
 
 
 def nccl_available() -> bool:
-    """Return False: groups work in CPU memory.
+    """Return whether PyTorch has NCCL and this process sees a GPU.
 
     Notes
     -----
-    Ray source: ``ray.util.collective.nccl_available``, 2.60.0. Differs from Ray: never true.
+    Ray source: ``ray.util.collective.nccl_available``, 2.60.0. Differs from Ray: needs PyTorch, not
+    CuPy.
     """
     return is_backend_available("NCCL")
 
@@ -80,7 +81,7 @@ def init_collective_group(
     rank : int
         The number of this member: 0 to `world_size` - 1, each once.
     backend : str, default "NCCL"
-        Give ``"gloo"``. The default is Ray's, and refused.
+        ``"nccl"`` for tensors of PyTorch on GPUs, one GPU a member; ``"gloo"`` for all others.
     group_name : str, default "default"
         The name of the group in operations.
     gloo_timeout : int, default 30000
@@ -94,11 +95,10 @@ def init_collective_group(
     CollectiveError
         When the members do not agree on the size, or two have the same rank; a RuntimeError.
     RuntimeError
-        In a driver, or when this process is already in a group of this name.
+        In a driver, when this process is already in a group of this name, or when the backend does not
+        work in it, as NCCL without a GPU.
     ValueError
         When an argument is not valid.
-    UnsupportedRayFeatureError
-        For NCCL.
 
     Notes
     -----
@@ -141,8 +141,6 @@ def create_collective_group(
     ------
     RuntimeError
         When a group of this name exists, or the numbers are not consistent.
-    UnsupportedRayFeatureError
-        For NCCL.
 
     Notes
     -----
@@ -151,7 +149,7 @@ def create_collective_group(
     """
     _check_group_name(group_name)
     _check_timeout(gloo_timeout)
-    backend = _groups.check_backend(backend)
+    backend = _groups.check_backend(backend, is_used_here=False)
     actors, ranks = list(actors), list(ranks)
     if len(ranks) != len(actors):
         raise RuntimeError(
@@ -231,7 +229,8 @@ def allreduce(
     Parameters
     ----------
     tensor : numpy.ndarray or torch.Tensor
-        Any shape and any numeric dtype, equal on all members; in CPU memory.
+        Any shape and any numeric dtype, equal on all members. With the backend gloo, a tensor on a GPU
+        is copied to pinned memory and back.
     group_name : str, default "default"
     op : ReduceOp, default ReduceOp.SUM
 

@@ -53,7 +53,7 @@ class Backend:
     Notes
     -----
     Ray source: ``ray.util.collective.types.Backend``, 2.60.0. Differs from Ray: GLOO names raycompat's
-    own implementation for CPUs, which does not need the gloo library. NCCL is only a name.
+    own implementation for CPUs, which does not need the gloo library; NCCL is PyTorch's.
     """
 
     NCCL = "NCCL"

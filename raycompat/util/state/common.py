@@ -291,7 +291,8 @@ class NodeState(StateSchema):
     Notes
     -----
     Ray source: ``ray.util.state.common.NodeState``, 2.60.0. `state` is ALIVE or DEAD; of the nodes that
-    have left, the last 1,000 are known. Detail: `start_time_ms` and `end_time_ms`.
+    have left, the last 1,000 are known. Detail: `start_time_ms`, `end_time_ms` and `gpus`. The last is
+    not in Ray: what the GPUs of NVIDIA did at most two seconds ago, where NVML works.
     """
 
     node_id: str = field(metadata=_FILTERABLE)
@@ -304,6 +305,7 @@ class NodeState(StateSchema):
     labels: dict[str, str] = field(metadata=_PLAIN)
     start_time_ms: int | None = field(default=None, metadata=_DETAIL)
     end_time_ms: int | None = field(default=None, metadata=_DETAIL)
+    gpus: list[dict[str, Any]] | None = field(default=None, metadata=_DETAIL)
 
 
 @dataclass

@@ -1,0 +1,344 @@
+"""Tensors that stay in the actor that made them (`tensor_transport`), and how readers get them.
+
+1. A method with a tensor transport returns a value with tensors. The value is pickled without their
+   bytes: each becomes its number in a `Parcel`. The tensors stay here, in `_kept`.
+2. The parcel refers to a *token*, an object without content that exists for its lifetime only. So the
+   cluster keeps the token as long as any process may still read the value.
+3. A reader unpickles the value. If it is the same process, it gets the tensors themselves. If it can
+   use the same GPU, it opens their memory (CUDA IPC); the opened memory keeps the token. Otherwise it
+   calls the actor, which sends copies through the object store.
+4. When the last reference to the token is gone, the scheduler notifies the actor's process, which drops
+   the tensors.
+
+A reader's call does not wait behind the actor's methods: it runs in a thread beside them. The parcel
+refers to the actor, so the actor lives as long as its tensors are needed.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from raycompat import exceptions
+from raycompat._caller import resolve, send, this_process
+from raycompat._caller.arguments import Arguments
+from raycompat._caller.calls import Call
+from raycompat._protocol import failures, ids, segment, tensor_bytes
+from raycompat._protocol.actor_about import SYSTEM_GROUP
+from raycompat._protocol.operations import ToScheduler
+from raycompat._protocol.serialization import serialize
+from raycompat._protocol.values import InlineValue, to_wire
+from raycompat.object_ref import ObjectRef
+
+if TYPE_CHECKING:
+    from raycompat._caller.session import Session
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The tensors of one value that this process keeps."""
+
+    tensors: list[Any] = field(default_factory=list)
+    #: What must be released with them.
+    releases: list[Callable[[], object]] = field(default_factory=list)
+
+
+#: The tensors that this process keeps for readers, by the keys of their tokens.
+_kept: dict[str, _Kept] = {}
+#: Called when this process has kept tensors. An actor then reads callers' messages during calls too.
+when_kept: Callable[[], object] = lambda: None  # noqa: E731  (replaced by the actor)
+#: Notified when tensors are dropped.
+_dropped = threading.Condition()
+#: Addresses of memory that another process owns. PyTorch cannot hand it over once more.
+_foreign: set[int] = set()
+
+
+def _reset_in_child() -> None:
+    """Forget the tensors of the parent, in a forked process."""
+    global _dropped
+    _kept.clear()
+    _foreign.clear()
+    _dropped = threading.Condition()
+
+
+os.register_at_fork(after_in_child=_reset_in_child)
+
+
+@dataclass(slots=True)
+class _Memory:
+    """The memory of a CUDA tensor, for processes that can use the same GPU."""
+
+    #: The UUID of the GPU.
+    gpu: str
+    #: Arguments of PyTorch's ``_new_shared_cuda`` after the device.
+    handle: tuple[Any, ...]
+    kind: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    requires_grad: bool
+
+
+# --- in the actor that makes the tensors ------------------------------------------------------------
+
+
+class Keeper(tensor_bytes.Reducer):
+    """Reduces the tensors of one value to their numbers in a parcel, and keeps them."""
+
+    def __init__(self, session: Session, key: str, about: bytes) -> None:
+        """`key` and `about` are those of this process's actor."""
+        super().__init__(is_out_of_band=True)
+        self._session = session
+        self._actor = (key, about)
+        self._parcel: Parcel | None = None
+        self._holding = _Kept()
+
+    def reduce(self, tensor: Any, library: str) -> Any:
+        """Keep a tensor; pickle its number instead.
+
+        An array of another library is copied into a tensor on its device, because other processes can
+        open only memory of PyTorch.
+        """
+        if library != "torch":
+            import torch
+
+            return _as_array, (library, torch.from_dlpack(tensor).clone())
+        if not tensor_bytes.is_plain(tensor):
+            return NotImplemented
+        if self._parcel is None:
+            self._parcel = self._new_parcel()
+        number = len(self._holding.tensors)
+        memory = self._share(tensor) if tensor.is_cuda else None
+        self._holding.tensors.append(tensor)
+        return _take, (self._parcel, number, memory)
+
+    def _new_parcel(self) -> Parcel:
+        key, about = self._actor
+        (ref,) = self._session.sharing.hold([key])
+        token = _new_token(self._session)
+        pid = os.getpid()
+        where = (self._session.setup.host, pid, segment.process_start(pid))
+        return Parcel(token, ref, where, in_order=pickle.loads(about).in_order)
+
+    def _share(self, tensor: Any) -> _Memory | None:
+        """Let other processes open the memory of a tensor; None where CUDA cannot."""
+        import torch
+
+        gpu = _uuid(tensor.device.index)
+        storage = tensor.untyped_storage()
+        if gpu is None or storage.data_ptr() in _foreign:
+            return None
+        try:
+            _, *handle = storage._share_cuda_()
+        except RuntimeError:  # memory of a kind that cannot be opened elsewhere
+            return None
+        counter, number = handle[3], handle[4]
+        # PyTorch keeps the memory until a reader has opened and released it. Readers have the token for
+        # that, and there may be none; so this process does the release.
+        self._holding.releases.append(
+            lambda: torch.UntypedStorage._release_ipc_counter(
+                counter, number, device=tensor.device.index
+            )
+        )
+        return _Memory(
+            gpu,
+            tuple(handle),
+            str(tensor.dtype).removeprefix("torch."),
+            tuple(tensor.shape),
+            tensor.stride(),
+            tensor.storage_offset(),
+            tensor.requires_grad,
+        )
+
+    def commit(self) -> None:
+        """Keep the tensors until the token is gone: the value has been pickled."""
+        if self._parcel is not None:
+            key = self._parcel.token._key
+            _kept[key] = self._holding
+            when_kept()
+            self._session.send(ToScheduler.WATCH_OBJECT, key=key)
+
+
+def _new_token(session: Session) -> ObjectRef[Any]:
+    """Return a reference to a new object without content, which a node stores at once.
+
+    A small value of this process would travel inside its references, and the cluster would not know
+    how long these are needed.
+    """
+    entry = session.table.add(ids.call_key("tensors", ids.new_task_id()))
+    token = ObjectRef._from_key(entry.key, session)
+    wire = to_wire(InlineValue(serialize(None)[0].to_bytes()))
+    session.sharing.adopt(entry, wire, session.home.address)
+    session.table.settle(entry)
+    return token
+
+
+def keeper(session: Session) -> Keeper | None:
+    """Return what keeps the tensors of a value in this actor; None outside of actors."""
+    executor = this_process.executor()
+    if executor is None or executor.actor is None or "about" not in executor.actor.about:
+        return None
+    return Keeper(session, executor.actor.key, executor.actor.about["about"])
+
+
+def on_freed(key: str) -> None:
+    """Drop the tensors of a token that no process needs any more."""
+    holding = _kept.pop(key, None)
+    if holding is None:
+        return
+    for release in holding.releases:
+        release()
+    with _dropped:
+        _dropped.notify_all()
+
+
+def wait_until_freed(tensor: Any, timeout_s: float | None) -> bool:
+    """Wait until no value that keeps the memory of `tensor` is needed; False after the time."""
+
+    def is_free() -> bool:
+        address = tensor.untyped_storage().data_ptr()
+        return not any(
+            each.untyped_storage().data_ptr() == address
+            for holding in list(_kept.values())
+            for each in holding.tensors
+        )
+
+    with _dropped:
+        return _dropped.wait_for(is_free, timeout_s)
+
+
+class _Copies:
+    """Copies of tensors, whose bytes travel outside of the pickle, also those of CPU tensors."""
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        self._tensors = tensors
+
+    def __reduce__(self) -> Any:
+        on_cpu = tensor_bytes.Reducer(is_out_of_band=True)
+        parts = [each if each.is_cuda else on_cpu.to_bytes(each) for each in self._tensors]
+        return _unpacked, (parts,)
+
+
+def _unpacked(parts: list[Any]) -> list[Any]:
+    return [each if tensor_bytes.is_tensor(each) else each[0](*each[1]) for each in parts]
+
+
+def _send_copies(_: Any, key: str) -> _Copies:
+    """Return copies of the tensors of a token. Runs in the actor that keeps them."""
+    holding = _kept.get(key)
+    if holding is None:  # the actor was restarted
+        raise exceptions.loads_error(failures.object_lost(key))
+    return _Copies(holding.tensors)
+
+
+# --- in readers -------------------------------------------------------------------------------------
+
+
+class Parcel:
+    """The tensors of one value: where they are, and what keeps them there."""
+
+    def __init__(
+        self,
+        token: ObjectRef[Any],
+        actor: ObjectRef[Any],
+        where: tuple[str, int, int | None],
+        in_order: bool,
+    ) -> None:
+        self.token = token
+        #: The actor lives as long as this reference exists.
+        self._actor = actor
+        self._in_order = in_order
+        #: The host, the pid and the start of the process that keeps them.
+        self._where = where
+        self._copies: Any = None
+
+    def __reduce__(self) -> Any:
+        return Parcel, (self.token, self._actor, self._where, self._in_order)
+
+    def tensor(self, number: int, memory: _Memory | None) -> Any:
+        """Return one of the tensors: itself, its memory opened, or a copy."""
+        holding = _kept.get(self.token._key)
+        if holding is not None:
+            return holding.tensors[number]
+        if memory is not None and (device := self._device(memory)) is not None:
+            return _opened(memory, device, self.token)
+        if self._copies is None:
+            self._copies = self._fetch()
+        return self._copies[number]
+
+    def _fetch(self) -> Any:
+        """Return copies of all tensors of the value, from the actor."""
+        session = self.token._session
+        call = Call(ids.call_key("tensors", ids.new_task_id()), "__ray_call__", "tensors")
+        call.group = SYSTEM_GROUP
+        call.take_arguments(Arguments(session, [_send_copies, self.token._key], {}, call.name))
+        channel = session.channel(self._actor._key, in_order=self._in_order)
+        try:
+            ref = send.call(session, call, channel)
+            return resolve.get(session, [ref], None)[0]
+        finally:
+            session.table.dropped.append(channel)
+            session.wake()
+
+    def _device(self, memory: _Memory) -> int | None:
+        """Return the number of the tensor's GPU here; None if this process cannot open its memory."""
+        host, pid, start = self._where
+        if host != self.token._session.setup.host or not tensor_bytes.may_use_gpu():
+            return None
+        if segment.process_start(pid) != start:  # CUDA would map memory that is gone
+            return None
+        import torch
+
+        numbers = range(torch.cuda.device_count())
+        return next((each for each in numbers if _uuid(each) == memory.gpu), None)
+
+
+def _take(parcel: Parcel, number: int, memory: _Memory | None) -> Any:
+    return parcel.tensor(number, memory)
+
+
+def _as_array(library: str, tensor: Any) -> Any:
+    """Return an array of CuPy or JAX with the memory of a tensor; NumPy's where CuPy has no GPU."""
+    if library == "jax":
+        import jax.numpy
+
+        return jax.numpy.from_dlpack(tensor)
+    if not tensor.is_cuda:
+        return tensor.numpy()
+    import cupy
+
+    return cupy.from_dlpack(tensor)
+
+
+def _opened(memory: _Memory, device: int, token: ObjectRef[Any]) -> Any:
+    """Return a tensor in the memory of another process, which keeps it as long as `token` exists."""
+    import torch
+
+    with torch.cuda.device(device):
+        storage = torch.UntypedStorage._new_shared_cuda(device, *memory.handle)
+    address = storage.data_ptr()
+    _foreign.add(address)
+    ending = weakref.finalize(storage, _close, address, token)
+    ending.atexit = False
+    dtype = getattr(torch, memory.kind)
+    tensor = torch.empty(0, dtype=dtype, device=storage.device)
+    tensor.set_(storage, memory.offset, memory.shape, memory.strides)
+    return tensor.requires_grad_(memory.requires_grad)
+
+
+def _close(address: int, _: ObjectRef[Any]) -> None:
+    """Note that memory of another process is not used any more. The token goes with the arguments."""
+    _foreign.discard(address)
+
+
+def _uuid(device: int) -> str | None:
+    """Return the UUID of a GPU; None where PyTorch is too old to say it."""
+    import torch
+
+    found = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    return None if found is None else str(found)
