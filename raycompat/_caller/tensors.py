@@ -19,7 +19,6 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -54,6 +53,10 @@ _kept: dict[str, _Kept] = {}
 when_kept: Callable[[], object] = lambda: None  # noqa: E731  (replaced by the actor)
 #: Notified when tensors are dropped.
 _dropped = threading.Condition()
+#: A reader counts down in shared memory of this name when it is done. PyTorch expects exactly one reader,
+#: so readers are given a name that does not exist, which PyTorch ignores.
+_NO_COUNTER = b"/raycompat-has-no-counter"
+
 #: Addresses of memory that another process owns. PyTorch cannot hand it over once more.
 _foreign: set[int] = set()
 
@@ -138,8 +141,8 @@ class Keeper(tensor_bytes.Reducer):
         except RuntimeError:  # memory of a kind that cannot be opened elsewhere
             return None
         counter, number = handle[3], handle[4]
-        # PyTorch keeps the memory until a reader has opened and released it. Readers have the token for
-        # that, and there may be none; so this process does the release.
+        # PyTorch keeps the memory until a reader has released it. Readers have the token for that, and
+        # there may be none or several; so this process does the release.
         self._holding.releases.append(
             lambda: torch.UntypedStorage._release_ipc_counter(
                 counter, number, device=tensor.device.index
@@ -315,25 +318,41 @@ def _as_array(library: str, tensor: Any) -> Any:
     return cupy.from_dlpack(tensor)
 
 
+class _Opened:
+    """The opened memory of another process. Tensors in it keep this object, which keeps the token."""
+
+    def __init__(self, storage: Any, token: ObjectRef[Any]) -> None:
+        self._storage = storage
+        self._token = token
+        self._address = storage.data_ptr()
+        _foreign.add(self._address)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The memory as bytes, in CUDA's common form."""
+        return {
+            "shape": (self._storage.nbytes(),),
+            "typestr": "|u1",
+            "data": (self._address, False),
+            "version": 2,
+        }
+
+    def __del__(self) -> None:
+        _foreign.discard(self._address)
+
+
 def _opened(memory: _Memory, device: int, token: ObjectRef[Any]) -> Any:
     """Return a tensor in the memory of another process, which keeps it as long as `token` exists."""
     import torch
 
+    handle, size, offset, _, _, *event = memory.handle
+    arguments = (handle, size, offset, _NO_COUNTER, 0, *event)
     with torch.cuda.device(device):
-        storage = torch.UntypedStorage._new_shared_cuda(device, *memory.handle)
-    address = storage.data_ptr()
-    _foreign.add(address)
-    ending = weakref.finalize(storage, _close, address, token)
-    ending.atexit = False
-    dtype = getattr(torch, memory.kind)
-    tensor = torch.empty(0, dtype=dtype, device=storage.device)
-    tensor.set_(storage, memory.offset, memory.shape, memory.strides)
+        storage = torch.UntypedStorage._new_shared_cuda(device, *arguments)
+        flat = torch.as_tensor(_Opened(storage, token), device=torch.device("cuda", device))
+    tensor = flat.view(getattr(torch, memory.kind))
+    tensor = tensor.as_strided(memory.shape, memory.strides, memory.offset)
     return tensor.requires_grad_(memory.requires_grad)
-
-
-def _close(address: int, _: ObjectRef[Any]) -> None:
-    """Note that memory of another process is not used any more. The token goes with the arguments."""
-    _foreign.discard(address)
 
 
 def _uuid(device: int) -> str | None:

@@ -179,6 +179,8 @@ def from_bytes(
     import numpy as np
     import torch
 
+    from raycompat._protocol.warm_memory import copy_array
+
     source = np.frombuffer(buffer, np.uint8)
     device = torch.device("cpu")
     if index is not None and may_use_gpu():
@@ -188,7 +190,7 @@ def from_bytes(
     if len(source):
         flat = tensor.reshape(-1).view(torch.uint8)
         if device.type == "cpu":
-            flat.numpy()[:] = source  # copied, because a tensor can be written to
+            copy_array(source, flat.numpy())  # copied, because a tensor can be written to
         else:
             _copy_to_gpu(source, flat)
     return tensor.requires_grad_(requires_grad)
@@ -197,6 +199,8 @@ def from_bytes(
 def _copy_to_gpu(source: Any, target: Any) -> None:
     """Copy bytes to a GPU in pieces, through two pinned buffers."""
     import torch
+
+    from raycompat._protocol.warm_memory import copy_array
 
     size = min(_PIECE_BYTES, len(source))
     buffers = [torch.empty(size, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
@@ -208,6 +212,6 @@ def _copy_to_gpu(source: Any, target: Any) -> None:
             if free[which] is not None:
                 free[which].synchronize()
             pinned = buffers[which][: len(piece)]
-            pinned.numpy()[:] = piece
+            copy_array(piece, pinned.numpy())
             target[start : start + len(piece)].copy_(pinned, non_blocking=True)
             free[which] = torch.cuda.current_stream(target.device).record_event()

@@ -89,7 +89,7 @@ def _copy(block: Block, memory: Any, descriptor: int) -> None:
         for piece in pieces_of(part):
             source = np.frombuffer(piece, np.uint8)
             target = memory[start : start + len(source)]
-            _copy_array(source[: len(target)], target)
+            copy_array(source[: len(target)], target)
             rest, position = source[len(target) :].data, start + len(target)
             while rest:
                 written = os.pwrite(descriptor, rest, position)
@@ -97,7 +97,7 @@ def _copy(block: Block, memory: Any, descriptor: int) -> None:
             start += len(source)
 
 
-def _copy_array(source: Any, target: Any) -> None:
+def copy_array(source: Any, target: Any) -> None:
     """Copy bytes without holding the interpreter's lock."""
     import numpy as np
 

@@ -70,7 +70,7 @@ def classes():
     return Giver, Taker
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def pair(cluster):
     return [each.remote() for each in classes()]
 

@@ -110,8 +110,8 @@ class Holder:
         return function(*args)
 
 
-def holder(share=0.1):
-    return Holder.options(num_gpus=share).remote()
+def holder():
+    return Holder.options(num_cpus=0, num_gpus=0.05).remote()
 
 
 def timed(function):
@@ -281,8 +281,9 @@ def test_a_tensor_of_a_dead_actor_is_an_error():
 @pytest.mark.parametrize("library", ["cupy", "jax"])
 def test_arrays_of_other_libraries_are_handed_over(library, monkeypatch):
     pytest.importorskip(library)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")  # of this process
 
-    @ray.remote(num_gpus=0.2, enable_tensor_transport=True)
+    @ray.remote(num_cpus=0, num_gpus=0.2, enable_tensor_transport=True)
     class User:
         def __init__(self):
             os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
