@@ -53,8 +53,8 @@ _kept: dict[str, _Kept] = {}
 when_kept: Callable[[], object] = lambda: None  # noqa: E731  (replaced by the actor)
 #: Notified when tensors are dropped.
 _dropped = threading.Condition()
-#: A reader counts down in shared memory of this name when it is done. PyTorch expects exactly one reader,
-#: so readers are given a name that does not exist, which PyTorch ignores.
+#: A reader counts down in shared memory of this name when it is done. PyTorch expects exactly one
+#: reader, so readers are given a name that does not exist, which PyTorch ignores.
 _NO_COUNTER = b"/raycompat-has-no-counter"
 
 #: Addresses of memory that another process owns. PyTorch cannot hand it over once more.
