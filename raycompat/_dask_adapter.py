@@ -29,15 +29,20 @@ from distributed import Security
 from distributed.active_memory_manager import ReduceReplicas, SuggestionGenerator
 from distributed.client import _maybe_call_security_loader
 from distributed.comm.core import Comm
+from distributed.comm.tcp import BaseTCPListener
 from distributed.core import Status, connect
 from distributed.diagnostics.task_stream import TaskStreamPlugin
 from distributed.protocol.pickle import loads
 from distributed.protocol.serialize import Serialized, to_serialize
 from distributed.scheduler import TaskPrefix
 from distributed.worker_state_machine import RemoveReplicasEvent, SecedeEvent
+from tornado import tcpserver
 from tornado.ioloop import IOLoop
 
-from raycompat import _local_comm  # noqa: F401  (registers its addresses with Dask)
+from raycompat import (
+    _accepting,
+    _local_comm,  # noqa: F401  (registers its addresses with Dask)
+)
 from raycompat._protocol import failures
 from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.text import encodable
@@ -87,6 +92,30 @@ _spans: weakref.WeakKeyDictionary[Scheduler, Any] = weakref.WeakKeyDictionary()
 
 #: Messages that a stream copies for debugging. Dask's default is 1,000, of up to 1 MB each.
 _RECENT_MESSAGES = 10
+
+
+#: Dask's function for an accepted connection: the handshakes of TLS and Dask, then the handler.
+_handle_stream = BaseTCPListener._handle_stream
+
+#: Seconds after which the web server closes a connection that sends no request.
+_IDLE_PAGE_S = 60
+
+
+def guard_listeners() -> None:
+    """Let the listeners of this process bear floods of connections (see `_accepting`)."""
+
+    async def handle_stream(listener: Any, stream: Any, address: Any) -> None:
+        with _accepting.identifying(stream.close):
+            await _handle_stream(listener, stream, address)
+
+    BaseTCPListener._handle_stream = handle_stream
+    tcpserver.add_accept_handler = _accepting.add_accept_handler  # type: ignore[attr-defined]
+
+
+def close_idle_pages(server: Any) -> None:
+    """Let the web server of a scheduler or worker close connections that send no request."""
+    if server.http_server is not None:
+        server.http_server.conn_params.header_timeout = _IDLE_PAGE_S
 
 
 def keep_command_line() -> None:

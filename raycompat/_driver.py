@@ -13,6 +13,7 @@ import threading
 import uuid
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ from raycompat._protocol import (
     runtime_env,
     segment,
 )
-from raycompat._protocol.operations import ToScheduler
+from raycompat._protocol.operations import Request, ToScheduler
 from raycompat._protocol.plain import plain_where_possible
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._protocol.shared_secret import Authority
@@ -499,6 +500,8 @@ def _open_session(
         actors_are_detached=config._default_actor_lifetime == "detached",
     )
     session = sessions.Session(setup, client)
+    if _cluster is not None:
+        session.on_last_node_left = partial(_lose_node, session, _cluster)
     num_started += 1
     session.logs = DriverLogs(session, has_prefixes=config.py_logging_config is None)
     current_session.set_to(session)
@@ -522,6 +525,24 @@ def _open_session(
         },
     )
     session.sharing.require_sync()  # requests, which go by another connection, come after the job
+
+
+def _lose_node(session: sessions.Session, cluster: LocalCluster) -> None:
+    """End the waits of a session whose cluster has lost its last node. Called in the event loop.
+
+    A thread waits for the end of the node, because that may take seconds. Another node may join
+    meanwhile, and take its place.
+    """
+
+    def look() -> None:
+        text = cluster.why_node_ended()
+        try:
+            if session.rpc(Request.NODES_ARE, count=0, timeout_s=0.0):
+                session.call_soon(session.lose_node, text)
+        except (OSError, exceptions.RayError) as error:  # the session has ended
+            logger.debug("the death of a node is not reported: %r", error)
+
+    threading.Thread(target=look, name="raycompat-node-death", daemon=True).start()
 
 
 def _program(config: JobConfig, *, hides_own_paths: bool) -> bytes:

@@ -28,8 +28,8 @@ from distributed.comm.core import (
 from distributed.comm.registry import backends
 from distributed.comm.tcp import MAX_BUFFER_SIZE, TCP, BaseTCPBackend
 from tornado.iostream import IOStream
-from tornado.netutil import add_accept_handler
 
+from raycompat._accepting import add_accept_handler, identifying
 from raycompat._protocol import peer
 from raycompat._protocol.local_address import SCHEME, socket_name
 
@@ -158,7 +158,8 @@ class _Listener(BaseListener):
 
     async def _serve(self, comm: TCP) -> None:
         try:
-            await self.on_connection(comm)
+            with identifying(comm.abort):
+                await self.on_connection(comm)
         except CommClosedError:
             return  # it has closed the connection
         await self._comm_handler(comm)

@@ -435,9 +435,14 @@ class TaskCancelledError(RayError):
 
 
 class LocalRayletDiedError(RayError):
-    """The node on which the task ran has died."""
+    """The node of the caller has died: the only one of the cluster that `init` has started.
 
-    _error_text = "The task's local raylet died: the Dask worker of its node has stopped."
+    Calls, objects and waits of the program end with it.
+    """
+
+    def __str__(self) -> str:
+        first = "The task's local raylet died: the Dask worker of its node has stopped."
+        return " ".join([first, *map(str, self.args)])
 
 
 class WorkerCrashedError(RayError):

@@ -267,9 +267,7 @@ def _error_of_fetch(session: Session, error: BaseException) -> BaseException:
     """Return the error for code that waits for a value: at the end of the session, not Dask's error."""
     if not session.closed:
         return error
-    return exceptions.RaySystemError(
-        session.lost or "The session was shut down while this object was being fetched."
-    )
+    return session.error_of_end("The session was shut down while this object was being fetched.")
 
 
 def _read_all(session: Session, entries: Iterable[Entry]) -> list[Any] | None:

@@ -158,8 +158,13 @@ class Session:
         #: References that were pickled by another pickler; they are kept until the end.
         self.leaked: dict[str, Any] = {}
         self.closed = False
-        #: The error text, after the connection to the scheduler was lost.
+        #: The error text and its class, after the scheduler or the last node was lost.
         self.lost: str | None = None
+        self._lost_class: type[exceptions.RayError] = exceptions.RaySystemError
+        #: What runs in the event loop and ends when they are lost.
+        self._under_way: set[asyncio.Task[Any]] = set()
+        #: Called in the event loop when the cluster has no node left.
+        self.on_last_node_left: Callable[[], None] = lambda: None
         self._client = client
         self._outbox: deque[dict[str, Any]] = deque()
         self._flush_due = False
@@ -209,14 +214,17 @@ class Session:
     def move(self, home: Home | None) -> None:
         """Change the home node, because the old one has left the cluster.
 
-        None: there is no other node yet. Values that the old node did not get stay where they are: the
-        segments of a living process are never removed by others. Called in the event loop.
+        None: there is no other node, at least not yet. Values that the old node did not get stay where
+        they are: the segments of a living process are never removed by others. Called in the event
+        loop.
         """
         self.home_left.set()
         if home is not None:
             self._former_places.append(self.home.place)
             self.home, self.home_left = home, asyncio.Event()
             self.sharing.home_moved()
+        else:
+            self.on_last_node_left()
 
     @property
     def is_connected(self) -> bool:
@@ -314,7 +322,7 @@ class Session:
         self.check_connection()
         self.sharing.wait_until_synced()  # requests go by another connection
         try:
-            return client.sync(ask, client.scheduler, request, **fields)
+            return client.sync(self._until_lost, ask(client.scheduler, request, **fields))
         except OSError:
             self.check_connection()
             raise
@@ -339,15 +347,46 @@ class Session:
             raise
 
     def check_connection(self) -> None:
-        """Raise `RaySystemError` if the connection to the scheduler was lost."""
+        """Raise `RaySystemError` if the scheduler was lost, `LocalRayletDiedError` if the node was."""
         if self.lost is not None:
-            raise exceptions.RaySystemError(self.lost)
+            raise self._lost_class(self.lost)
+
+    def error_of_end(self, otherwise: str) -> exceptions.RayError:
+        """Return the error of code that waits after the end of the session.
+
+        Its text is `otherwise` if nothing was lost.
+        """
+        return self._lost_class(otherwise if self.lost is None else self.lost)
 
     def run(self, coroutine: Any) -> Future[Any]:
         """Run a coroutine in the client's event loop."""
         self.client  # noqa: B018  (connects)
         assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        return asyncio.run_coroutine_threadsafe(self._until_lost(coroutine), self._loop)
+
+    async def _until_lost(self, coroutine: Any) -> Any:
+        """Await a coroutine, at most until the scheduler or the last node is lost.
+
+        Dask would try to reconnect for 30 seconds.
+
+        Raises
+        ------
+        OSError
+            When it was lost before or meanwhile.
+        """
+        if self.lost is not None:
+            coroutine.close()
+            raise OSError(self.lost)
+        task = asyncio.ensure_future(coroutine)
+        self._under_way.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if self.lost is None:
+                raise
+            raise OSError(self.lost) from None
+        finally:
+            self._under_way.discard(task)
 
     def call_soon(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call a function in the client's event loop."""
@@ -480,14 +519,29 @@ class Session:
         There is no reconnection: the scheduler has already released the state of this process. Called
         in the client's event loop.
         """
-        self.lost = text = (
+        text = (
             f"The connection to the cluster's scheduler at {self.setup.scheduler} was lost: it has "
             "died, or cannot be reached any more. Call ray.shutdown(), and ray.init() when there is "
             "a cluster again."
         )
+        self._lose(exceptions.RaySystemError, text)
+
+    def lose_node(self, text: str) -> None:
+        """Fail everything, because the only node of the cluster that this process started is dead.
+
+        Called in the client's event loop. `text` says why.
+        """
+        self._lose(exceptions.LocalRayletDiedError, text)
+
+    def _lose(self, kind: type[exceptions.RayError], text: str) -> None:
+        if self.lost is not None or self.closed:
+            return
+        self._lost_class, self.lost = kind, text
         logger.log(logging.ERROR if self.setup.is_driver else logging.DEBUG, "%s", text)
         self.closed = True
-        self._fail_all(failures.internal(text))
+        for task in list(self._under_way):
+            task.cancel()
+        self._fail_all(exceptions.dumps_error(kind(text)))
         for channel in list(self.channels.values()):
             channel.close()  # a waiting thread may be reading there
         for lease in list(self.leases.values()):

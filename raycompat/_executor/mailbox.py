@@ -23,6 +23,7 @@ from raycompat._protocol.actor_about import SYSTEM_GROUP
 from raycompat._protocol.connection import Connection
 from raycompat._protocol.direct_messages import CallMessage
 from raycompat._protocol.frames import Unreadable
+from raycompat._protocol.open_files import NO_FILE_IS_LEFT, PAUSE_S
 
 if TYPE_CHECKING:
     from raycompat._executor.item_window import ItemWindow
@@ -153,6 +154,8 @@ class Mailbox:
         self._epoll.register(self._listener, select.EPOLLIN)
         self._epoll.register(self._wake, select.EPOLLIN)
         self._looked = 0.0
+        #: Since when the listener is paused, by the monotonic clock; 0 if it is not.
+        self._paused_since = 0.0
         #: Held by the thread that reads: while a leased call runs, two threads look.
         self.handling = threading.Lock()
         #: Held to take a call out of `calls`, if another thread may call `take_out`.
@@ -248,8 +251,11 @@ class Mailbox:
         self._look(0, condition)
 
     def _look(self, timeout_s: float | None, condition: Callable[[], bool] = lambda: True) -> bool:
+        if self._paused_since:
+            timeout_s = PAUSE_S if timeout_s is None else min(timeout_s, PAUSE_S)
         ready = self._epoll.poll(timeout_s)
         with self.handling:
+            self._end_pause()
             if not condition():
                 return False
             for descriptor, _ in ready:
@@ -268,6 +274,11 @@ class Mailbox:
                 stream, _ = self._listener.accept()
             except BlockingIOError:
                 return
+            except OSError as error:
+                if error.errno not in NO_FILE_IS_LEFT:
+                    raise
+                self._pause(error)
+                return
             if not peer.is_of_this_user(stream):
                 stream.close()
                 continue
@@ -276,6 +287,17 @@ class Mailbox:
             self._had_callers = True
             self._pump.add(caller, listen=False)
             self._epoll.register(stream, select.EPOLLIN)
+
+    def _pause(self, error: OSError) -> None:
+        """Accept no caller for a moment, because this process cannot open another file."""
+        logger.error("A new caller waits %.1f s, because: %s", PAUSE_S, error)
+        self._paused_since = time.monotonic()
+        self._epoll.modify(self._listener, 0)
+
+    def _end_pause(self) -> None:
+        if self._paused_since and time.monotonic() - self._paused_since > PAUSE_S:
+            self._paused_since = 0.0
+            self._epoll.modify(self._listener, select.EPOLLIN)
 
     def _receive(self, caller: Caller) -> None:
         if not caller.receive():

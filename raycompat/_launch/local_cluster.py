@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from raycompat._launch import node_death
 from raycompat._launch.launch import Launch, LocalNode, Place
 from raycompat._launch.process import Process
 from raycompat._protocol import interrupts, local_address, segment, shared_secret
@@ -37,12 +38,17 @@ class LocalCluster(Launch):
             place = Place(scheme=local_address.SCHEME if is_own else None)
             # When this process is killed, only the scheduler can remove the folder.
             self.start_scheduler(place, dashboard_address, folder=directory)
+            self._kills_before = node_death.kills_for_memory()
         except BaseException:
             started: Process | None = vars(self).get("_scheduler")
             if started is not None:
                 started.kill()
             shutil.rmtree(directory, ignore_errors=True)
             raise
+
+    def why_node_ended(self) -> str:
+        """Return why the first node has left the cluster; kill it if it still runs."""
+        return node_death.why(self.nodes[0].process, self._kills_before)
 
     def remove_node(self, node: LocalNode, *, gracefully: bool) -> None:
         """End or kill a node, and wait until its processes have ended."""

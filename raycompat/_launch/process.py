@@ -74,6 +74,10 @@ class Process:
         """Whether it has not ended."""
         return not self._forked.wait(0.0)
 
+    def ends_within(self, timeout_s: float) -> bool:
+        """Wait until it has ended; return whether this is so in time."""
+        return self._forked.wait(timeout_s)
+
     def fileno(self) -> int:
         """Return a descriptor that is readable when the process, which must run, has ended."""
         return self._forked.fileno()

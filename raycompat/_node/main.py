@@ -66,6 +66,7 @@ async def _serve(options: dict[str, Any]) -> None:
 def main() -> None:
     """Run the node until its standard input closes or a signal arrives."""
     adapter.keep_command_line()
+    adapter.guard_listeners()
     options = json.loads(sys.argv[1])
     forkserver_client.fork_early()
     store = options["resources"].get("object_store_memory")

@@ -79,6 +79,9 @@ class Watch:
         self._since = {pid: self._since.get(pid, now) for pid in pids if is_stopped(pid)}
         for pid, since in self._since.items():
             if now - since >= self._limit_s:
+                logger.warning(
+                    "Process %d was stopped for %.0f s, so it is ended.", pid, now - since
+                )
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 

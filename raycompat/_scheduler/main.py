@@ -16,7 +16,7 @@ from raycompat import (
     _local_comm,  # noqa: F401  (registers its addresses with Dask)
     _security,
 )
-from raycompat._protocol import lifeline
+from raycompat._protocol import lifeline, segment
 from raycompat._protocol.shared_secret import Credentials, Token
 from raycompat._scheduler.dashboard import serve_on_demand
 
@@ -35,6 +35,7 @@ async def _serve(options: dict[str, Any], credentials: Token | Credentials | Non
         serve_on_demand(scheduler)
     if credentials is not None:  # it listens, but answers no request before the next await
         _security.guard(scheduler.http_server, credentials)
+    adapter.close_idle_pages(scheduler)
     async with scheduler:
         url = None
         if dashboard:
@@ -48,6 +49,8 @@ async def _serve(options: dict[str, Any], credentials: Token | Credentials | Non
 def main() -> None:
     """Run the scheduler until its standard input closes or a signal arrives."""
     adapter.keep_command_line()
+    adapter.guard_listeners()
+    segment.allow_many()
     options = json.loads(sys.argv[1])
     credentials: Any = lifeline.read_words() if options.get("secured") else None
     settings = {

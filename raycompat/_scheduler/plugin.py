@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import distributed
 
 from raycompat import _dask_adapter as adapter
-from raycompat._protocol import task_bodies
+from raycompat._protocol import segment, task_bodies
 from raycompat._scheduler import dashboard
 from raycompat._scheduler.parts import Parts
 
@@ -35,6 +35,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def start(self, scheduler: Scheduler) -> None:
         """Register the handlers of messages and requests."""
+        segment.allow_many()  # each client has two connections, and each worker one
         adapter.keep_values_at_home(scheduler)
         self.parts = Parts(scheduler)
         handlers = adapter.guarded(self.parts.stream_handlers(), self.parts.tell_of_error)

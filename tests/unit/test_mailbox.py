@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
 import threading
+import time
 
 import pytest
 
@@ -92,3 +94,38 @@ def test_what_is_made_for_a_caller_that_is_gone_is_removed(box, stream, tmp_path
     path.write_bytes(b"value")
     caller.note_segment(str(path))
     assert not path.exists()
+
+
+class Full:
+    """A listener in a process that cannot open another file, until `is_over`."""
+
+    def __init__(self, listener):
+        self._listener = listener
+        self.num_tries, self.is_over = 0, False
+
+    def fileno(self):
+        return self._listener.fileno()
+
+    def close(self):
+        self._listener.close()
+
+    def accept(self):
+        if self.is_over:
+            return self._listener.accept()
+        self.num_tries += 1
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_a_process_that_cannot_open_files_accepts_callers_later(box):
+    """An actor's code may have opened all files that it may open."""
+    box._listener = full = Full(box._listener)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        caller.connect(f"\0raycompat-test-{os.getpid()}")
+        for _ in range(50):
+            box.read_arrived()
+        assert full.num_tries == 1
+        full.is_over = True
+        deadline = time.monotonic() + 20
+        while not box.callers:
+            assert time.monotonic() < deadline
+            box._look(None)

@@ -22,9 +22,11 @@ from raycompat.object_ref import ObjectRef
 @pytest.fixture
 def session():
     table = ObjectTable(threading.RLock(), lambda keys: None, lambda link: None, lambda entry: None)
-    return SimpleNamespace(
+    made = SimpleNamespace(
         table=table, flush=lambda: None, wake=lambda: None, closed=False, lost=None
     )
+    made.error_of_end = lambda text: exceptions.RaySystemError(made.lost or text)
+    return made
 
 
 @pytest.fixture
