@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
@@ -57,10 +58,8 @@ def _put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> Object
     try:
         value = session.home.place.save(block)
     except OSError as error:
-        raise exceptions.ObjectStoreFullError(
-            f"An object of {block.size} bytes does not fit into "
-            f"{' or '.join(session.home.place.directories)}."
-        ) from error
+        folders = " or ".join(session.home.place.directories)
+        raise not_stored(f"An object of {block.size} bytes", folders, error) from error
     entry = session.table.add(ids.call_key("put", ids.new_task_id()))
     ref = ObjectRef._from_key(entry.key, session)
     is_large = not isinstance(value, InlineValue)
@@ -78,3 +77,20 @@ def put_error(session: Session, error: bytes) -> ObjectRef[Any]:
     ref = ObjectRef._from_key(entry.key, session)
     session.table.settle(entry, error=error)
     return ref
+
+
+#: Why a segment could not be written, other than for lack of room: the cause, and what to do.
+_OTHER_CAUSES = {
+    errno.EFBIG: "The limit for the size of a file is too low (ulimit -f). Raise it before init.",
+    errno.EROFS: "The file system is read-only. Mount it with write access.",
+    errno.EACCES: "This process may not write there. Check the permissions of the folders.",
+    errno.EMFILE: "This process has opened all files that it may open (ulimit -n). Close some.",
+}
+
+
+def not_stored(what: str, folders: str, error: OSError) -> exceptions.RayError:
+    """Return the error of an object that could not be written into the object store."""
+    cause = _OTHER_CAUSES.get(error.errno or 0)
+    if cause is not None:
+        return exceptions.RaySystemError(f"{what} could not be written to {folders}. {cause}")
+    return exceptions.ObjectStoreFullError(f"{what} does not fit into {folders}.")

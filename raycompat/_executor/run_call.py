@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
 from raycompat._caller import resolve, tensors
-from raycompat._caller.put import put, put_error
+from raycompat._caller.put import not_stored, put, put_error
 from raycompat._executor import debugger
 from raycompat._protocol import executor_messages, failures, item_credit, segment
 from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
@@ -355,9 +355,8 @@ def _store(
     try:
         return to_wire(executor.session.home.place.save(block))
     except OSError as error:
-        raise exceptions.ObjectStoreFullError(
-            f"A result of {block.size} bytes does not fit into the object store or on the disk."
-        ) from error
+        folders = "the object store or on the disk"
+        raise not_stored(f"A result of {block.size} bytes", folders, error) from error
 
 
 def stream(executor: CallRunner, call: Call, items: Any, sink: Sink) -> Outcome:

@@ -32,7 +32,8 @@ class LocalCluster(Launch):
         authority: Authority | None = None,
     ) -> None:
         is_own = authority is None and local_address.is_wanted()
-        directory = Path(tempfile.mkdtemp(prefix="raycompat-", dir=temp_dir))
+        parent = check_parent(temp_dir or tempfile.gettempdir())
+        directory = Path(tempfile.mkdtemp(prefix="raycompat-", dir=parent))
         try:
             super().__init__(directory, shared_secret.random_token() if is_own else authority)
             place = Place(scheme=local_address.SCHEME if is_own else None)
@@ -77,3 +78,23 @@ class LocalCluster(Launch):
         self.scheduler.kill()
         segment.sweep_shared_memory(and_mine=True)
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def check_parent(folder: str) -> str:
+    """Return the folder in which a cluster's folder is made.
+
+    Raises
+    ------
+    ValueError
+        When messages cannot hold its path: in a locale without UTF-8, Python keeps such bytes as
+        surrogates.
+    """
+    try:
+        folder.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"The folder for temporary files, {folder!r}, has characters that the locale of this "
+            "process does not have. Set PYTHONUTF8=1 or LC_ALL=C.UTF-8, or let TMPDIR name another "
+            "folder."
+        ) from None
+    return folder

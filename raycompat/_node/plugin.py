@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import weakref
 from typing import TYPE_CHECKING
@@ -21,8 +22,13 @@ if TYPE_CHECKING:
 #: The plugin of each worker.
 _plugins: weakref.WeakKeyDictionary[Worker, NodePlugin] = weakref.WeakKeyDictionary()
 
-#: Advice for the error when a node's folders cannot be made.
-_ADVICE = ". A node needs folders in /dev/shm and in its worker's directory: make room there."
+#: Advice for the errors when a node's folders cannot be made, by their numbers.
+_FOLDERS = ". A node needs folders in /dev/shm and in its worker's directory"
+_ADVICE = {
+    errno.EROFS: f"{_FOLDERS}: mount these file systems with write access.",
+    errno.EACCES: f"{_FOLDERS}: let this user write there.",
+    errno.ENOSPC: f"{_FOLDERS}: make room there.",
+}
 
 
 class NodePlugin(distributed.WorkerPlugin):
@@ -51,7 +57,9 @@ class NodePlugin(distributed.WorkerPlugin):
             self.node = node = Node(worker)
         except Exception as error:  # of any kind: drivers wait for this report
             reason = (
-                f"{error}{_ADVICE}" if isinstance(error, OSError) else str(error) or repr(error)
+                f"{error}{_ADVICE.get(error.errno or 0, f'{_FOLDERS}.')}"
+                if isinstance(error, OSError)
+                else str(error) or repr(error)
             )
             adapter.tell_scheduler(worker, {"op": ToScheduler.UNFIT, "reason": reason})
             raise
