@@ -8,6 +8,7 @@ which can call it at any time, stays until its job ends.
 from __future__ import annotations
 
 import logging
+import os
 import uuid
 import weakref
 from collections.abc import Iterable, Mapping
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Bytes of a pickled function or class above which raycompat warns, or raises an error; as in Ray.
-_WARN_FROM_BYTES, _REFUSE_FROM_BYTES = 10 * 2**20, 95 * 2**20
+#: Bytes of a pickled function or class above which raycompat warns, and from which it raises an error;
+#: the limit has Ray's variable.
+_WARN_ABOVE_BYTES, _REFUSE_FROM_BYTES = 10**7, 10**8
+_LIMIT_VARIABLE = "FUNCTION_SIZE_ERROR_THRESHOLD"
 
 
 class Reach:
@@ -157,13 +160,18 @@ def exported_id(session: Session, known: KnownIds, code: object, what: str) -> s
 
 def _check_size(num_bytes: int, what: str) -> None:
     """Warn of large code, and raise an error for code that is too large: each executor loads it."""
-    if num_bytes <= _WARN_FROM_BYTES:
+    if num_bytes <= _WARN_ABOVE_BYTES:
         return
-    text = (
-        f"The {what} is very large ({num_bytes / 2**20:.0f} MiB). Check that its definition does not "
-        "capture large arrays or other objects: store these with ray.put, and pass the references as "
-        "arguments."
+    advice = (
+        "Check that its definition does not capture large arrays or other objects: store these with "
+        "ray.put, and pass the references as arguments."
     )
-    if num_bytes > _REFUSE_FROM_BYTES:
-        raise ValueError(f"{text} The limit is {_REFUSE_FROM_BYTES // 2**20} MiB.")
-    logger.warning(text)
+    size = f"{num_bytes / 2**20:.1f} MiB"
+    given = os.environ.get(_LIMIT_VARIABLE, "")
+    limit = int(given) if given.isdecimal() else _REFUSE_FROM_BYTES
+    if num_bytes >= limit:
+        raise ValueError(
+            f"The {what} is too large ({size}; the limit is {limit / 2**20:.1f} MiB, and the variable "
+            f"{_LIMIT_VARIABLE} changes it). {advice}"
+        )
+    logger.warning("The %s is very large (%s). %s", what, size, advice)

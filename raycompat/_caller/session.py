@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
-from raycompat._caller import look, tensors, unhandled
+from raycompat._caller import look, tensors
 from raycompat._caller.by_channel import Channel
 from raycompat._caller.by_scheduler import SchedulerSender
 from raycompat._caller.calls import Call
@@ -29,6 +29,7 @@ from raycompat._caller.home import Home
 from raycompat._caller.object_table import PENDING, Entry, ObjectTable
 from raycompat._caller.scheduler_messages import SchedulerMessages
 from raycompat._caller.sharing import Sharing
+from raycompat._caller.unhandled import Unhandled
 from raycompat._protocol import direct_messages, failures, ids, interrupts, segment, warm_memory
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
@@ -104,8 +105,9 @@ class Session:
         #: Held to change the record of an object or a call and to send what follows from the change:
         #: so the scheduler gets messages in the order of the changes.
         self.lock = threading.RLock()
+        self._unhandled = Unhandled(self)
         self.table = ObjectTable(
-            self.lock, self._release, self._remove_segment, partial(unhandled.tell_soon, self)
+            self.lock, self._release, self._remove_segment, self._unhandled.tell_soon
         )
         self.calls: dict[str, Call] = {}
         #: The channels to the actors that were called, by the actors' keys.
@@ -483,6 +485,7 @@ class Session:
 
     def _end_work(self) -> None:
         self.closed = True
+        self._unhandled.log_counts()
         text = "The session was shut down while this object was being made."
         with contextlib.ExitStack() as steps:
             if self._callbacks is not None:
