@@ -11,7 +11,8 @@ The node requests a fork with one packet that carries four descriptors: the exec
 connection to the node, its output, its errors, and its settings. The forkserver answers with the pid,
 and reports when a child has ended.
 
-It ends when the node's end of the socket closes. Its children get SIGKILL when it dies.
+It ends when the node's end of the socket closes, or when the node dies. Then it kills its children, and
+what they have started (`_node.offspring`). If it is killed itself, the kernel kills its children.
 """
 
 from __future__ import annotations
@@ -22,24 +23,69 @@ import gc
 import importlib
 import os
 import pickle
+import resource
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
+from raycompat._node import offspring
 from raycompat._protocol.forkserver import Forkserver
 
 _PR_SET_PDEATHSIG = 1
+
+#: Seconds for killed processes to end.
+_REAP_S = 5.0
 
 #: What the node gets to know when this process cannot start; the whole traceback is in the log.
 _TRACEBACK_CHARACTERS = 8000
 
 
-def die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when `parent`, its parent, dies."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+class _NodeForkserver(Forkserver):
+    """A forkserver whose children have marks, and which kills what they leave behind."""
+
+    def __init__(self, control: socket.socket) -> None:
+        super().__init__(control)
+        self._marks: dict[int, int] = {}
+        # The node has died. If a library is being imported, its executors must not go on meanwhile.
+        signal.signal(signal.SIGTERM, lambda *_: self.kill_all())
+        offspring.adopt()
+
+    def fork(self) -> int:
+        """Fork, as `Forkserver.fork` does; the child has a mark."""
+        mark = offspring.new_mark()
+        pid = super().fork()
+        if pid:
+            self._marks[pid] = mark
+        else:
+            offspring.mark(mark)
+        return pid
+
+    def end_all(self, within_s: float) -> None:
+        """Do what `Forkserver.end_all` does, and kill all processes that the children leave behind."""
+        super().end_all(within_s)
+        deadline = time.monotonic() + _REAP_S
+        while offspring.kill_adopted(self.children, lambda mark: False):
+            if (left_s := deadline - time.monotonic()) <= 0:
+                return
+            self.wait_for_end(left_s)
+
+    def _reap(self) -> None:
+        super()._reap()
+        self._marks = {pid: mark for pid, mark in self._marks.items() if pid in self.children}
+        offspring.kill_adopted(self.children, self._is_kept)
+
+    def _is_kept(self, mark: int) -> bool:
+        """Return whether a process with this mark may run: its executor does, or it cannot be known."""
+        return mark == resource.RLIM_INFINITY or mark in self._marks.values()
+
+
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Ask the kernel to send this process a signal when `parent`, its parent, dies."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(1)
 
@@ -89,7 +135,7 @@ def _check_can_fork(preload: Sequence[str]) -> None:
 
 def serve(control: socket.socket) -> None:
     """Fork and reap until the node closes its end."""
-    server = Forkserver(control)
+    server = _NodeForkserver(control)
     server.report("ready", os.getpid())
     within_s = 0.0
     for request, descriptors in server.requests():
@@ -129,7 +175,7 @@ def _fork(server: Forkserver, number: int, descriptors: list[int]) -> None:
 
 def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoReturn:
     """Run as the forkserver of the node with the pid `node`; import the modules `preload` too."""
-    die_with_parent(node)
+    die_with_parent(node, signal.SIGTERM)
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
     code = 1

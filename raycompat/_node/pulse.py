@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from raycompat import _dask_adapter as adapter
+from raycompat._node.offspring import children
 
 logger = logging.getLogger(__name__)
 
@@ -42,14 +43,6 @@ def is_stopped(pid: int) -> bool:
     except OSError:  # the process has ended
         return False
     return text.rpartition(")")[2].split()[0] == "T"
-
-
-def children(pid: int) -> list[int]:
-    """Return the pids of the processes that the main thread of a process has started."""
-    try:
-        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
 
 
 def processes_of(node: int) -> list[int]:

@@ -5,6 +5,7 @@ A forkserver is single-threaded and runs no user code. It ends when the other en
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import select
@@ -26,7 +27,8 @@ class Forkserver:
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._children: set[int] = set()
+        #: The processes that were forked and are not reaped.
+        self.children: set[int] = set()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         os.set_blocking(self._wake_read, False)
@@ -36,8 +38,9 @@ class Forkserver:
         signal.set_wakeup_fd(self._wake_write)
 
     def requests(self) -> Iterator[tuple[dict[str, Any], list[int]]]:
-        """Return requests, each with its descriptors, until the other end closes; report the children
-        that end meanwhile.
+        """Return requests, each with its descriptors, and report the children that end meanwhile.
+
+        Return when the other end closes, or when SIGTERM arrives, if that has a handler.
         """
         waiting = select.poll()
         for descriptor in (self._wake_read, self._control.fileno()):
@@ -45,8 +48,10 @@ class Forkserver:
         while True:
             ready = [descriptor for descriptor, _ in waiting.poll()]
             if self._wake_read in ready:
-                os.read(self._wake_read, 4096)
+                signals = os.read(self._wake_read, 4096)
                 self._reap()
+                if signal.SIGTERM in signals:
+                    return
             if self._control.fileno() not in ready:
                 continue
             packet, descriptors, _, _ = socket.recv_fds(
@@ -76,9 +81,10 @@ class Forkserver:
         """
         pid = os.fork()
         if pid:
-            self._children.add(pid)
+            self.children.add(pid)
             return pid
         signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._control.close()
         os.close(self._wake_read)
@@ -87,32 +93,41 @@ class Forkserver:
 
     def kill(self, pid: int) -> None:
         """Kill a child, if it has not ended. Its pid belongs to it until it is reaped here."""
-        if pid in self._children:
+        if pid in self.children:
             os.kill(pid, signal.SIGKILL)
 
     def end_all(self, within_s: float) -> None:
         """Wait until all children have ended, and report their ends; after `within_s`, kill them."""
         deadline = time.monotonic() + within_s
-        while self._children and (left_s := deadline - time.monotonic()) > 0:
-            if select.select([self._wake_read], [], [], left_s)[0]:
-                os.read(self._wake_read, 4096)
-            self._reap()
-        for pid in self._children:
+        while self.children and (left_s := deadline - time.monotonic()) > 0:
+            self.wait_for_end(left_s)
+        self.kill_all()
+        while self.children:
+            self.wait_for_end(None)
+
+    def kill_all(self) -> None:
+        """Kill all children."""
+        for pid in list(self.children):
             os.kill(pid, signal.SIGKILL)
-        for pid in self._children:
-            _, status = os.waitpid(pid, 0)
-            self._report_end(pid, status)
+
+    def wait_for_end(self, timeout_s: float | None) -> None:
+        """Wait until a child has ended, or for a while."""
+        if select.select([self._wake_read], [], [], timeout_s)[0]:
+            os.read(self._wake_read, 4096)
+        self._reap()
 
     def _reap(self) -> None:
-        while self._children:
+        while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
-            self._children.discard(pid)
-            self._report_end(pid, status)
+            if pid in self.children:  # otherwise it was adopted
+                self.children.remove(pid)
+                self._report_end(pid, status)
 
     def _report_end(self, pid: int, status: int) -> None:
-        self.report("exited", pid, os.waitstatus_to_exitcode(status))
+        with contextlib.suppress(ConnectionError):  # the other end has died
+            self.report("exited", pid, os.waitstatus_to_exitcode(status))

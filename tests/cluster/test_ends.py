@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -11,9 +12,11 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 import raycompat as ray
+from raycompat.util import dask
 
 QUIET = {"configure_logging": False, "include_dashboard": False, "log_to_driver": False}
 
@@ -170,3 +173,106 @@ def test_in_local_mode_actors_that_end_are_shut_down(no_cluster, tmp_path, wait_
     assert (tmp_path / "lasts").exists()
     assert not (tmp_path / "killed").exists()
     del lasts
+
+
+@ray.remote(num_cpus=0)
+class Parent:
+    """An actor that starts processes of every kind."""
+
+    def start(self) -> list[int]:
+        return start_processes()
+
+    def crash(self) -> None:
+        os._exit(1)
+
+
+def start_processes() -> list[int]:
+    """Start children, also in other sessions, and daemons, whose parents have ended."""
+    context = multiprocessing.get_context("fork")
+    forked = context.Process(target=time.sleep, args=(600,), daemon=True)
+    forked.start()
+    pids = [forked.pid]
+    for in_session in (False, True):
+        child = subprocess.Popen(["sleep", "600"], start_new_session=in_session)
+        daemon = subprocess.run(
+            ["sh", "-c", "sleep 600 > /dev/null & echo $!"],
+            stdout=subprocess.PIPE,
+            start_new_session=in_session,
+            check=True,
+        )
+        pids += [child.pid, int(daemon.stdout)]
+    with_own_child = "import subprocess; subprocess.run(['sleep', '600'])"
+    pids.append(subprocess.Popen([sys.executable, "-c", with_own_child], env={}).pid)
+    return pids
+
+
+def start_processes_and_wait(folder: Path) -> None:
+    text = " ".join(map(str, start_processes()))
+    (folder / "new").write_text(text)
+    (folder / "new").rename(folder / "pids")
+    threading.Event().wait()
+
+
+def those_that_run(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if is_running(pid)]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def end(actor, how: str) -> None:
+    if how == "killed":
+        ray.kill(actor)
+    elif how == "crashes":
+        with pytest.raises(ray.exceptions.RayActorError):
+            ray.get(actor.crash.remote())
+
+
+@pytest.mark.parametrize("how", ["killed", "dropped", "crashes"])
+def test_processes_that_an_actor_has_started_end_with_it(cluster, wait_until, how):
+    other = Parent.remote()
+    others = ray.get(other.start.remote())
+    actor = Parent.remote()
+    pids = ray.get(actor.start.remote())
+    assert those_that_run(pids) == pids
+    end(actor, how)
+    del actor
+    wait_until(lambda: not those_that_run(pids))
+    assert those_that_run(others) == others  # also daemons, which the same process has adopted
+    ray.kill(other)
+    wait_until(lambda: not those_that_run(others))
+
+
+def test_processes_of_a_task_stay_with_its_process(cluster, wait_until, tmp_path):
+    @ray.remote(num_cpus=1)
+    def start():
+        return start_processes(), os.getpid()
+
+    pids, own = ray.get(start.remote())
+    assert those_that_run(pids) == pids
+    psutil.Process(own).kill()
+    wait_until(lambda: not those_that_run(pids))
+
+    running = ray.remote(num_cpus=1)(start_processes_and_wait).remote(tmp_path)
+    wait_until((tmp_path / "pids").exists)
+    ray.cancel(running, force=True)
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    wait_until(lambda: not those_that_run(pids))
+
+
+@pytest.mark.parametrize("how", ["shutdown", "node killed"])
+def test_processes_that_were_started_end_with_their_node(no_cluster, wait_until, how):
+    ray.init(num_cpus=1, **QUIET)
+    actor = Parent.remote()
+    pids = ray.get([actor.start.remote(), ray.remote(start_processes).remote()])
+    pids = [*pids[0], *pids[1]]
+    if how == "node killed":
+        (node,) = dask.client().run(os.getpid).values()
+        psutil.Process(node).kill()
+        wait_until(lambda: not those_that_run(pids))
+    ray.shutdown()
+    assert not those_that_run(pids)
