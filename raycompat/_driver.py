@@ -8,7 +8,6 @@ import logging
 import os
 import pickle
 import sys
-import tempfile
 import threading
 import uuid
 import warnings
@@ -318,10 +317,8 @@ def _init(
     uses_leases: bool,
 ) -> RayContext:
     check_settings()
-    with tempfile.TemporaryDirectory(prefix="raycompat-packages-") as scratch:
-        env = runtime_env.checked(given["job_config"].runtime_env)
-        env, packages = pack(env, Path(scratch))
-        return _start_or_connect(given, private, authority, env, packages, uses_leases=uses_leases)
+    env, packages = pack(runtime_env.checked(given["job_config"].runtime_env))
+    return _start_or_connect(given, private, authority, env, packages, uses_leases=uses_leases)
 
 
 def _start_or_connect(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import sys
 from typing import Any
 
@@ -35,6 +34,14 @@ class _NodeWorker(Worker):
 
 
 async def _serve(options: dict[str, Any]) -> None:
+    with lifeline.removing(options["directory"]):
+        is_told_to_end = await _serve_until_told(options)
+    # No thread may keep a closed node alive.
+    os._exit(0 if is_told_to_end else 1)
+
+
+async def _serve_until_told(options: dict[str, Any]) -> bool:
+    """Run the node; return whether it was told to end."""
     words = await asyncio.to_thread(lifeline.read_words)
     credentials: Token | Credentials | None = words.get("credentials")
     node = _NodeWorker(
@@ -58,9 +65,7 @@ async def _serve(options: dict[str, Any]) -> None:
         closed = asyncio.ensure_future(node.finished())
         await asyncio.wait([told_to_end, closed], return_when=asyncio.FIRST_COMPLETED)
         await node.close()
-    shutil.rmtree(options["directory"], ignore_errors=True)
-    # No thread may keep a closed node alive.
-    os._exit(0 if told_to_end.done() else 1)
+    return told_to_end.done()
 
 
 def main() -> None:

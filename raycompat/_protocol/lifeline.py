@@ -6,10 +6,13 @@ The report has a descriptor of its own. What the process prints goes to its log.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 _STDIN = 0
@@ -25,6 +28,15 @@ def begin(report_to: int, folders: list[str]) -> None:
     os.set_inheritable(report_to, False)
     _report_to = report_to
     _folders_of_starter[:] = folders
+
+
+@contextlib.contextmanager
+def removing(folder: str) -> Iterator[None]:
+    """Remove a folder at the end, also when the starter dies while this process starts."""
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def read_words() -> dict[str, Any]:
@@ -44,7 +56,8 @@ def say(words: dict[str, Any]) -> None:
     """
     sys.path += [folder for folder in _folders_of_starter if folder not in sys.path]
     assert _report_to is not None
-    os.write(_report_to, json.dumps(words).encode() + b"\n")
+    with contextlib.suppress(BrokenPipeError):  # the starter has died, which `told_to_end` notices
+        os.write(_report_to, json.dumps(words).encode() + b"\n")
     say_nothing()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
+import os
 import sys
 from typing import Any
 
@@ -16,7 +16,7 @@ from raycompat import (
     _local_comm,  # noqa: F401  (registers its addresses with Dask)
     _security,
 )
-from raycompat._protocol import lifeline, segment
+from raycompat._protocol import current_cluster, lifeline, segment
 from raycompat._protocol.shared_secret import Credentials, Token
 from raycompat._scheduler.dashboard import serve_on_demand
 
@@ -43,7 +43,6 @@ async def _serve(options: dict[str, Any], credentials: Token | Credentials | Non
             url = _security.link(scheduler.http_server, f"{host}:{scheduler.http_server.port}")
         lifeline.say({"address": scheduler.address, "dashboard": url})
         await lifeline.told_to_end()
-    shutil.rmtree(options["directory"], ignore_errors=True)
 
 
 def main() -> None:
@@ -52,6 +51,14 @@ def main() -> None:
     adapter.guard_listeners()
     segment.allow_many()
     options = json.loads(sys.argv[1])
+    with lifeline.removing(options["directory"]):
+        try:
+            _run(options)
+        finally:
+            current_cluster.forget(os.getpid())  # its program may have been killed
+
+
+def _run(options: dict[str, Any]) -> None:
     credentials: Any = lifeline.read_words() if options.get("secured") else None
     settings = {
         # A node may be busy for long: its death shows in its connection, not in its silence.
