@@ -22,8 +22,39 @@ def is_framework_file(filename: str) -> bool:
     return not rest or first.startswith("_")
 
 
+def said(error: BaseException) -> str:
+    """Return the text of an exception; its class may be user code whose ``__str__`` raises."""
+    try:
+        return str(error)
+    except Exception:
+        return f"<its __str__ raises: {type(error).__name__}>"
+
+
+def plain_text_of(
+    exc: BaseException, hide_frame: Callable[[str], bool], text: str = "<cannot be shown>"
+) -> str:
+    """Return the traceback of an exception that cannot be inspected: no code of its class runs.
+
+    `text` stands for what the exception says.
+    """
+    frames = traceback.StackSummary.extract(
+        traceback.walk_tb(vars(BaseException)["__traceback__"].__get__(exc)),
+        lookup_lines=False,
+    )
+    shown = [frame for frame in frames if not hide_frame(frame.filename)]
+    lines = ["Traceback (most recent call last):\n", *traceback.format_list(shown)]
+    return "".join(lines) + f"{type(exc).__qualname__}: {text}\n"
+
+
 def text_of(exc: BaseException, hide_frame: Callable[[str], bool]) -> str:
     """Return the traceback of an exception and its chain, without the hidden frames."""
+    try:
+        return _full_text_of(exc, hide_frame)
+    except Exception:  # its class computes an attribute that a traceback shows, and fails
+        return plain_text_of(exc, hide_frame, said(exc))
+
+
+def _full_text_of(exc: BaseException, hide_frame: Callable[[str], bool]) -> str:
     report = traceback.TracebackException.from_exception(exc, compact=True)
     for part in _parts(report):
         kept = []

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict, Unpack, cast
 
-from raycompat import _dual_error, _exception_chain, _remote_traceback
+from raycompat import _dual_error, _exception_chain, _exception_group, _remote_traceback
 
 __all__ = [
     "RAY_EXCEPTION_TYPES",
@@ -95,7 +95,7 @@ class RayError(Exception):
         try:
             blob = _dumps(self)
         except Exception as error:
-            reason = f"{_class_name(self)} isn't serializable: {error}"
+            reason = f"{_class_name(self)} isn't serializable: {_remote_traceback.said(error)}"
             blob = pickle.dumps(UnserializableException(f"{reason}.\n{text}"))
         return pickle.dumps((blob, text))
 
@@ -106,7 +106,8 @@ class RayError(Exception):
         try:
             return cast("RayError", pickle.loads(blob))
         except Exception as error:
-            return UnserializableException(f"{text}\nUnpickling failed: {error!r}")
+            reason = f"{type(error).__name__}: {_remote_traceback.said(error)}"
+            return UnserializableException(f"{text}\nUnpickling failed: {reason}")
 
 
 class UnsupportedRayFeatureError(RayError, NotImplementedError):
@@ -226,8 +227,8 @@ class RayTaskError(RayError):
         RayTaskError
             Never a dual instance; send it with `dumps_error`.
         """
-        text = _remote_traceback.text_of(exc, hide_frame or _remote_traceback.is_framework_file)
-        return cls(function_name, text, _user_cause(exc), **place)
+        hidden = hide_frame or _remote_traceback.is_framework_file
+        return cls(function_name, _remote_traceback.text_of(exc, hidden), _user_cause(exc), **place)
 
     @classmethod
     def from_dependency(
@@ -250,7 +251,7 @@ class RayTaskError(RayError):
         text = (
             f"{_TRACEBACK_LINE}\n"
             "  The task did not run: an argument could not be computed:\n"
-            f"{_class_name(error)}: {error}"
+            f"{_class_name(error)}: {_remote_traceback.said(error)}"
         )
         return cls(function_name, text, _user_cause(error), **place)
 
@@ -259,7 +260,10 @@ class RayTaskError(RayError):
         # there, only the cause is lost, and not the whole error.
         state = dict(self.__dict__)
         cause = state.pop("cause")
-        links = _exception_chain.dump_chain(cause, _dumps)
+        try:
+            links = _exception_chain.dump_chain(cause, _dumps)
+        except Exception:  # the class of the cause computes them, and fails
+            links = ()
         return _restore_task_error, (
             type(self),
             state,
@@ -301,7 +305,9 @@ class RayTaskError(RayError):
                 "%s, the class of a task's error, in RayTaskError can't be subclassed. The error is "
                 "raised as RayTaskError only; see its `cause`. Reason: %s",
                 type(self.cause),
-                str(error),  # not the exception: it would keep its frames alive in the log record
+                _remote_traceback.said(
+                    error
+                ),  # not the exception: it would keep its frames alive in the log record
             )
         except Exception as error:
             logger.warning(
@@ -339,16 +345,44 @@ def _dumps(error: BaseException) -> bytes:
 
 def _dump_cause(cause: BaseException, text: str) -> bytes:
     try:
+        if _exception_group.has_parts(cause):
+            return _exception_group.dump(cause, _dumps, _dump_member)
         return _dumps(cause)
     except Exception as error:
-        name = _class_name(cause)
+        name, reason = _class_name(cause), _remote_traceback.said(error)
         logger.warning(
-            "The original cause of the RayTaskError (%s) isn't serializable: %s", name, str(error)
+            "The original cause of the RayTaskError (%s) isn't serializable: %s", name, reason
         )
         message = (
-            f"Exception {name} isn't serializable: {error}.\nOriginal exception details:\n{text}"
+            f"Exception {name} isn't serializable: {reason}.\nOriginal exception details:\n{text}"
         )
         return pickle.dumps(RayError(message))
+
+
+def _dump_member(member: BaseException) -> bytes:
+    """Return a member of a group as bytes, with its text in case it cannot be unpickled."""
+    text = _remote_traceback.text_of(member, _remote_traceback.is_framework_file)
+    return pickle.dumps((_dump_cause(member, text), text))
+
+
+def _load_cause(data: bytes) -> BaseException:
+    cause = pickle.loads(data)
+    if isinstance(cause, _exception_group.Parts):
+        return _exception_group.load(cause, _load_member)
+    return cast("BaseException", cause)
+
+
+def _load_member(data: bytes) -> BaseException:
+    cause, text = pickle.loads(data)
+    try:
+        return _load_cause(cause)
+    except Exception as error:
+        return UnserializableException(_unreadable(text, error))
+
+
+def _unreadable(text: str, error: Exception) -> str:
+    reason = f"{type(error).__name__}: {_remote_traceback.said(error)}"
+    return f"{text.strip()}\nThis exception isn't serializable: {reason}"
 
 
 def _restore_task_error(
@@ -358,11 +392,10 @@ def _restore_task_error(
     links: tuple[_exception_chain.Link, ...] = (),
 ) -> RayTaskError:
     try:
-        cause = pickle.loads(cause_pickle)
+        cause = _load_cause(cause_pickle)
         _exception_chain.restore_chain(cause, links)
     except Exception as error:
-        text = state["traceback_str"].strip("\n")
-        cause = UnserializableException(f"{text}\nThis exception isn't serializable: {error!r}")
+        cause = UnserializableException(_unreadable(state["traceback_str"], error))
         state = {**state, "traceback_str": str(cause)}
     task_error = cls.__new__(cls)
     task_error.__dict__.update(state, cause=cause)
@@ -388,8 +421,11 @@ def loads_error(data: bytes) -> RayError:
 
 def _user_cause(error: BaseException) -> BaseException:
     """Return the innermost cause: Ray never nests one RayTaskError in another."""
-    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
-        error = error.cause
+    while issubclass(type(error), RayTaskError):  # `isinstance` reads ``__class__`` of user code
+        cause: object = getattr(error, "cause")  # noqa: B009  (of the class that was just checked)
+        if not isinstance(cause, BaseException):
+            break
+        error = cause
     return error
 
 

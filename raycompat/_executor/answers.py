@@ -30,6 +30,8 @@ class Answers(Sink):
         self._caller = caller
         self._key = key
         self._post = post
+        #: Whether the end of the call was sent.
+        self.has_ended = False
 
     def open(self) -> ItemWindow:
         """Return the window of items to send; the end of the caller closes it."""
@@ -74,6 +76,7 @@ class Answers(Sink):
             self._keep(self._key, outcome.values, outcome)
             message = (direct_messages.DONE, self._key, outcome.values, last)
         self._post(self._caller, message)
+        self.has_ended = True
 
     def _keep(self, key: str, wires: Any, outcome: Outcome) -> None:
         """Keep the references in a value until the caller holds them itself."""

@@ -7,6 +7,7 @@ The main thread takes the calls in the order of their arrival. Those of an actor
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import select
@@ -149,6 +150,7 @@ class Mailbox:
         self._listener.setblocking(False)
         self._listener.bind("\0" + name)
         self._listener.listen(_BACKLOG)
+        self._listener_inode = os.fstat(self._listener.fileno()).st_ino
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll = select.epoll()
         self._epoll.register(self._listener, select.EPOLLIN)
@@ -158,6 +160,8 @@ class Mailbox:
         self._paused_since = 0.0
         #: Held by the thread that reads: while a leased call runs, two threads look.
         self.handling = threading.Lock()
+        #: The call that was taken out of `calls` and has not begun.
+        self.taken: tuple[Caller, CallMessage] | None = None
         #: Held to take a call out of `calls`, if another thread may call `take_out`.
         self._taking = threading.Lock()
         self._wake_lock = threading.Lock()
@@ -179,9 +183,13 @@ class Mailbox:
         return bool(self._callers) or not self._had_callers
 
     def take(self) -> tuple[Caller, CallMessage] | None:
-        """Take the next call."""
+        """Take the next call; it stays `taken` until it begins, whatever exception comes between."""
         with self._taking:
-            return self.calls.popleft() if self.calls else None
+            if self.taken is None and self.calls:
+                self.taken = self.calls[0]
+            if self.calls and self.calls[0] is self.taken:
+                self.calls.popleft()
+            return self.taken
 
     def take_out(self, key: str) -> tuple[Caller, CallMessage] | None:
         """Take a call that has not started, which may not even be read. Called from any thread."""
@@ -223,10 +231,17 @@ class Mailbox:
             if self._wake >= 0:
                 os.eventfd_write(self._wake, 1)
 
+    def check(self) -> None:
+        """Raise an error if callers can never reach this process: user code has closed descriptors."""
+        self._epoll.poll(0)
+        if os.fstat(self._listener.fileno()).st_ino != self._listener_inode:
+            raise OSError(errno.EBADF, "user code has closed the sockets of raycompat")
+
     def wait(self) -> None:
         """Write all answers, then wait until something arrives or `wake` is called."""
         self.flush()
         if not self._look(_IDLE_S):
+            self.check()
             self.on_idle()
             self._look(None)
 

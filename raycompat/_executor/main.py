@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -26,9 +26,18 @@ from raycompat._as_ray import install_as_ray
 from raycompat._caller import current_session, look, this_process
 from raycompat._caller import session as sessions
 from raycompat._caller.home import Home
-from raycompat._executor import debugger, exit_work, native_output, rank, title
+from raycompat._executor import (
+    debugger,
+    exit_work,
+    native_output,
+    rank,
+    signals,
+    stray,
+    title,
+)
 from raycompat._executor.environment import Environment
 from raycompat._executor.item_window import ItemWindow
+from raycompat._executor.limits import Limits
 from raycompat._executor.loaded_code import LoadedCode
 from raycompat._executor.mailbox import Mailbox
 from raycompat._executor.run_actor import Actor
@@ -72,7 +81,10 @@ class Executor:
         self._send_lock = threading.Lock()
         #: Copies of the descriptors 1 and 2, which user code may change.
         self._outputs = (os.dup(1), os.dup(2))
-        self._calls: queue.SimpleQueue[tuple[Any, ...] | Lease | None] = queue.SimpleQueue()
+        #: What the main thread is to do; None ends it. Another queue has a token for each item: a
+        #: stray exception can lose a token, but no item.
+        self._works: deque[tuple[Any, ...] | Lease | None] = deque()
+        self._tokens: queue.SimpleQueue[None] = queue.SimpleQueue()
         #: The functions that were requested from the node.
         self._requests: dict[str, Future[bytes]] = {}
         self._code = LoadedCode()
@@ -80,8 +92,10 @@ class Executor:
         self._cancelled: OrderedDict[str, bool] = OrderedDict()
         #: The sink for the items of the running generator.
         self._sink: _NodeSink | None = None
-        #: The last report of `_tell_what_it_owns`.
+        #: The last report of `_report_state` about what it owns.
         self._owns = False
+        #: Key of the last call from the node that was answered.
+        self._answered = ""
         #: Key of the call whose user code the main thread is running.
         self._interruptible: str | None = None
         #: Seconds to wait for the calls that this process has made, before it leaves.
@@ -94,6 +108,12 @@ class Executor:
         self._is_finishing = False
         #: Whether user code has made this process by a fork. (`getpid` after each call takes longer.)
         self._is_forked = False
+        self._limits = Limits()
+        #: Whether it can run no more calls, because user code has limited its process.
+        self.is_spent = False
+        self._recursion_limit = sys.getrecursionlimit()
+        #: The modules of this process before user code.
+        self._modules = dict(sys.modules)
         os.register_at_fork(after_in_child=self._note_fork)
         self.session = self._make_session()
         self.environment = Environment(self)
@@ -212,7 +232,7 @@ class Executor:
 
     def _make_handlers(self) -> dict[str, Callable[..., None]]:
         return {
-            executor_messages.RUN: lambda *call: self._calls.put(call),
+            executor_messages.RUN: lambda *call: self._put(call),
             executor_messages.FUNCTION: self._take_function,
             executor_messages.NO_FUNCTION: self._miss_function,
             executor_messages.FORGET_CODE: self._code.forget,
@@ -227,11 +247,15 @@ class Executor:
             executor_messages.END: self.end_now,
         }
 
+    def _put(self, work: tuple[Any, ...] | Lease | None) -> None:
+        self._works.append(work)
+        self._tokens.put(None)
+
     def _leave(self, patience_s: float | None) -> None:
         self._patience_s = patience_s
         if self.actor is not None:
             self.actor.leave()
-        self._calls.put(None)
+        self._put(None)
 
     def end_now(self, limit_s: float) -> None:
         """End the process from another thread: user code that the main thread runs is interrupted."""
@@ -260,7 +284,7 @@ class Executor:
     def _begin_lease(self, key: str, about: dict[str, Any]) -> None:
         self.lease = Lease(self, key, about)
         self.send(executor_messages.LEASED, key)
-        self._calls.put(self.lease)
+        self._put(self.lease)
 
     def _lease_of(self, key: str) -> Lease | None:
         """Return the lease that this process serves, if it has this key."""
@@ -318,6 +342,7 @@ class Executor:
         """Run calls until the node or user code ends this process; return the exit code."""
         interrupts.handle(_INTERRUPT, self._interrupt)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signals.install()
         threading.Thread(target=self.read, name="raycompat-reader", daemon=True).start()
         title.show(title.IDLE)
         leaves_at_once = False
@@ -348,7 +373,7 @@ class Executor:
         self.session.close()
 
     def _serve_calls(self) -> None:
-        while (work := self._calls.get()) is not None:
+        while (work := self._next_work()) is not None:
             if isinstance(work, Lease):
                 self._serve_lease(work)
                 continue
@@ -361,17 +386,29 @@ class Executor:
                 self.actor.serve()
                 break
 
+    def _next_work(self) -> tuple[Any, ...] | Lease | None:
+        """Wait until there is something to do, and return it."""
+        wait = stray.Repeated(self._tokens.get)
+        while not self._works:
+            wait()
+        return self._works.popleft()
+
     def _serve_lease(self, lease: Lease) -> None:
         is_complete = lease.serve()
         title.show(title.IDLE)
         self.lease = None
         self.session.table.collect_dropped()
         self.session.sharing.wait_until_synced()
-        self._tell_what_it_owns()
+        self._report_state()
         self.send(executor_messages.DONE, lease.key, is_complete)
 
-    def _tell_what_it_owns(self) -> None:
-        """Report to the node, after a change, whether this process owns calls or objects."""
+    def _report_state(self) -> None:
+        """Report to the node, after a change, what it must know about this process after its calls.
+
+        That is whether it owns calls or objects, and whether it can run more.
+        """
+        if self.actor is None and (self.is_spent or not self._limits.restore()):
+            self.send(executor_messages.SPENT, "")
         session = self.session
         owns = session.is_connected and bool(session.calls or session.table.entries)
         if owns != self._owns:
@@ -399,18 +436,27 @@ class Executor:
             if outcome is not None:
                 outcome.discard(self)
             outcome = Outcome.cancelled(key, name)
+        except SystemExit:
+            raise
+        except BaseException as error:  # outside the user's code
+            outcome = Outcome.of_error(self, call, error)
         finally:
             self._interruptible = self._sink = None
             this_process.leave()
             title.show(self.actor.class_name if self.actor is not None else title.IDLE)
+        self._answered = ""
+        stray.conclude(lambda: self._answer(key, outcome), lambda: self._answered == key)
+
+    def _answer(self, key: str, outcome: Outcome) -> None:
         self.forget_cancelled(key, outcome)
         self.session.table.collect_dropped()
         self.session.sharing.wait_until_synced()
         self.flush_output()
         if self.actor is not None and outcome.values is None:
             self.actor.instance = None  # so that it never runs a method
-        self._tell_what_it_owns()
+        self._report_state()
         self.send(*outcome.message(key))
+        self._answered = key
 
     def begin_user_code(self, key: str) -> None:
         """Let a cancellation of the task `key` interrupt the main thread from now on."""
@@ -422,7 +468,18 @@ class Executor:
     def end_user_code(self) -> None:
         """Ignore later cancellations: the user's code has ended."""
         self._interruptible = None
+        self.check_process()
+
+    def check_process(self) -> None:
+        """Correct what user code has done to this process, so that it can answer."""
         self.end_if_forked()
+        if self._limits.may_differ and self.actor is None:
+            self.is_spent = not self._limits.restore()
+        if sys.getrecursionlimit() < self._recursion_limit:
+            sys.setrecursionlimit(self._recursion_limit)
+        if sys.modules.get("raycompat.exceptions") is not exceptions:
+            # Imported again, the classes of errors and messages would not be those of this code.
+            sys.modules.update(self._modules)
 
     def _note_fork(self) -> None:
         self._is_forked = True
@@ -483,11 +540,22 @@ class Executor:
         if is_recursive and outcome.values is None:
             self.session.cancel_children(key)
 
-    def die(self, exit_: SystemExit) -> NoReturn:
-        """End the process because user code of a call raised ``SystemExit``, in any thread."""
+    def end(self, error: BaseException) -> NoReturn:
+        """End the process, from any thread: user code raised ``SystemExit``, or it cannot serve."""
+        if isinstance(error, SystemExit):
+            self._leave_with(error)
+        try:
+            traceback.print_exception(error)
+            if self.actor is not None:
+                self.send_answers_so_far(self.actor.mailbox)
+            self.flush_output()
+        finally:
+            os._exit(1)
+
+    def _leave_with(self, exit_: SystemExit) -> NoReturn:
         if self.actor is not None:
             self.send_answers_so_far(self.actor.mailbox)
-        if threading.current_thread() is not threading.main_thread():
+        if threading.current_thread() is not threading.main_thread() and not self.is_abandoned:
             self._chosen_code = _exit_code(exit_)
             self.end_now(executor_messages.EXIT_WORK_S)
         raise exit_
@@ -509,7 +577,7 @@ class Executor:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except (OSError, ValueError):  # user code has closed it
+            except Exception:  # user code has closed or replaced it
                 continue
         native_output.flush()
 

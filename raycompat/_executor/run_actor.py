@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from raycompat._caller import tensors, this_process
-from raycompat._executor import lanes, title
+from raycompat._executor import lanes, stray, title
 from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, Sink, run, run_async
@@ -101,8 +101,12 @@ class Actor:
             limits = {None: most or _ASYNC_CONCURRENCY, **groups}
             lanes.serve_in_loops(
                 self.mailbox,
-                self._run_async,
-                self._run_in_thread,
+                lanes.Runner(
+                    self._run_async,
+                    self._run_in_thread,
+                    self._answer_cancelled,
+                    self.executor.end,
+                ),
                 self._leaves,
                 limits,
                 self._set_on_cancel,
@@ -157,12 +161,14 @@ class Actor:
         """Answer a cancelled call that waits behind the running one. Called in the reading thread."""
         arrival = self.mailbox.take_out(key)
         if arrival is not None:
-            caller, message = arrival
-            outcome = Outcome.cancelled(key, message.name)
-            self.executor.forget_cancelled(key, outcome)
-            caller.post(
-                (direct_messages.FAILED, key, outcome.error, False, message.attempt), now=True
-            )
+            self._answer_cancelled(*arrival)
+
+    def _answer_cancelled(self, caller: Caller, message: CallMessage) -> None:
+        """Answer a cancelled call that has not run."""
+        outcome = Outcome.cancelled(message.key, message.name)
+        self.executor.forget_cancelled(message.key, outcome)
+        answer = (direct_messages.FAILED, message.key, outcome.error, False, message.attempt)
+        caller.post(answer, now=True)
 
     def _leaves(self) -> bool:
         return self._is_leaving
@@ -201,54 +207,75 @@ class Actor:
         )
 
     def _run(self, caller: Caller, message: CallMessage) -> None:
-        call = self._begin(message)
-        this_process.enter(call.running)
+        """Run and answer a call in the main thread. Only an exception before its begin is raised."""
         try:
-            self._run_here(caller, call, message.attempt)
-        except SystemExit as exit_:
-            self.executor.die(exit_)
+            call, answers = self._begin(message), self._answers(caller, message)
+            this_process.enter(call.running)
+            self.mailbox.taken = None
+            self._run_and_answer(call, answers, message.attempt)
+        except BaseException as error:
+            if self.mailbox.taken is not None:  # it has not begun, and begins again
+                raise
+            self.executor.end(error)
         finally:
             this_process.leave()
 
     def _run_in_thread(self, caller: Caller, message: CallMessage) -> None:
+        """Run and answer a call in this thread."""
         if self.executor.is_abandoned:
             return
-        call = self._begin(message)
-        with this_process.in_this_thread(call.running):
-            try:
-                self._run_here(caller, call, message.attempt)
-            except SystemExit as exit_:
-                self.executor.die(exit_)
+        try:
+            call, answers = self._begin(message), self._answers(caller, message)
+            with this_process.in_this_thread(call.running):
+                self._run_and_answer(call, answers, message.attempt)
+        except BaseException as error:
+            self.executor.end(error)
 
-    def _run_here(self, caller: Caller, call: Call, attempt: int) -> None:
-        answers = Answers(self.executor, caller, call.running.key, self.post)
-        start = self._note_begin(call.running)
-        if self.executor.is_cancelled(call.running.key):
-            outcome = Outcome.cancelled(call.running.key, call.running.name)
-        else:
-            outcome = self._at_exit(call, run(self.executor, call, answers))
-            # There was no interrupt. As in Ray, an error is kept.
-            if self.executor.is_cancelled(call.running.key) and outcome.values is not None:
-                outcome.discard(self.executor)
-                outcome = Outcome.cancelled(call.running.key, call.running.name)
+    def _run_and_answer(self, call: Call, answers: Answers, attempt: int) -> None:
+        start = time.time()
+        try:
+            outcome = self._outcome(call, answers, start)
+        except SystemExit:
+            raise
+        except BaseException as error:  # outside the user's code
+            outcome = Outcome.of_error(self.executor, call, error)
         self._conclude(answers, outcome, call.running, start, attempt)
 
+    def _outcome(self, call: Call, answers: Answers, start: float) -> Outcome:
+        executor, key, name = self.executor, call.running.key, call.running.name
+        self._note_begin(call.running, start)
+        if executor.is_cancelled(key):
+            return Outcome.cancelled(key, name)
+        outcome = self._at_exit(call, run(executor, call, answers))
+        # There was no interrupt. As in Ray, an error is kept.
+        if executor.is_cancelled(key) and outcome.values is not None:
+            outcome.discard(executor)
+            return Outcome.cancelled(key, name)
+        return outcome
+
     async def _run_async(self, caller: Caller, message: CallMessage) -> None:
-        call = self._begin(message)
-        answers = Answers(self.executor, caller, call.running.key, self.post)
-        start = self._note_begin(call.running)
+        """Run and answer a call in an event loop."""
+        call, answers = self._begin(message), self._answers(caller, message)
+        start = time.time()
         with this_process.in_this_thread(call.running):
             try:
-                if self.executor.is_cancelled(call.running.key):
-                    outcome = Outcome.cancelled(call.running.key, call.running.name)
-                else:
-                    outcome = self._at_exit(call, await run_async(self.executor, call, answers))
+                outcome = await self._outcome_async(call, answers, start)
             except SystemExit as exit_:
-                self.executor.die(exit_)
-            if self.executor.is_cancelled(call.running.key):  # even if caught
-                outcome.discard(self.executor)
-                outcome = Outcome.cancelled(call.running.key, call.running.name)
+                self.executor.end(exit_)
+            except BaseException as error:  # outside the user's code
+                outcome = Outcome.of_error(self.executor, call, error)
             self._conclude(answers, outcome, call.running, start, message.attempt)
+
+    async def _outcome_async(self, call: Call, answers: Answers, start: float) -> Outcome:
+        executor, key, name = self.executor, call.running.key, call.running.name
+        self._note_begin(call.running, start)
+        if executor.is_cancelled(key):
+            return Outcome.cancelled(key, name)
+        outcome = self._at_exit(call, await run_async(executor, call, answers))
+        if executor.is_cancelled(key):  # even if caught
+            outcome.discard(executor)
+            return Outcome.cancelled(key, name)
+        return outcome
 
     def _at_exit(self, call: Call, outcome: Outcome) -> Outcome:
         """Return the outcome of a call that may have called `exit`, and caught the exception."""
@@ -264,16 +291,30 @@ class Actor:
             title.show(self.class_name)
         return self._timeline.flush()
 
-    def _note_begin(self, running: this_process.RunningCall) -> float:
-        """Record that a call runs from now on; return its start."""
-        start = time.time()
+    def _note_begin(self, running: this_process.RunningCall, start: float) -> None:
+        """Record that a call runs from now on."""
         if running.name != self._shown:
             self._shown = running.name
             title.show(running.name)
         self._running[running.key] = (running.name, start)
-        return start
+
+    def _answers(self, caller: Caller, message: CallMessage) -> Answers:
+        return Answers(self.executor, caller, message.key, self.post)
 
     def _conclude(
+        self,
+        answers: Answers,
+        outcome: Outcome,
+        running: this_process.RunningCall,
+        start: float,
+        attempt: int,
+    ) -> None:
+        stray.conclude(
+            lambda: self._answer(answers, outcome, running, start, attempt),
+            lambda: answers.has_ended,
+        )
+
+    def _answer(
         self,
         answers: Answers,
         outcome: Outcome,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import inspect
 import pickle
 import sys
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from raycompat import exceptions
+from raycompat import _remote_traceback, exceptions
 from raycompat._caller import resolve, tensors
 from raycompat._caller.put import not_stored, put, put_error
 from raycompat._executor import debugger
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     from raycompat._executor.call_runner import CallRunner
     from raycompat._executor.item_window import ItemWindow
     from raycompat._executor.main import Executor
+
+
+#: Stands for the end of a generator.
+_END = object()
+
+#: Characters of an error's text that are sent for logs and the state API.
+_MANY_CHARACTERS = 10_000
 
 
 @dataclass(slots=True)
@@ -68,16 +75,36 @@ class Outcome:
     @classmethod
     def of_error(cls, executor: CallRunner, call: Call, error: BaseException) -> Outcome:
         """Return the outcome of a call that raised."""
+        try:
+            return cls._of_described(executor, call, error)
+        except BaseException:  # of the class of the error, which is user code
+            return cls.of_indescribable(executor, call, error)
+
+    @classmethod
+    def of_indescribable(cls, executor: CallRunner, call: Call, error: BaseException) -> Outcome:
+        """Return the outcome for an error that cannot be inspected: no code of its class runs."""
+        text = _remote_traceback.plain_text_of(error, _remote_traceback.is_framework_file)
+        why = (
+            "The exception of the call can be neither shown nor pickled: its class raises. See the"
+        )
+        cause = exceptions.RayError(f"{why} remote traceback.")
+        described = exceptions.RayTaskError(call.running.name, text, cause, ip=executor.setup["ip"])
+        is_actor = call.payload.get("is_actor")
+        failure = exceptions.ActorDiedError(described) if is_actor else described
+        return cls(error=exceptions.dumps_error(failure), text=text[:_MANY_CHARACTERS])
+
+    @classmethod
+    def _of_described(cls, executor: CallRunner, call: Call, error: BaseException) -> Outcome:
         described = _describe(executor, call.running, error)
         is_actor = call.payload.get("is_actor")
         failure = exceptions.ActorDiedError(described) if is_actor else described
         if is_actor:  # the actor may never be called, which would hide the error
-            with contextlib.suppress(OSError, ValueError):  # user code has closed the output
+            with contextlib.suppress(Exception):  # user code has closed or replaced the output
                 print(f"Exception raised in creation task: {failure}", file=sys.stderr)
         text = "".join(traceback.format_exception_only(error)).strip()
         return cls(
             error=exceptions.dumps_error(failure),
-            text=text[:10_000],
+            text=text[:_MANY_CHARACTERS],
             retry=_may_retry(call.payload, error),
         )
 
@@ -123,6 +150,23 @@ class Sink:
         raise NotImplementedError
 
 
+def user_code(work: Callable[[], Any]) -> Any:
+    """Call user code. Below this function, what its signal handlers raise reaches it (`signals`)."""
+    return work()
+
+
+def user_items(items: Iterator[Any]) -> Iterator[Any]:
+    """Iterate over items that user code yields; see `user_code`."""
+    next_item = partial(next, items, _END)
+    while (item := user_code(next_item)) is not _END:
+        yield item
+
+
+async def user_coroutine(work: Awaitable[Any]) -> Any:
+    """Await user code; see `user_code`."""
+    return await work
+
+
 def run(executor: Executor, call: Call, sink: Sink) -> Outcome:
     """Run one call. Any error in it becomes the outcome, except the end of the process."""
     executor.environment.begin(call.payload["environment"])
@@ -146,7 +190,7 @@ def _run(executor: Executor, call: Call, sink: Sink) -> Outcome:
         return work
     executor.begin_user_code(call.running.key)
     try:
-        result = work()
+        result = user_code(work)
         del work
         if call.payload["num_returns"] == "streaming":
             return stream(executor, call, result, sink)
@@ -163,15 +207,15 @@ async def run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
         if isinstance(work, Outcome):
             return work
         try:
-            result = work()
+            result = user_code(work)
             del work
             if inspect.isawaitable(result):
-                result = await result
+                result = await user_coroutine(result)
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 await asyncio.sleep(0)  # a cancellation that no ``await`` has raised is raised here
         finally:
-            executor.end_if_forked()
+            executor.check_process()
         if call.payload["num_returns"] == "streaming":
             return await stream_in_loop(executor, call, result, sink)
         return lay_out(executor, call, result)
@@ -184,11 +228,12 @@ async def run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
 def _outcome_of(executor: Executor, call: Call, error: BaseException) -> Outcome:
     running = call.running
     exit_error = executor.actor.exit_error if executor.actor is not None else None
-    if exit_error is not None and isinstance(error, (SystemExit, exceptions.AsyncioActorExit)):
+    kind = type(error)  # `isinstance` reads ``__class__``, which user code may compute
+    if exit_error is not None and issubclass(kind, (SystemExit, exceptions.AsyncioActorExit)):
         return Outcome.of_exit(exit_error)
-    if isinstance(error, SystemExit):
+    if issubclass(kind, SystemExit):
         raise error  # it ends the process, as in any program
-    if isinstance(error, KeyboardInterrupt):
+    if issubclass(kind, KeyboardInterrupt):
         return Outcome.cancelled(running.key, running.name)
     debugger.stop_at(error)
     return Outcome.of_error(executor, call, error)
@@ -204,7 +249,7 @@ def prepare(executor: CallRunner, call: Call) -> Callable[[], Any] | Outcome:
     except Exception as error:
         return _failed_argument(executor, call, error)
     call.wires = ()
-    return functools.partial(function, *args, **kwargs)
+    return partial(function, *args, **kwargs)
 
 
 def _arguments(executor: CallRunner, call: Call) -> tuple[list[Any], dict[str, Any]]:
@@ -316,7 +361,7 @@ def _split(executor: CallRunner, call: RunningCall, result: Any, num_returns: in
     given = 0
     failure: Exception
     try:
-        for given, one in enumerate(result, 1):
+        for given, one in enumerate(user_items(result), 1):
             if given > num_returns:
                 return  # as in Ray, further items are dropped
             yield one
@@ -336,7 +381,7 @@ def _gather(executor: CallRunner, call: Call, items: Any) -> DynamicObjectRefGen
     session = executor.session
     refs: list[ObjectRef[Any]] = []
     try:
-        refs.extend(put(session, item) for item in items)
+        refs.extend(put(session, item) for item in user_items(items))
     except Exception as failure:
         error = exceptions.dumps_error(_describe(executor, call.running, failure))
         refs.append(put_error(session, error))
@@ -367,7 +412,7 @@ def stream(executor: CallRunner, call: Call, items: Any, sink: Sink) -> Outcome:
     _check_is_iterator(call, items)
     window = sink.open()
     try:
-        for index, item in enumerate(items):
+        for index, item in enumerate(user_items(items)):
             # A cancelled method was not interrupted.
             if executor.actor is not None and executor.is_cancelled(call.running.key):
                 return Outcome.cancelled(call.running.key, call.running.name)
@@ -391,7 +436,7 @@ async def stream_in_loop(executor: CallRunner, call: Call, items: Any, sink: Sin
     window = sink.open()
     index = 0
     try:
-        async for item in items:
+        while (item := await user_coroutine(anext(items, _END))) is not _END:
             _send_item(executor, sink, window, index, item)
             index += 1
             if not window.may_go_on:
@@ -435,7 +480,7 @@ def _failed_argument(executor: CallRunner, call: Call, error: Exception) -> Outc
     )
     is_actor = call.payload.get("is_actor")
     whole = exceptions.ActorDiedError(failure) if is_actor else failure
-    return Outcome(error=exceptions.dumps_error(whole), text=str(failure)[:10_000])
+    return Outcome(error=exceptions.dumps_error(whole), text=str(failure)[:_MANY_CHARACTERS])
 
 
 def _describe(
@@ -455,12 +500,13 @@ def _safe_repr(instance: Any) -> str:
     try:
         return repr(instance)
     except Exception as error:
-        return f"<{type(instance).__name__} whose repr raises {error!r}>"
+        reason = _remote_traceback.said(error)
+        return f"<{type(instance).__name__} whose repr raises {type(error).__name__}: {reason}>"
 
 
 def _may_retry(payload: dict[str, Any], error: BaseException) -> bool:
     """Return whether the caller requested another try after an error of this kind."""
     wanted = payload.get("retry_exceptions", False)
     if isinstance(wanted, bool):
-        return wanted and isinstance(error, Exception)
-    return isinstance(error, pickle.loads(wanted))
+        return wanted and issubclass(type(error), Exception)
+    return issubclass(type(error), pickle.loads(wanted))

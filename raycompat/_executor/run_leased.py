@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import this_process
-from raycompat._executor import rank, title
+from raycompat._executor import rank, stray, title
 from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, run
@@ -71,13 +71,9 @@ class Lease:
         try:
             mailbox = self._mailbox
             rank.show_cpus(self._resources.get("CPU", 0))
+            step = stray.Repeated(self._step)
             while not self._is_leaving and not mailbox.is_returned and mailbox.has_callers:
-                arrival = self._take()
-                if arrival is not None:
-                    self._run(*arrival)
-                    del arrival
-                else:
-                    mailbox.wait()
+                step()
             with self._lock:
                 self._is_leaving = True
                 self._give_back()
@@ -89,6 +85,13 @@ class Lease:
         watch.join()
         return is_complete
 
+    def _step(self) -> None:
+        arrival = self._take()
+        if arrival is not None:
+            self._run(*arrival)
+        else:
+            self._mailbox.wait()
+
     def _take(self) -> tuple[Caller, CallMessage] | None:
         """Take the next call and start it."""
         with self._lock:
@@ -98,11 +101,16 @@ class Lease:
                 self._mailbox.tell_all((direct_messages.OPEN,))
             if arrival is None:
                 return None
-            _, call = arrival
-            self._running, self._running_units = call.key, call.units
-            self._num_begun += 1
-            if not self._is_busy.is_set():
-                self._is_busy.set()
+            try:
+                _, call = arrival
+                self._running, self._running_units = call.key, call.units
+                self._num_begun += 1
+                if not self._is_busy.is_set():
+                    self._is_busy.set()
+            except BaseException:  # a stray one: the call begins later
+                self._running = None
+                self._mailbox.calls.appendleft(arrival)
+                raise
             return arrival
 
     def _next(self) -> tuple[Caller, CallMessage] | None:
@@ -121,8 +129,21 @@ class Lease:
         return arrival
 
     def _run(self, caller: Caller, message: CallMessage) -> None:
-        key, name, units = message.key, message.name, message.units
-        executor = self._executor
+        answers = Answers(self._executor, caller, message.key, self._post)
+        try:
+            self._prepare(message)
+            outcome = self._outcome(message, answers)
+            stop = time.time()
+            stray.conclude(
+                lambda: self._answer(answers, outcome, message, stop), lambda: answers.has_ended
+            )
+        except SystemExit:
+            self._executor.send_answers_so_far(self._mailbox)
+            raise
+        except BaseException as error:  # its caller would wait for ever
+            self._executor.end(error)
+
+    def _prepare(self, message: CallMessage) -> None:
         # If a process dies, the first unanswered call that may not be repeated is the one that had
         # started.
         if self._owes_answer or not message.may_repeat:
@@ -130,14 +151,20 @@ class Lease:
                 with self._lock:
                     self._mailbox.read_arrived()  # a caller may be gone
         self._owes_answer = not message.may_repeat
-        if name != self._name:
-            self._name = name
-            executor.announce_name(name)
-            title.show(name)
-        if units != self._shown_units:
-            self._shown_units = units
-            self._resources = ResourceSet({"CPU": units}).amounts()
+        if message.name != self._name:
+            self._name = message.name
+            self._executor.announce_name(message.name)
+            title.show(message.name)
+        if message.units != self._shown_units:
+            self._shown_units = message.units
+            self._resources = ResourceSet({"CPU": message.units}).amounts()
             rank.show_cpus(self._resources.get("CPU", 0))
+        self._since = time.time()
+
+    def _outcome(self, message: CallMessage, answers: Answers) -> Outcome:
+        """Run a call. Only `SystemExit` is raised."""
+        key, name = message.key, message.name
+        executor = self._executor
         running = this_process.RunningCall(key, name, self._resources, [], None, None, self._group)
         payload = {
             "function": message.function,
@@ -146,33 +173,35 @@ class Lease:
             "retry_exceptions": message.retry_exceptions,
             "environment": message.environment,
         }
-        answers = Answers(executor, caller, key, self._post)
-        outcome: Outcome | None = None
+        call = Call(running, payload, message.wires)
         this_process.enter(running)
-        self._since = start = time.time()
         try:
             if executor.is_cancelled(key):
-                outcome = Outcome.cancelled(key, name)
-            else:
-                outcome = run(executor, Call(running, payload, message.wires), answers)
+                return Outcome.cancelled(key, name)
+            return run(executor, call, answers)
         except KeyboardInterrupt:  # after the end of the user's code
-            if outcome is not None:
-                outcome.discard(executor)
-            outcome = Outcome.cancelled(key, name)
+            return Outcome.cancelled(key, name)
         except SystemExit:
-            executor.send_answers_so_far(self._mailbox)
             raise
+        except BaseException as error:  # outside the user's code
+            return Outcome.of_error(executor, call, error)
         finally:
             executor.end_user_code()
             this_process.leave()
-        stop = time.time()
+
+    def _answer(
+        self, answers: Answers, outcome: Outcome, message: CallMessage, stop: float
+    ) -> None:
+        executor, key, start = self._executor, message.key, self._since
         executor.forget_cancelled(key, outcome)
-        self._timeline.add(name, key, start, stop, outcome.failure)
+        self._timeline.add(message.name, key, start, stop, outcome.failure)
         if executor.session.table.dropped:
             executor.session.table.collect_dropped()
         executor.flush_output()
         with self._lock:
             self._running = None
+        if executor.is_spent:
+            self._is_leaving = True
         answers.end(outcome, stop - start)
 
     def _post(self, caller: Caller, message: tuple[Any, ...]) -> None:

@@ -105,10 +105,12 @@ def _serve(connection: socket.socket, setup: dict[str, Any]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        with contextlib.suppress(OSError, ValueError):  # user code may have closed them
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+        try:
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(Exception):  # user code may have closed or replaced it
+                    stream.flush()
+        finally:
+            os._exit(code)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,8 @@ class LocalRunner:
             raise
         except BaseException as error:
             self.environment.end_failed()
-            return Outcome.of_error(self, call, error), _without_our_frames(error)
+            with interrupts.deferred():
+                return Outcome.of_error(self, call, error), _without_our_frames(error)
         return outcome, None
 
     def _run(self, call: Call, sink: Sink) -> Outcome:

@@ -93,6 +93,8 @@ class Executor:
         self.is_ending = False
         #: Whether actors, calls or values depend on this process.
         self.owns = False
+        #: Whether it can run no more calls, because user code has changed its process.
+        self.is_spent = False
         #: Its id in reports of metrics; empty if it has reported none.
         self.measures_as = ""
         self._pool = pool
@@ -157,6 +159,8 @@ class Executor:
                 self.owns = rest[0]
             elif operation == executor_messages.LEAVING:
                 self._kill_after(executor_messages.EXIT_WORK_S + _GRACE_S)
+            elif operation == executor_messages.SPENT:
+                self.is_spent = True
             else:
                 self._handle(operation, key, rest)
         self.alive = False
@@ -489,7 +493,7 @@ class ExecutorPool:
             return
         if not self._goes_on(executor.kind[0]):
             self.kill(executor)
-        elif spent or self._closed:
+        elif spent or executor.is_spent or self._closed:
             executor.leave(soon=False)
         else:
             executor.idle_since = asyncio.get_running_loop().time()

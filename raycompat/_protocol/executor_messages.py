@@ -70,6 +70,8 @@ LEAVING = "leaving"
 EXITING = "exiting"
 #: Whether this process owns calls or objects: "", the answer.
 OWNS = "owns"
+#: This process is to get no more calls: "".
+SPENT = "spent"
 #: When calls of an actor or a lease ran: its key, the spans.
 SPANS = "spans"
 #: The answer to `LOOK`: "", the token, the running calls, the description.

@@ -35,6 +35,9 @@ _replaced: _Handler | int | None = None
 _is_deferred = False
 _has_come = False
 
+#: Calls that wait for the end of the deferral: see `call_later`.
+_waiting: list[Callable[[], object]] = []
+
 #: The identifier of the main thread.
 _main_thread = threading.main_thread().ident
 
@@ -51,6 +54,16 @@ def handle(number: int, handler: _Handler) -> None:
 
     _number, _is_handled = number, True
     signal.signal(number, handle_or_note)
+
+
+def is_deferred() -> bool:
+    """Return whether interrupts are deferred now. For handlers of other signals, in the main thread."""
+    return _is_deferred
+
+
+def call_later(function: Callable[[], object]) -> None:
+    """Call a function, which may raise, when the deferral ends."""
+    _waiting.append(function)
 
 
 def _note(*_: object) -> None:
@@ -74,6 +87,8 @@ def _end() -> None:
     if not _is_handled:
         handler, _replaced = _replaced, None  # asyncio's refers to its task, and so to all it uses
         _signal.signal(_number, handler)
+    while _waiting:
+        _waiting.pop(0)()
     if not _has_come:
         return
     _has_come = False
@@ -129,9 +144,10 @@ def _forget_in_fork() -> None:
     if _is_deferred and not _is_handled:
         _signal.signal(_number, _replaced)
     _is_deferred = _has_come = False
+    _waiting.clear()
     _main_thread = threading.main_thread().ident
 
 
 os.register_at_fork(after_in_child=_forget_in_fork)
 
-__all__ = ["allowed", "deferred", "handle"]
+__all__ = ["allowed", "call_later", "deferred", "handle", "is_deferred"]

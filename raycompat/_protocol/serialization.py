@@ -242,5 +242,8 @@ def unpicklable(what: str, error: BaseException) -> TypeError:
 
 def shortened(value: Any) -> str:
     """Return the repr of a value for an error message, cut to 200 characters."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:
+        return f"<{type(value).__name__} object whose __repr__ raises>"
     return text if len(text) <= 200 else text[:200] + "..."

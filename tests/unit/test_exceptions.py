@@ -220,6 +220,25 @@ class Base(BaseException):
     pass
 
 
+class Several(ExceptionGroup):
+    """A group whose constructor takes the members only."""
+
+    def __new__(cls, members):
+        group = super().__new__(cls, "several", members)
+        group.number = len(members)
+        return group
+
+    def __init__(self, members):
+        """Take what `__new__` takes."""
+
+
+class Pair(Exception):
+    """Its arguments are not those of its constructor, so it cannot be unpickled."""
+
+    def __init__(self, first, second):
+        super().__init__(f"{first} and {second}")
+
+
 class Group(ExceptionGroup):
     def __init__(self, message, exceptions):
         super().__init__(message, exceptions)
@@ -517,6 +536,76 @@ def test_final_classes_give_a_plain_error_and_a_warning(cause, caplog):
         assert "RayTaskError can't be subclassed" in record.getMessage()
         with pytest.raises(TypeError, match="Final is final"):
             error.make_dual_exception_instance()
+
+
+def test_a_group_with_a_constructor_of_its_own_arrives_as_itself():
+    group = Several([ValueError(1), Several([KeyError(2), OSError(3)])])
+    group.add_note("a note")
+    error = sent(task_error(group))
+    assert isinstance(error, Several) and isinstance(error, RayTaskError)
+    assert (error.message, error.number, error.__notes__) == ("several", 2, ["a note"])
+    value_error, inner = error.exceptions
+    assert type(value_error) is ValueError and type(inner) is Several
+    assert [type(each) for each in inner.exceptions] == [KeyError, OSError]
+    assert repr(error.cause.exceptions) == repr(group.exceptions)
+
+
+@pytest.mark.parametrize(
+    ("member", "kind"), [(Pair(1, 2), UnserializableException), (Locked(), RayError)]
+)
+def test_a_member_that_cannot_be_pickled_leaves_the_others_of_its_group(member, kind):
+    error = sent(task_error(ExceptionGroup("outer", [Several([member, KeyError(4)]), OSError(5)])))
+    assert isinstance(error, ExceptionGroup)
+    inner, os_error = error.exceptions
+    assert type(inner) is Several and type(os_error) is OSError
+    lost, key_error = inner.exceptions
+    assert type(lost) is kind and type(key_error) is KeyError
+    assert str(member) in str(lost) and type(member).__name__ in str(lost)
+
+
+#: Methods of an exception's class that raise.
+ODD_METHODS = (
+    "__class__",
+    "__cause__",
+    "__dict__",
+    "__getattr__",
+    "__getattribute__",
+    "__notes__",
+    "__reduce__",
+    "__reduce_ex__",
+    "__repr__",
+    "__str__",
+    "args",
+)
+
+
+def odd(method, failure=ValueError):
+    """Return an exception with a method or a property that raises."""
+
+    def fail(*args):
+        raise failure(f"{method} fails")
+
+    is_method = method.startswith(("__get", "__re", "__str"))
+    return type("Odd", (Exception,), {method: fail if is_method else property(fail)})("odd")
+
+
+@pytest.mark.parametrize("method", ODD_METHODS)
+@pytest.mark.parametrize("where", ["alone", "as the cause", "in a group"])
+def test_an_exception_that_fails_when_it_is_inspected_is_an_error_nevertheless(method, where):
+    whole = {
+        "alone": lambda each: each,
+        "as the cause": lambda each: _with_cause(ValueError("outer"), each),
+        "in a group": lambda each: ExceptionGroup("group", [each, ValueError("outer")]),
+    }[where](odd(method))
+    error = sent(task_error(whole))
+    assert isinstance(error, RayTaskError)
+    text = {"alone": "Odd", "as the cause": "outer", "in a group": "group"}[where]
+    assert text in str(error)
+
+
+def _with_cause(error, cause):
+    BaseException.__cause__.__set__(error, cause)
+    return error
 
 
 def test_a_group_with_a_base_exception_stays_plain():

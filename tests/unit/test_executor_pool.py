@@ -31,6 +31,7 @@ def executor():
         kind=("job",),
         alive=True,
         is_ending=False,
+        is_spent=False,
         killed=killed,
         ended=SimpleNamespace(done=lambda: False),
         forkserver=SimpleNamespace(kill=killed.append),
@@ -142,3 +143,10 @@ def test_nothing_runs_on_when_the_pool_has_been_closed(pool):
         return asyncio.all_tasks() - {asyncio.current_task()}
 
     assert asyncio.run(run()) == set()
+
+
+def test_an_executor_that_can_run_no_more_calls_leaves(pool, executor):
+    left: list[bool] = []
+    executor.is_spent, executor.leave = True, lambda *, soon: left.append(soon)
+    pool.release(executor, spent=False)
+    assert pool.idle == [] and left == [False]

@@ -1,0 +1,91 @@
+"""Handlers of signals that user code installs: what they raise reaches user code, and no other code.
+
+Python calls handlers between any two steps of the main thread. An alarm that goes off too late would
+interrupt raycompat between two calls: an answer or a call would be lost. So `install` replaces
+`signal.signal`, which then wraps each handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import signal
+import sys
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+from raycompat import _remote_traceback
+from raycompat._executor import stray
+from raycompat._executor.run_call import user_code, user_coroutine
+from raycompat._protocol import interrupts
+
+#: User code runs below these functions.
+_CALLERS: frozenset[CodeType] = frozenset({user_code.__code__, user_coroutine.__code__})
+
+#: An event loop catches what is raised below this function.
+_STEP_OF_LOOP: CodeType = asyncio.Handle._run.__code__
+
+#: Whether the exception of a handler is being printed: those of others are dropped meanwhile.
+_is_reporting = False
+
+
+class _Guarded:
+    """A handler of user code."""
+
+    __slots__ = ("handler",)
+
+    def __init__(self, handler: Callable[..., Any]) -> None:
+        self.handler = handler
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        global _is_reporting
+        if interrupts.is_deferred():
+            interrupts.call_later(lambda: self(number, sys._getframe()))
+        elif _runs_user_code(frame):
+            self.handler(number, frame)
+        else:
+            try:
+                self.handler(number, frame)
+            except SystemExit:
+                raise
+            except BaseException:
+                if not _is_reporting:
+                    _is_reporting = True
+                    stray.report()
+                    _is_reporting = False
+
+
+def _runs_user_code(frame: FrameType | None) -> bool:
+    """Return whether user code is running in the interrupted frame or above it."""
+    inner: FrameType | None = None
+    while frame is not None:
+        if frame.f_code in _CALLERS:
+            return True
+        if frame.f_code is _STEP_OF_LOOP:  # a task of asyncio that user code has started, or ours
+            return inner is not None and not _remote_traceback.is_framework_file(
+                inner.f_code.co_filename
+            )
+        inner, frame = frame, frame.f_back
+    return False
+
+
+def _unwrapped(handler: Any) -> Any:
+    return handler.handler if isinstance(handler, _Guarded) else handler
+
+
+def install() -> None:
+    """Wrap the handlers that are installed from now on."""
+    set_handler, get_handler = signal.signal, signal.getsignal
+
+    @functools.wraps(set_handler)
+    def guarded_signal(signalnum: int, handler: Any) -> Any:
+        return _unwrapped(
+            set_handler(signalnum, _Guarded(handler) if callable(handler) else handler)
+        )
+
+    @functools.wraps(get_handler)
+    def getsignal(signalnum: int) -> Any:
+        return _unwrapped(get_handler(signalnum))
+
+    signal.signal, signal.getsignal = guarded_signal, getsignal
