@@ -211,7 +211,12 @@ class Lease:
 
     def _give_back(self) -> None:
         """Return the calls that have not started to their callers. The caller holds the lock."""
-        self._mailbox.read_arrived()
+        try:
+            self._mailbox.read_arrived()
+        except (
+            MemoryError
+        ):  # the running call limits the memory of its process: a later round does it
+            return
         calls = self._mailbox.calls
         if self._is_open or calls:
             self._is_open = False

@@ -66,6 +66,7 @@ def test_of_idle_executors_those_that_exceed_the_cpus_end_after_a_while(pool, mo
             alive=True,
             is_ending=False,
             idle_since=0.0,
+            is_spent=False,
             leave=lambda *, soon: left.append(pid),
         )
 
