@@ -195,11 +195,11 @@ def test_an_interpreter_that_user_code_has_changed(do):
 
 
 def limit_memory(is_final: bool) -> int:
-    """Leave one MiB of memory, which is too little for a thread; return the process."""
+    """Leave 4 MiB of memory, which is too little for a thread; return the process."""
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
     _, most = resource.getrlimit(resource.RLIMIT_AS)
-    limit = used + 2**20
+    limit = used + 2**22
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit if is_final else most))
     return os.getpid()
 
