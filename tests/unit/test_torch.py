@@ -181,6 +181,8 @@ def test_devices_are_counted_among_those_that_are_visible(monkeypatch):
 
 def test_gpus_that_pytorch_does_not_see_are_told_before_cuda_does(monkeypatch):
     monkeypatch.setattr(_process_group.ray, "get_gpu_ids", lambda: [0, 1])
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    _process_group._check_gpus_exist([torch.device("cuda", 1)])  # they are numbers
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     _process_group._check_gpus_exist([torch.device("cuda", 0), torch.device("cpu")])
     with pytest.raises(RuntimeError, match="PyTorch sees 1 GPUs"):

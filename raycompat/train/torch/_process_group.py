@@ -118,10 +118,15 @@ def join(member: Member, backend: str, init_method: str, timeout_s: float) -> No
 
 
 def _check_gpus_exist(given: list[Any]) -> None:
-    """Raise if a GPU of this worker is only a number: PyTorch would say so in the program's code."""
+    """Raise if a machine has fewer GPUs than were declared: CUDA would fail in the program's code.
+
+    On a machine without any, GPUs are numbers, as in Ray, and programs can be tried there.
+    """
     torch = imported("raycompat.train.torch")
     count = torch.cuda.device_count()
-    missing = [each for each in given if each.type == "cuda" and each.index >= count]
+    missing = (
+        [] if not count else [each for each in given if each.type == "cuda" and each.index >= count]
+    )
     if missing:
         raise RuntimeError(
             f"This worker was given the GPUs {ray.get_gpu_ids()}, and PyTorch sees {count} GPUs on its "

@@ -134,9 +134,9 @@ def prepare_model(
         if device.type != "cpu":
             given = {"device_ids": [device], "output_device": device, **given}
         return torch.nn.parallel.DistributedDataParallel(model, **given)
-    if not torch.cuda.is_available():
+    if device.type == "cpu" or not torch.cuda.is_available():
         raise RuntimeError(
-            "parallel_strategy='fsdp' needs GPUs, and this worker sees none: pass "
+            "parallel_strategy='fsdp' needs GPUs, and this worker has none: pass "
             "ScalingConfig(use_gpu=True), or use 'ddp'."
         )
     from torch.distributed.fsdp import FullyShardedDataParallel
