@@ -156,7 +156,6 @@ def test_a_forkserver_sees_that_an_import_has_opened_a_driver(tmp_path, monkeypa
     ):
         (tmp_path / str(number)).symlink_to(file)
     assert forkserver.open_gpu_drivers(str(tmp_path)) == ["/dev/nvidia-uvm", "/dev/nvidiactl"]
-    assert forkserver.open_gpu_drivers() == []
     monkeypatch.setattr(forkserver, "open_gpu_drivers", lambda: ["/dev/nvidiactl"])
     with pytest.raises(RuntimeError, match="Importing torch has opened /dev/nvidiactl"):
         forkserver._check_can_fork(["torch"])
