@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 import logging
 import os
 import pickle
 import sys
+import tempfile
 import threading
 import uuid
 import warnings
@@ -317,8 +319,14 @@ def _init(
     uses_leases: bool,
 ) -> RayContext:
     check_settings()
-    env, packages = pack(runtime_env.checked(given["job_config"].runtime_env))
-    return _start_or_connect(given, private, authority, env, packages, uses_leases=uses_leases)
+    env = runtime_env.checked(given["job_config"].runtime_env)
+    with contextlib.ExitStack() as stack:
+        scratch = ""  # most programs need no folder, which would be left if they are killed
+        if {"working_dir", "py_modules"} & env.keys():
+            folder = tempfile.TemporaryDirectory(prefix="raycompat-packages-")
+            scratch = stack.enter_context(folder)
+        env, packages = pack(env, Path(scratch))
+        return _start_or_connect(given, private, authority, env, packages, uses_leases=uses_leases)
 
 
 def _start_or_connect(

@@ -10,14 +10,13 @@ import contextlib
 import hashlib
 import os
 import stat
-import tempfile
 import zipfile
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from raycompat._protocol import runtime_env
 from raycompat._protocol.operations import Request, ask
@@ -46,8 +45,6 @@ class Package:
 
     uri: str
     path: Path
-    #: Keeps a file without a name open, which `path` refers to.
-    opened: BinaryIO | None = None
 
 
 # --- which files ----------------------------------------------------------------------------------
@@ -253,10 +250,11 @@ def _archive_ending(path: Path, endings: tuple[str, ...]) -> str | None:
 
 
 class Packer:
-    """Makes the packages of one job, in files without names: nothing is left if this process dies."""
+    """Makes the packages of one job in a temporary folder."""
 
-    def __init__(self, excludes: list[str]) -> None:
+    def __init__(self, scratch: Path, excludes: list[str]) -> None:
         self.packages: list[Package] = []
+        self._scratch = scratch
         self._excludes = excludes
 
     def working_dir(self, given: str) -> str:
@@ -295,32 +293,29 @@ class Packer:
         return self._archive(path, ending)
 
     def _folder(self, folder: Path, within: str, excludes: list[str]) -> str:
-        target, opened = _new_file()
+        target = self._new_file()
         with _Archive(target, folder) as archive:
             for member in members_of(folder, excludes):
                 archive.add(member, f"{within}{member.path.relative_to(folder).as_posix()}")
-        return self._keep(target, ".zip", opened)
+        return self._keep(target, ".zip")
 
     def _file(self, path: Path) -> str:
-        target, opened = _new_file()
+        target = self._new_file()
         with _Archive(target, path) as archive:
             archive.add(Member(path), path.name)
-        return self._keep(target, ".zip", opened)
+        return self._keep(target, ".zip")
 
     def _archive(self, path: Path, ending: str) -> str:
         _check_size(path.stat().st_size, str(path))
         return self._keep(path, ".tar.gz" if ending == ".tgz" else ending)
 
-    def _keep(self, path: Path, ending: str, opened: BinaryIO | None = None) -> str:
+    def _new_file(self) -> Path:
+        return self._scratch / f"{len(self.packages)}.zip"
+
+    def _keep(self, path: Path, ending: str) -> str:
         uri = _uri(path, ending)
-        self.packages.append(Package(uri, path, opened))
+        self.packages.append(Package(uri, path))
         return uri
-
-
-def _new_file() -> tuple[Path, BinaryIO]:
-    """Return the path of a new file without a name, which exists as long as the file is open."""
-    opened = tempfile.TemporaryFile()  # noqa: SIM115 - the package keeps it open
-    return Path(f"/proc/self/fd/{opened.fileno()}"), cast(BinaryIO, opened)
 
 
 def _path_of_module(module: ModuleType) -> str:
@@ -333,7 +328,7 @@ def _path_of_module(module: ModuleType) -> str:
     return str(paths[0])
 
 
-def pack(fields: dict[str, Any]) -> tuple[dict[str, Any], list[Package]]:
+def pack(fields: dict[str, Any], scratch: Path) -> tuple[dict[str, Any], list[Package]]:
     """Return a job's environment with the URIs of its packages, and the packages.
 
     Raises
@@ -344,7 +339,7 @@ def pack(fields: dict[str, Any]) -> tuple[dict[str, Any], list[Package]]:
         When a package is too large, or a file cannot be read.
     """
     fields = dict(fields)
-    packer = Packer(fields.pop("excludes", []))
+    packer = Packer(scratch, fields.pop("excludes", []))
     try:
         if "py_modules" in fields:
             fields["py_modules"] = [packer.module(each) for each in fields["py_modules"]]

@@ -40,8 +40,9 @@ def listed(folder: Path, excludes: list[str]) -> list[str]:
     return sorted(each.path.relative_to(folder).as_posix() for each in members_of(folder, excludes))
 
 
-def uri_of(folder: Path, **fields) -> str:
-    return pack({"working_dir": str(folder), **fields})[0]["working_dir"]
+def uri_of(folder: Path, scratch: Path, **fields) -> str:
+    scratch.mkdir(exist_ok=True)
+    return pack({"working_dir": str(folder), **fields}, scratch)[0]["working_dir"]
 
 
 @pytest.fixture
@@ -107,12 +108,9 @@ def test_what_is_no_file_is_left_out(folder):
 
 def unpacked(folder: Path, scratch: Path) -> Path:
     """Return a folder that was packed, sent to a node and unpacked."""
-    packer = Packer([])
+    packer = Packer(scratch, [])
     packer.working_dir(str(folder))
-    scratch.mkdir(exist_ok=True)
-    sent = scratch / "package.zip"
-    sent.write_bytes(packer.packages[-1].path.read_bytes())
-    _unpack(sent, scratch / "unpacked", "name", is_uploaded=True)
+    _unpack(packer.packages[-1].path, scratch / "unpacked", "name", is_uploaded=True)
     return scratch / "unpacked"
 
 
@@ -169,9 +167,9 @@ def test_a_link_out_of_an_archive_is_not_made(tmp_path):
 def test_a_name_that_is_not_utf_8_is_told(folder, tmp_path):
     (folder / os.fsdecode(b"caf\xe9.txt")).touch()
     with pytest.raises(RuntimeEnvSetupError, match=r"caf\\xe9\.txt.*not UTF-8"):
-        uri_of(folder)
+        uri_of(folder, tmp_path / "scratch")
     (folder / ".gitignore").write_bytes(b"caf\xe9.txt\n")
-    uri_of(folder)
+    uri_of(folder, tmp_path / "scratch")
 
 
 def test_a_folder_that_is_too_deep_is_told(folder, tmp_path):
@@ -180,7 +178,7 @@ def test_a_folder_that_is_too_deep_is_told(folder, tmp_path):
         deep /= "d"
         deep.mkdir()
     with pytest.raises(RuntimeEnvSetupError, match="folder/d/d.* is 501 folders below"):
-        uri_of(folder)
+        uri_of(folder, tmp_path / "scratch")
     for path in [deep, *deep.parents][:1200]:  # `rmtree` could not
         path.rmdir()
 
@@ -188,7 +186,7 @@ def test_a_folder_that_is_too_deep_is_told(folder, tmp_path):
 def test_patterns_that_are_not_valid_are_told(folder, tmp_path):
     (folder / "below" / ".gitignore").write_text("/**/[\n!\n")
     with pytest.raises(RuntimeEnvSetupError, match=r"below/\.gitignore has a pattern"):
-        uri_of(folder)
+        uri_of(folder, tmp_path / "scratch")
 
 
 def test_a_file_that_grows_while_it_is_read_ends_at_the_limit(folder, tmp_path, monkeypatch):
@@ -210,7 +208,7 @@ def test_a_file_that_grows_while_it_is_read_ends_at_the_limit(folder, tmp_path, 
 
     monkeypatch.setattr(Path, "open", lambda self, *args: Growing(real_open(self, *args)))
     with pytest.raises(RuntimeEnvSetupError, match="exceeds the maximum size"):
-        uri_of(folder)
+        uri_of(folder, tmp_path / "scratch")
 
 
 def test_folders_of_tools_are_left_out_of_a_working_directory(folder, tmp_path, monkeypatch):
@@ -248,16 +246,16 @@ def test_the_name_says_what_is_inside(tmp_path_factory, one, two):
 
 
 def test_permissions_are_part_of_it(folder, tmp_path):
-    before = uri_of(folder)
+    before = uri_of(folder, tmp_path / "scratch")
     (folder / "code.py").chmod(0o755)
-    assert uri_of(folder) != before
+    assert uri_of(folder, tmp_path / "scratch") != before
 
 
 def test_what_is_too_large_is_told(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_max_grpc_message_size", "20")
     with pytest.raises(RuntimeEnvSetupError, match="exceeds the maximum size"):
-        uri_of(folder)
-    uri_of(folder, excludes=["*.bin", "below"])
+        uri_of(folder, tmp_path / "scratch")
+    uri_of(folder, tmp_path / "scratch", excludes=["*.bin", "below"])
 
 
 def test_a_file_that_cannot_be_read_is_told(folder, tmp_path, monkeypatch):
@@ -266,7 +264,7 @@ def test_a_file_that_cannot_be_read_is_told(folder, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(RuntimeEnvSetupError, match="no permission"):
-        uri_of(folder)
+        uri_of(folder, tmp_path / "scratch")
 
 
 def test_what_nodes_have_is_not_packed(tmp_path):
