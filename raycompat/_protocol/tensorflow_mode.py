@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from raycompat._protocol.after_import import AfterImport
+from raycompat._after_import import AfterImport
 
 #: The functions of ``tensorflow.compat.v1`` for the two modes of TensorFlow 1: all of its behaviour, or
 #: graphs only.

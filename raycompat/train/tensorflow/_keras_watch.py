@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any
 
-from raycompat._protocol.after_import import AfterImport
+from raycompat._after_import import AfterImport
 from raycompat.train.tensorflow._keras_choice import ADVICE, TRUE, VARIABLE
 
 #: Parts of the names of such strategies' classes.
