@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _as_ray, _private_arguments, exceptions
 from raycompat import _init_arguments as arguments
-from raycompat._caller import current_session
+from raycompat._caller import current_session, first_uses
 from raycompat._caller import session as sessions
 from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.home import home_at
@@ -529,6 +529,7 @@ def _open_session(
             "log_to_driver": True if log_to_driver is None else log_to_driver,
         },
     )
+    forms.ask_with(first_uses.is_first)
     session.sharing.require_sync()  # requests, which go by another connection, come after the job
 
 

@@ -6,6 +6,7 @@ gets an error with the missing name and an alternative.
 
 from __future__ import annotations
 
+import importlib
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Never, cast
@@ -73,6 +74,9 @@ class _MissingModule(ModuleType):
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         return MissingName(f"{self.__name__}.{name}")
+
+    def __reduce__(self) -> Any:
+        return importlib.import_module, (self.__name__,)
 
 
 class _MissingLoader:

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from raycompat import exceptions
 from raycompat._as_ray import install_as_ray
-from raycompat._caller import current_session, look, this_process
+from raycompat._caller import current_session, first_uses, look, this_process
 from raycompat._caller import session as sessions
 from raycompat._caller.home import Home
 from raycompat._executor import (
@@ -52,7 +52,7 @@ from raycompat._protocol import (
     output_marks,
 )
 from raycompat._protocol.measurements import Measurements
-from raycompat._protocol.operations import Request, ToScheduler
+from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.spans import Span
 from raycompat._protocol.tracked import Tracker
 from raycompat._protocol.values import StorePlace, Wire
@@ -639,17 +639,6 @@ def _call_later(delay_s: float, function: Callable[[], None]) -> None:
     timer.start()
 
 
-def _is_first_use(form: str) -> bool:
-    """Return whether no other process of the program has warned of an old form of Ray."""
-    session = current_session.get()
-    if session is None:  # its driver has ended
-        return False
-    fields = {"key": form.encode(), "value": b"", "overwrite": False}
-    return not session.rpc(
-        Request.KV_PUT, namespace=f"old forms of {session.setup.job}".encode(), **fields
-    )
-
-
 def _import_as_the_driver(setup: dict[str, Any]) -> None:
     """Import the modules of the environment first, then those of the driver, then those of the node."""
     others = [path for path in setup["sys_path"] if path not in sys.path]
@@ -667,7 +656,7 @@ def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
         era.choose(setup["ray_version"])
     if setup["as_ray"]:
         install_as_ray()
-    forms.ask_with(_is_first_use, setup["old_forms"])
+    forms.ask_with(first_uses.is_first, setup["old_forms"])
     _import_as_the_driver(setup)
     sys.argv = setup["argv"]
     for name in ("stdout", "stderr"):

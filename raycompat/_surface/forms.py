@@ -19,6 +19,7 @@ from raycompat._surface.table import Row
 from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_T = TypeVar("_T")
 
 #: The forms of which this process has warned.
 _seen: set[str] = set()
@@ -32,8 +33,8 @@ def seen() -> list[str]:
     return sorted(_seen)
 
 
-def ask_with(is_first: Callable[[str], bool], seen_by_driver: Iterable[str]) -> None:
-    """Ask a function whether a use is the program's first one; the driver's first uses are known."""
+def ask_with(is_first: Callable[[str], bool], seen_by_driver: Iterable[str] = ()) -> None:
+    """Ask a function whether a use is the program's first one; those before `init` are known."""
     global _is_first_in_program
     _is_first_in_program = is_first
     _seen.update(seen_by_driver)
@@ -109,11 +110,26 @@ def option(of: str, name: str, *, refusal: type[Exception] = TypeError) -> None:
     use(row, refusal=refusal)
 
 
-def called(name: str, *, refusal: type[Exception] = TypeError) -> None:
-    """Take note of the use of a form that has a row of its own among the names."""
-    row = table.name(name)
-    assert row is not None, f"{name} has no row in raycompat/_surface/old"
+def used(words: str, *, refusal: type[Exception] = TypeError) -> None:
+    """Take note of an old way to use a name, which has its row among the uses.
+
+    Parameters
+    ----------
+    words : str
+        The name and the way, such as ``"ray.train.report in a trial"``.
+    refusal : type, default TypeError
+        The class of the error with which the chosen version of Ray refuses it.
+    """
+    row = table.use(words)
+    assert row is not None, f"{words!r} has no row in raycompat/_surface/old"
     use(row, refusal=refusal)
+
+
+def is_used_today(words: str) -> bool:
+    """Return whether the chosen version of Ray knows an old way to use a name; all do without one."""
+    row = table.use(words)
+    assert row is not None, f"{words!r} has no row in raycompat/_surface/old"
+    return not era.is_past(row.last)
 
 
 def find(place: str) -> Any:
@@ -159,6 +175,16 @@ def takes_old_options(of: str) -> Callable[[_F], _F]:
             return function(*args, **kwargs)
 
         return cast("_F", with_old_options)
+
+    return decorate
+
+
+def takes_old_options_in_constructor(of: str) -> Callable[[type[_T]], type[_T]]:
+    """Make a class take old options, as `takes_old_options` does for its ``__init__``."""
+
+    def decorate(cls: type[_T]) -> type[_T]:
+        cls.__init__ = takes_old_options(of)(cls.__init__)  # type: ignore[method-assign]
+        return cls
 
     return decorate
 

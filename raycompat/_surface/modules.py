@@ -100,6 +100,9 @@ class _OldModule(ModuleType):
             + (f": it is {self._row.now or place} today." if self._row and place else ".")
         )
 
+    def __reduce__(self) -> Any:
+        return importlib.import_module, (self.__name__,)
+
     def _listed(self) -> list[str]:
         place = self._row.place if self._row else ""
         today = importlib.import_module(place) if place else None
@@ -118,6 +121,13 @@ def _row_of(module: str) -> Row | None:
         if row is not None and not row.without:
             return None
     return row
+
+
+def _goes_with_parent(row: Row) -> bool:
+    """Return whether a module has moved with the one that it is in: one warning is enough."""
+    head, _, last = row.name.rpartition(".")
+    parent = table.module(head)
+    return parent is not None and bool(parent.now) and row.now == f"{parent.now}.{last}"
 
 
 class _Finder:
@@ -153,6 +163,7 @@ class _Loader:
         """Take note of the use; what is the module of today is imported with it."""
         if self._row is None or self._row.without:
             return
-        forms.use(self._row, refusal=ModuleNotFoundError)
+        if not _goes_with_parent(self._row):
+            forms.use(self._row, refusal=ModuleNotFoundError)
         if self._row.place:
             importlib.import_module(self._row.place)

@@ -80,11 +80,13 @@ class Rows:
     modules: dict[str, Row]
     names: dict[str, Row]
     options: dict[str, dict[str, Row]]
+    #: Ways to use a name, in words: "ray.train.report in a trial".
+    uses: dict[str, Row]
 
 
 def library_of(name: str) -> str:
     """Return which file has a dotted name of Ray."""
-    parts = name.split(".")
+    parts = name.split(" ", maxsplit=1)[0].rstrip(":").split(".")
     return parts[1] if len(parts) > 1 and parts[1] in LIBRARIES else "core"
 
 
@@ -108,6 +110,7 @@ def rows(library: str) -> Rows:
             }
             for name, options in of_all.items()
         },
+        {words: Row(words, **fields) for words, fields in read.get("uses", {}).items()},
     )
 
 
@@ -139,6 +142,11 @@ def names_in(module_name: str) -> Iterator[str]:
             yield last
 
 
+def use(words: str) -> Row | None:
+    """Return the row of a way to use a name."""
+    return rows(library_of(words)).uses.get(words)
+
+
 def is_folder(module_name: str) -> bool:
     """Return whether a name is only known as the head of old modules' names."""
     head = f"{module_name}."
@@ -153,6 +161,7 @@ def every() -> Iterator[Row]:
         yield from found.names.values()
         for each in found.options.values():
             yield from each.values()
+        yield from found.uses.values()
 
 
 @functools.cache

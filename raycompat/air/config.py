@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from raycompat import _storage
+from raycompat._surface import forms
+from raycompat._surface.modules import names_of
 from raycompat.air._shown import ShownAsTable, as_text
 
 __all__ = ["CheckpointConfig", "FailureConfig", "RunConfig", "ScalingConfig"]
@@ -273,10 +275,10 @@ class RunConfig(ShownAsTable):
         from raycompat.train._sync_config import SyncConfig
 
         if self.local_dir is not None:
-            raise DeprecationWarning(
-                f"RunConfig(local_dir={self.local_dir!r}): Ray has removed this name. Write "
-                f"RunConfig(storage_path={self.local_dir!r})."
-            )
+            forms.option("ray.air.RunConfig", "local_dir", refusal=DeprecationWarning)
+            self.storage_path = self.storage_path or self.local_dir
+        if self.storage_path is None:
+            self.storage_path = getattr(self.sync_config, "_storage_path", None)
         if self.storage_path is None:
             self.storage_path = os.environ.get("RAY_STORAGE") or _storage.default_path()
         if isinstance(self.storage_path, Path):
@@ -296,3 +298,7 @@ class RunConfig(ShownAsTable):
             "sync_config": SyncConfig(),
         }
         return as_text(self, given)
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -14,6 +14,7 @@ The life of a run, ``trainer.fit()``:
    from the last checkpoint that is complete, as often as `FailureConfig` allows.
 """
 
+from raycompat._surface.modules import names_of
 from raycompat.train._callback import UserCallback
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._configs import (
@@ -54,6 +55,9 @@ from raycompat.train._report_options import (
 from raycompat.train._result import Result
 from raycompat.train._sync_config import SyncConfig
 from raycompat.train.backend import BackendConfig
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)
 
 __all__ = [
     "TRAIN_DATASET_KEY",

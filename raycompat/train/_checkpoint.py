@@ -7,14 +7,16 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 from raycompat import _storage
+from raycompat._old.checkpoints import OldForms
+from raycompat._surface import forms
 
 _METADATA = ".metadata.json"
 
 
-class Checkpoint:
+class Checkpoint(OldForms):
     """A folder with the data from which training is resumed.
 
     Parameters
@@ -62,11 +64,13 @@ class Checkpoint:
         kind = "local" if self._folder.is_local else self.filesystem.type_name
         return f"Checkpoint(filesystem={kind}, path={self.path})"
 
-    def __fspath__(self) -> NoReturn:
-        raise TypeError(
-            f"{self!r} is not a path, its files may be on another host. Write `with "
-            "checkpoint.as_directory() as path:`, or checkpoint.to_directory()."
-        )
+    def __fspath__(self) -> str:
+        if not forms.is_used_today("ray.train.Checkpoint as a path"):
+            raise TypeError(
+                f"{self!r} is not a path, its files may be on another host. Write `with "
+                "checkpoint.as_directory() as path:`, or checkpoint.to_directory()."
+            )
+        return self.as_path()
 
     @classmethod
     def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from raycompat import _storage
+from raycompat._surface import forms
 from raycompat.air import config as air
 from raycompat.air._shown import ShownAsTable
 from raycompat.air.config import DEPRECATED, check_retention
@@ -20,8 +22,17 @@ from raycompat.train._callback import RayTrainCallback
 UNNAMED = "ray_train_run-"
 
 
-def _given_up(what: str, instead: str) -> DeprecationWarning:
-    return DeprecationWarning(f"{what}: Ray has given this up. {instead}")
+#: The row of callbacks of Tune in a `RunConfig` of Train.
+_CALLBACKS_OF_TUNE = "ray.train.RunConfig(callbacks=) with callbacks of Tune"
+
+#: Options of `RunConfig` that were for Tune.
+TUNES = ("sync_config", "stop", "progress_reporter", "log_to_file")
+
+
+def is_tunes(callback: Any) -> bool:
+    """Return whether a callback is one of Tune; Tune is imported by programs that have one."""
+    tunes = sys.modules.get("raycompat.tune.callback")
+    return tunes is not None and isinstance(callback, tunes.Callback)
 
 
 @dataclass
@@ -31,7 +42,7 @@ class ScalingConfig(air.ScalingConfig):
     Parameters
     ----------
     trainer_resources : dict, optional
-        Not supported: the process that starts the workers needs no resources.
+        Of no effect, a form of Ray 2.0 to 2.48: the process that starts the workers needs no resources.
     num_workers : int, default 1
         Number of workers, each a new process. 0: the function runs in the calling process.
     use_gpu : bool, default False
@@ -71,10 +82,7 @@ class ScalingConfig(air.ScalingConfig):
 
     def __post_init__(self) -> None:
         if self.trainer_resources is not None:
-            raise _given_up(
-                f"ScalingConfig(trainer_resources={self.trainer_resources!r})",
-                "The process that starts the workers needs no resources: leave it out.",
-            )
+            forms.option("ray.train.ScalingConfig", "trainer_resources", refusal=DeprecationWarning)
         self._check_workers()
         if self.elastic_resize_monitor_interval_s < 0:
             raise ValueError(
@@ -160,8 +168,8 @@ class CheckpointConfig(ShownAsTable):
         The metric by which checkpoints are compared. By default the latest are kept.
     checkpoint_score_order : {"max", "min"}, default "max"
         Whether high or low values are better.
-    checkpoint_frequency, checkpoint_at_end
-        Not supported: the training function decides when it makes a checkpoint.
+    checkpoint_frequency, checkpoint_at_end : optional
+        Forms of Ray 2.0 to 2.48, for class trainables of Tune.
 
     Notes
     -----
@@ -176,13 +184,8 @@ class CheckpointConfig(ShownAsTable):
 
     def __post_init__(self) -> None:
         for name in ("checkpoint_frequency", "checkpoint_at_end"):
-            value = getattr(self, name)
-            if value != DEPRECATED:
-                raise _given_up(
-                    f"CheckpointConfig({name}={value!r})",
-                    "Call train.report(metrics, checkpoint=...) in the training function when a "
-                    "checkpoint is due.",
-                )
+            if getattr(self, name) != DEPRECATED:
+                forms.option("ray.train.CheckpointConfig", name, refusal=DeprecationWarning)
         check_retention(self.num_to_keep, self.checkpoint_score_order)
 
 
@@ -194,8 +197,8 @@ class FailureConfig(air.FailureConfig):
     ----------
     max_failures : int, default 0
         Number of failures after which training continues from the last checkpoint. -1: no limit.
-    fail_fast : bool or "raise"
-        Not supported.
+    fail_fast : bool or "raise", optional
+        A form of Ray 2.0 to 2.48: the first failure ends the experiment of Tune.
     controller_failure_limit : int, default -1
         How often the start of the workers may fail. -1: no limit.
     max_preemption_failures, relax_collectives_on_preemption, preemption_grace_s
@@ -215,10 +218,8 @@ class FailureConfig(air.FailureConfig):
 
     def __post_init__(self) -> None:
         if self.fail_fast != DEPRECATED:
-            raise _given_up(
-                f"FailureConfig(fail_fast={self.fail_fast!r})",
-                "Say with max_failures how many failures are recovered from.",
-            )
+            forms.option("ray.train.FailureConfig", "fail_fast", refusal=DeprecationWarning)
+            super().__post_init__()
 
 
 @dataclass
@@ -244,6 +245,7 @@ class LoggingConfig(ShownAsTable):
         self.log_level = self.log_level.upper()
 
 
+@forms.takes_old_options_in_constructor("ray.train.RunConfig")
 @dataclass
 class RunConfig(ShownAsTable):
     """The place of a run's checkpoints, and other settings of the run.
@@ -270,8 +272,9 @@ class RunConfig(ShownAsTable):
         How much Train logs.
     verbose : int, optional
         0: no line of progress. 1 or more: one for each report, as in Ray's older Train.
-    sync_config, stop, progress_reporter, log_to_file
-        Not supported: they belong to Tune.
+    sync_config, stop, progress_reporter, log_to_file : optional
+        Forms of Ray 2.0 to 2.48, for Tune. A trainer with `stop`, or with callbacks of Tune, runs as
+        the only trial of an experiment, as it did then.
 
     Notes
     -----
@@ -300,27 +303,25 @@ class RunConfig(ShownAsTable):
         self.failure_config = self.failure_config or FailureConfig()
         self.checkpoint_config = self.checkpoint_config or CheckpointConfig()
         self.logging_config = self.logging_config or LoggingConfig()
-        self._refuse_what_is_tunes()
+        self._note_what_is_tunes()
         if not self.name:
             self.name = f"{UNNAMED}{datetime.now():%Y-%m-%d_%H-%M-%S}"
         self.callbacks = self.callbacks or []
         self.worker_runtime_env = self.worker_runtime_env or {}
         self._check_types()
 
-    def _refuse_what_is_tunes(self) -> None:
-        for name in ("sync_config", "stop", "progress_reporter", "log_to_file"):
-            value = getattr(self, name)
-            if value != DEPRECATED:
-                raise _given_up(
-                    f"RunConfig({name}={value!r})",
-                    "It is an option of Tune: pass it to tune.RunConfig, and train within a trial.",
-                )
+    def _note_what_is_tunes(self) -> None:
+        for name in TUNES:
+            if getattr(self, name) != DEPRECATED:
+                forms.option("ray.train.RunConfig", name, refusal=DeprecationWarning)
         if self.verbose != DEPRECATED and not isinstance(self.verbose, int):
             raise ValueError(f"verbose={self.verbose!r}: expected 0, 1 or 2.")
 
     def _check_types(self) -> None:
         for callback in self.callbacks or []:
-            if not isinstance(callback, RayTrainCallback):
+            if is_tunes(callback):
+                forms.used(_CALLBACKS_OF_TUNE, refusal=ValueError)
+            elif not isinstance(callback, RayTrainCallback):
                 raise ValueError(
                     f"callbacks: {callback!r} is not a train.UserCallback. Write a class that inherits "
                     "from it; callbacks of Tune do not fit."
@@ -333,6 +334,11 @@ class RunConfig(ShownAsTable):
                 raise ValueError(
                     f"{given!r} is not a train.{expected.__name__}: import it from raycompat.train."
                 )
+
+    @property
+    def is_for_tune(self) -> bool:
+        """Whether the run stops, or reports, as only an experiment of Tune does."""
+        return self.stop not in (None, DEPRECATED) or any(map(is_tunes, self.callbacks or ()))
 
     @cached_property
     def storage_context(self) -> _storage.Folder:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from raycompat._old.reports import takes_metrics_as_keywords
 from raycompat.train import _session
 from raycompat.train._checkpoint import Checkpoint
-from raycompat.train._context import TrainContext
 from raycompat.train._errors import PreemptionInfo
 from raycompat.train._report_options import (
     CheckpointConsistencyMode,
@@ -21,6 +21,7 @@ from raycompat.train._report_options import (
 TRAIN_DATASET_KEY = "train"
 
 
+@takes_metrics_as_keywords("ray.train.report with metrics as keywords")
 def report(
     metrics: dict[str, Any],
     checkpoint: Checkpoint | None = None,
@@ -70,7 +71,13 @@ def report(
     Ray source: ``ray.train.report``, 2.60.0. Differs: a rank that ends while others wait in `report`
     fails the run; in Ray they wait without limit.
     """
+    if _session.is_for_tune("report"):
+        from raycompat import tune
+
+        tune.report(metrics, checkpoint=checkpoint)
+        return
     session = _session.current("report")
+    checkpoint, session.unreported = checkpoint or session.unreported, None
     if not isinstance(metrics, Mapping):
         raise TypeError(
             f"report({metrics!r}): expected a dict of metrics, for example report({{'loss': 0.5}})."
@@ -119,16 +126,28 @@ def get_checkpoint() -> Checkpoint | None:
     -----
     Ray source: ``ray.train.get_checkpoint``, 2.60.0. No known difference.
     """
+    if _session.is_for_tune("get_checkpoint"):
+        from raycompat import tune
+
+        return tune.get_checkpoint()
     return _session.current("get_checkpoint").checkpoint
 
 
-def get_context() -> TrainContext:
+def get_context() -> Any:
     """Return the worker's description of itself and of its run.
+
+    Returns
+    -------
+    TrainContext
 
     Notes
     -----
     Ray source: ``ray.train.get_context``, 2.60.0. No known difference.
     """
+    if _session.is_for_tune("get_context"):
+        from raycompat._old.train.trials import ContextOfTrial
+
+        return ContextOfTrial()
     return _session.current("get_context").context
 
 

@@ -14,6 +14,7 @@ Without a checkpoint a report ends with step 2.
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from raycompat import _storage
+from raycompat._surface import forms
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._context import TrainContext
 from raycompat.train._report_options import CheckpointUploadMode, ValidationTaskConfig
@@ -100,6 +102,8 @@ class Session:
     shards: dict[str, Any]
     validates: bool = False
     num_reports: int = 0
+    #: A checkpoint that the next report takes with it.
+    unreported: Checkpoint | None = None
     outbox: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
     _answers: dict[tuple[str, int], Future[Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -228,6 +232,8 @@ class LocalSession:
     shards: dict[str, Any]
     checkpoint: Checkpoint | None = None
     metrics: dict[str, Any] | None = None
+    #: A checkpoint that the next report takes with it.
+    unreported: Checkpoint | None = None
     #: Called with the metrics and the checkpoint of each report.
     on_report: Callable[[dict[str, Any], Checkpoint | None], None] | None = None
 
@@ -254,6 +260,23 @@ def enter(session: Session | LocalSession | None) -> None:
 def is_entered() -> bool:
     """Return whether this process has a session."""
     return _current is not None
+
+
+def is_for_tune(caller: str) -> bool:
+    """Return whether the function of a trial of Tune calls, as in Ray 2.0 to 2.48.
+
+    Raises
+    ------
+    RuntimeError
+        When the chosen version of Ray refuses that.
+    """
+    if _current is not None:
+        return False
+    tunes = sys.modules.get("raycompat.tune.trainable.session")
+    if tunes is None or not tunes.is_in_trial():
+        return False
+    forms.used(f"ray.train.{caller} in a trial", refusal=RuntimeError)
+    return True
 
 
 def current(caller: str) -> Session | LocalSession:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
+from raycompat._surface import forms
 from raycompat.air._shown import ShownAsTable
 
 
+@forms.takes_old_options_in_constructor("ray.train.SyncConfig")
 @dataclass
 class SyncConfig(ShownAsTable):
     """How files of a run other than checkpoints are copied to its storage.
@@ -31,6 +34,8 @@ class SyncConfig(ShownAsTable):
     sync_timeout: int = 1800
     sync_artifacts: bool = False
     sync_artifacts_on_checkpoint: bool = True
+    #: Where results go, by an option of 1.3 to 2.6.
+    _storage_path: Any = field(default=None, repr=False)
 
 
 SyncConfig.__module__ = "raycompat.train"

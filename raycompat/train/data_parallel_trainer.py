@@ -18,6 +18,7 @@ from raycompat.train._configs import RunConfig, ScalingConfig
 from raycompat.train._context import TrainContext
 from raycompat.train._controller import Controller, require_session
 from raycompat.train._data_config import DataConfig
+from raycompat.train._errors import TrainingFailedError
 from raycompat.train._report_options import ValidationConfig
 from raycompat.train._result import Result
 from raycompat.train._run import TrainRunContext
@@ -162,7 +163,19 @@ class DataParallelTrainer:
         ValueError
             When the training function takes more than one argument.
         """
+        if self.run_config.is_for_tune:
+            result: Result = self._fit_as_trial()
+            return result
         return self._fit(None)
+
+    def _fit_as_trial(self) -> Any:
+        """Train as the only trial of an experiment, which stops and reports as Tune does."""
+        from raycompat.tune import Tuner
+
+        result = Tuner(self).fit()[0]
+        if result.error is not None:
+            raise TrainingFailedError(str(result.error)) from result.error
+        return result
 
     def _fit(self, in_trial: InTrial | None) -> Result:
         """Train as the run that `in_trial` describes; None: a separate run."""

@@ -1,5 +1,6 @@
 """Hyperparameter search: many trials of one training, in the form of Ray Tune."""
 
+from raycompat._surface.modules import names_of
 from raycompat.train import Checkpoint, SyncConfig
 from raycompat.tune.analysis import ExperimentAnalysis
 from raycompat.tune.callback import Callback
@@ -42,6 +43,9 @@ from raycompat.tune.trainable.parameters import with_parameters, with_resources
 from raycompat.tune.trainable.session import TuneContext, get_checkpoint, get_context, report
 from raycompat.tune.tune import run, run_experiments
 from raycompat.tune.tuner import Tuner
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)
 
 __all__ = [
     "CLIReporter",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from raycompat._surface.modules import names_of
+
 
 class TuneError(Exception):
     """An experiment is not valid, or its trials failed.
@@ -10,3 +12,7 @@ class TuneError(Exception):
     -----
     Ray source: ``ray.tune.TuneError``, 2.60.0. No known difference.
     """
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

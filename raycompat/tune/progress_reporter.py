@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
+from raycompat._surface.modules import names_of
 from raycompat.tune.result import ADDED_KEYS, MEAN_ACCURACY, MEAN_LOSS
 from raycompat.tune.search.extras import require
 from raycompat.tune.trainable.nested import flatten_dict
@@ -437,3 +438,7 @@ def _cell(value: Any, max_length: int) -> str:
         return ""
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     return text if len(text) <= max_length else "..." + text[-(max_length - 3) :]
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

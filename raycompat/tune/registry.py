@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
+from raycompat._surface.modules import names_of
 from raycompat.rllib.algorithms.registry import ALGORITHMS, get_algorithm_class
 from raycompat.tune.error import TuneError
 from raycompat.tune.trainable.function_trainable import wrap_function
@@ -148,3 +149,7 @@ def _bringing(env: Any) -> Any:
 def get_env_creator(name: str) -> Callable[..., Any] | None:
     """Return what makes the environment of a name; None when there is none."""
     return name.create if isinstance(name, RegisteredEnv) else _environments.get(name)
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

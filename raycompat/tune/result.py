@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from raycompat._surface.modules import names_of
+
 DONE = "done"
 SHOULD_CHECKPOINT = "should_checkpoint"
 HOSTNAME = "hostname"
@@ -59,3 +61,5 @@ EXPR_PARAM_FILE = "params.json"
 EXPR_PARAM_PICKLE_FILE = "params.pkl"
 EXPR_ERROR_FILE = "error.txt"
 EXPR_ERROR_PICKLE_FILE = "error.pkl"
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

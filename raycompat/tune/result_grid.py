@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from raycompat.train._result import TrialResult
+from raycompat.tune.analysis.experiment_analysis import no_best
 from raycompat.tune.result import ADDED_KEYS
 
 if TYPE_CHECKING:
@@ -145,11 +146,11 @@ class ResultGrid:
             return self._results[0]
         best = analysis.get_best_trial(metric, mode, scope, filter_nan_and_inf)
         if best is None:
-            name = metric or analysis.default_metric
-            known = sorted({k for t in analysis.trials for k in t.metric_analysis})
+            why = no_best(analysis.trials, metric or analysis.default_metric)
             raise RuntimeError(
-                f"No trial has a finite {name!r}. The trials reported {known}. To take NaN and "
-                "infinite values as scores, pass filter_nan_and_inf=False."
+                f"{why} To take NaN and infinite values as scores, pass filter_nan_and_inf=False."
+                if any(trial.num_results for trial in analysis.trials)
+                else why
             )
         return self._results[analysis.trials.index(best)]
 

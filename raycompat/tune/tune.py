@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from raycompat._surface import forms
 from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
 from raycompat.tune.config import CheckpointConfig, ResumeConfig
 from raycompat.tune.execution.restore import resume_config_of
@@ -15,6 +16,7 @@ from raycompat.tune.experiment.trial import Trial
 from raycompat.tune.progress_reporter import ProgressReporter
 
 
+@forms.takes_old_options("ray.tune.run")
 def run(
     run_or_experiment: Any,
     *,
@@ -108,6 +110,7 @@ def run(
         refuse(
             "export_formats", "Trials export nothing by themselves", "call Trainable.export_model"
         )
+    storage_path = storage_path or getattr(sync_config, "_storage_path", None)
     checkpoint_config = _with_old_names(
         checkpoint_config,
         keep_checkpoints_num,
@@ -181,6 +184,7 @@ def _with_old_names(
     )
 
 
+@forms.takes_old_options("ray.tune.run_experiments")
 def run_experiments(
     experiments: Experiment | Mapping[str, Any] | Sequence[Any],
     scheduler: Any = None,
@@ -192,6 +196,7 @@ def run_experiments(
     raise_on_failed_trial: bool = True,
     concurrent: bool = True,
     callbacks: Sequence[Any] | None = None,
+    _search_alg: Any = None,
 ) -> list[Trial]:
     """Run several experiments to their end, and return their trials.
 
@@ -237,6 +242,7 @@ def run_experiments(
     for group in groups:
         trials += run(
             group,
+            search_alg=_search_alg,
             scheduler=scheduler,
             verbose=verbose,
             progress_reporter=progress_reporter,

@@ -9,6 +9,7 @@ from typing import Any
 
 import cloudpickle
 
+from raycompat import train
 from raycompat._storage import Folder
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
 from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
@@ -20,7 +21,7 @@ from raycompat.tune.execution.run import RunSettings, run_experiments_to_end
 from raycompat.tune.experiment.experiment import Experiment, register_if_needed
 from raycompat.tune.result_grid import ResultGrid
 from raycompat.tune.trainable.identifiers import date_str
-from raycompat.tune.trainable.trainer import checked_space, run_config_of, trainable_of
+from raycompat.tune.trainable.trainer import checked_space, run_config_of, trainable_of, tunes
 
 
 class Tuner:
@@ -73,7 +74,7 @@ class Tuner:
         *,
         param_space: Any = None,
         tune_config: TuneConfig | None = None,
-        run_config: RunConfig | None = None,
+        run_config: Any = None,
     ) -> None:
         if trainable is None:
             raise TuneError(
@@ -86,6 +87,8 @@ class Tuner:
         to_dict = getattr(param_space, "to_dict", None)
         self._param_space = (to_dict() if callable(to_dict) else param_space) or {}
         self._tune_config = tune_config or TuneConfig()
+        if isinstance(run_config, train.RunConfig):
+            run_config = tunes(run_config)
         self._run_config = (
             run_config_of(trainable, run_config) if is_trainer else run_config or RunConfig()
         )

@@ -29,6 +29,7 @@ ROWS = Rows(
             "gone": Row("ray.f(gone=)", last="0.8", without="There is none", say="leave it out"),
         }
     },
+    uses={"ray.f with a list": Row("ray.f with a list", last="1.13", say="pass a tuple")},
 )
 
 
@@ -153,6 +154,14 @@ def test_a_module_of_today_has_its_former_names(monkeypatch):
     monkeypatch.setenv(era.VARIABLE, "2.60")
     with pytest.raises(AttributeError):
         former("put_back")
+
+
+def test_a_use_warns_and_is_refused_with_its_own_error(monkeypatch):
+    with pytest.warns(OldFormWarning, match="ray.f with a list.*up to 1.13.*pass a tuple"):
+        forms.used("ray.f with a list")
+    monkeypatch.setenv(era.VARIABLE, "2.0")
+    with pytest.raises(RuntimeError, match=r"2\.0\.0 was chosen"):
+        forms.used("ray.f with a list", refusal=RuntimeError)
 
 
 def test_an_executor_asks_the_program_whether_a_use_is_the_first(monkeypatch):

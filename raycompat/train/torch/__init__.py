@@ -1,5 +1,6 @@
 """Train with PyTorch. PyTorch itself is imported in the workers alone."""
 
+from raycompat._surface.modules import names_of
 from raycompat.train.torch.config import TorchConfig
 from raycompat.train.torch.torch_checkpoint import TorchCheckpoint
 from raycompat.train.torch.torch_trainer import TorchTrainer
@@ -13,6 +14,9 @@ from raycompat.train.torch.train_loop_utils import (
     prepare_model,
     prepare_optimizer,
 )
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)
 
 __all__ = [
     "TorchCheckpoint",

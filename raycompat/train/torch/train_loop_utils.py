@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import random
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from raycompat._pytorch import imported
+from raycompat._surface import forms
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.train import _session
 from raycompat.train.torch import _process_group
 
@@ -79,6 +81,7 @@ def _devices(caller: str) -> list[Any]:
     return [torch.device("cpu")]
 
 
+@forms.takes_old_options("ray.train.torch.prepare_model")
 def prepare_model(
     model: Any,
     move_to_device: Any = True,
@@ -229,52 +232,52 @@ def enable_reproducibility(seed: int = 0) -> None:
 
 
 def accelerate(amp: bool = False) -> None:
-    """Raise: Ray has given this up.
+    """Prepare this worker, as in Ray 1.12 to 2.48; without `amp` there is nothing to do.
+
+    Parameters
+    ----------
+    amp : bool, default False
+        Refused: use ``torch.autocast``.
 
     Raises
     ------
-    DeprecationWarning
-        Always.
+    UnsupportedRayFeatureError
+        With `amp`.
 
     Notes
     -----
-    Ray source: ``ray.train.torch.accelerate``, 2.60.0. No known difference.
+    Ray source: ``ray.train.torch.accelerate``, of 1.12 to 2.48. That of 2.60.0 raises.
     """
-    _given_up("accelerate")
+    _note_old("accelerate")
+    if amp:
+        raise UnsupportedRayFeatureError(
+            "train.torch.accelerate(amp=True)",
+            "PyTorch itself has mixed precision",
+            "use torch.autocast and torch.amp.GradScaler",
+        )
 
 
 def prepare_optimizer(optimizer: Any) -> Any:
-    """Raise: Ray has given this up.
-
-    Raises
-    ------
-    DeprecationWarning
-        Always.
+    """Return the optimizer itself, as in Ray 1.12 to 2.48 without mixed precision.
 
     Notes
     -----
-    Ray source: ``ray.train.torch.prepare_optimizer``, 2.60.0. No known difference.
+    Ray source: ``ray.train.torch.prepare_optimizer``, of 1.12 to 2.48. That of 2.60.0 raises.
     """
-    _given_up("prepare_optimizer")
+    _note_old("prepare_optimizer")
+    return optimizer
 
 
 def backward(tensor: Any) -> None:
-    """Raise: Ray has given this up.
-
-    Raises
-    ------
-    DeprecationWarning
-        Always.
+    """Compute the gradients, as in Ray 1.12 to 2.48: the same as ``tensor.backward()``.
 
     Notes
     -----
-    Ray source: ``ray.train.torch.backward``, 2.60.0. No known difference.
+    Ray source: ``ray.train.torch.backward``, of 1.12 to 2.48. That of 2.60.0 raises.
     """
-    _given_up("backward")
+    _note_old("backward")
+    tensor.backward()
 
 
-def _given_up(name: str) -> NoReturn:
-    raise DeprecationWarning(
-        f"train.torch.{name}(): Ray has given this up. Use torch.autocast and torch.amp.GradScaler for "
-        "mixed precision, and the optimizer and loss.backward() as they are."
-    )
+def _note_old(name: str) -> None:
+    forms.used(f"ray.train.torch.{name}()", refusal=DeprecationWarning)

@@ -8,7 +8,9 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
+from raycompat._old.tune.analysis import OldForms, as_of_the_time
 from raycompat._storage import Folder
+from raycompat._surface.modules import names_of
 from raycompat.tune.error import TuneError
 from raycompat.tune.execution.experiment_state import JOURNAL, load_trials
 from raycompat.tune.result import EXPR_RESULT_FILE, TRAINING_ITERATION
@@ -19,11 +21,26 @@ if TYPE_CHECKING:
     from raycompat.train import Checkpoint
     from raycompat.tune.experiment.trial import Trial
 
+
+def no_best(trials: list[Trial], metric: str | None) -> str:
+    """Return why no trial is the best one: all have failed, or none has reported the metric."""
+    errors = [trial for trial in trials if trial.status == "ERROR"]
+    if errors and len(errors) == len(trials):
+        first = errors[0]
+        return (
+            f"All {len(trials)} trials failed. The first, {first}, failed with: {first.error!r}. Its "
+            f"whole traceback is in {first.error_file}."
+        )
+    known = sorted({name for trial in trials for name in trial.metric_analysis})
+    failed = f" {len(errors)} of {len(trials)} trials failed." if errors else ""
+    return f"No trial has a finite {metric!r}. The trials reported {known}.{failed}"
+
+
 #: How `scope` names the numbers of `Trial.metric_analysis`.
 SCOPES = ("last", "avg", "last-5-avg", "last-10-avg", "all")
 
 
-class ExperimentAnalysis:
+class ExperimentAnalysis(OldForms):
     """The results of an experiment.
 
     Parameters
@@ -155,19 +172,22 @@ class ExperimentAnalysis:
             if metric in flatten_dict(entry.metrics)
         ]
         pick = max if mode == "max" else min
-        return pick(scored, key=lambda entry: entry[0])[1] if scored else None
+        found = pick(scored, key=lambda entry: entry[0])[1] if scored else None
+        kept: Checkpoint | None = as_of_the_time(found)
+        return kept
 
     def get_last_checkpoint(
         self, trial: Trial | None = None, metric: str = TRAINING_ITERATION, mode: str = "max"
     ) -> Checkpoint | None:
         """Return the last checkpoint of a trial; by default of the one that trained longest."""
         trial = trial or self.get_best_trial(metric, mode)
-        return None if trial is None else trial.checkpoint
+        kept: Checkpoint | None = as_of_the_time(None if trial is None else trial.checkpoint)
+        return kept
 
     def _best(self) -> Trial:
         best = self.get_best_trial()
         if best is None:
-            raise TuneError(f"No trial has reported a finite {self.default_metric!r}.")
+            raise TuneError(no_best(self.trials, self.default_metric))
         return best
 
     @property
@@ -259,3 +279,7 @@ class ExperimentAnalysis:
         row["logdir"] = trial.path
         row.pop("config", None)
         return row
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -94,8 +94,8 @@ def run_experiments_to_end(
     failed = [trial for trial in runner.get_trials() if trial.status == "ERROR"]
     if failed and settings.raise_on_failed_trial and not interrupted:
         raise TuneError(
-            f"{len(failed)} of {len(runner.get_trials())} trials failed: {failed}. Their errors are in "
-            f"{[trial.error_file for trial in failed]}."
+            f"{len(failed)} of {len(runner.get_trials())} trials failed: {failed}. The first failed "
+            f"with: {failed[0].error!r}. Their errors are in {[trial.error_file for trial in failed]}."
         )
     return analysis
 

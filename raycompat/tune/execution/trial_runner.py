@@ -306,6 +306,8 @@ class TrialRunner:
     ) -> None:
         result, checkpoint = answer
         if RESULT_DUPLICATE in result:
+            if checkpoint is not None:
+                self._on_checkpoint(trial, checkpoint)
             self._on_returned(trial)
             return
         result.pop(SHOULD_CHECKPOINT, None)

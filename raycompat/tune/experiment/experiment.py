@@ -11,6 +11,8 @@ from datetime import timedelta
 from typing import Any
 
 from raycompat import _storage
+from raycompat._surface import forms
+from raycompat._surface.modules import names_of
 from raycompat.tune.config import CheckpointConfig
 from raycompat.tune.error import TuneError
 from raycompat.tune.execution.placement_groups import (
@@ -50,6 +52,7 @@ CHECKPOINT_KEYS = (
 )
 
 
+@forms.takes_old_options_in_constructor("ray.tune.Experiment")
 class Experiment:
     """A trainable with its search space, and how its trials run.
 
@@ -334,3 +337,7 @@ def convert_to_experiment_list(experiments: Any) -> list[Experiment]:
     raise TuneError(
         f"{experiments!r}: expected an Experiment, a list of them, or a dict of names and specs."
     )
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

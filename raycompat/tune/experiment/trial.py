@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import cloudpickle
 
 from raycompat._storage import Folder, when_there_is_room
+from raycompat._surface.modules import names_of
 from raycompat.train import Checkpoint
 from raycompat.train._checkpoint_registry import CheckpointRegistry, Registered
 from raycompat.tune import result as keys
@@ -335,3 +336,7 @@ def flat_result(result: dict[str, Any]) -> dict[str, Any]:
             },
         }
     return flatten_dict(result)
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -1,1 +1,6 @@
 """Connections of Tune to other libraries."""
+
+from raycompat._surface.modules import names_of
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -6,6 +6,7 @@ import os
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+from raycompat._surface.modules import names_of
 from raycompat.tune.callback import Callback
 
 if TYPE_CHECKING:
@@ -90,3 +91,7 @@ class LocalFolders:
         local = self._temporary.get(trial.trial_id)
         if local is not None:
             trial.folder.create().receive(local)
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from raycompat._storage import is_full
+from raycompat._surface.modules import names_of
 from raycompat.tune import result as keys
 from raycompat.tune.logger.logger import LocalFolders, LoggerCallback
 from raycompat.tune.search.extras import require
@@ -153,3 +154,7 @@ def _is_number(value: Any) -> bool:
         isinstance(value, numbers.Real)
         or (hasattr(value, "item") and getattr(value, "size", 0) == 1)
     ) and not math.isnan(float(value))
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

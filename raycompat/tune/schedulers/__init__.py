@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.tune.schedulers.async_hyperband import ASHAScheduler, AsyncHyperBandScheduler
 from raycompat.tune.schedulers.hyperband import HyperBandScheduler
 from raycompat.tune.schedulers.median_stopping_rule import MedianStoppingRule
+from raycompat.tune.schedulers.pb2 import PB2
 from raycompat.tune.schedulers.pbt import PopulationBasedTraining
 from raycompat.tune.schedulers.pbt_replay import PopulationBasedTrainingReplay
 from raycompat.tune.schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
@@ -64,10 +66,6 @@ def _refuse(feature: str, reason: str, alternative: str) -> NoReturn:
     raise UnsupportedRayFeatureError(feature, reason, alternative)
 
 
-def _pb2() -> NoReturn:
-    _refuse("PB2", "it needs GPy, which is not maintained", "use PopulationBasedTraining")
-
-
 SCHEDULERS: dict[str, Callable[..., TrialScheduler]] = {
     "fifo": FIFOScheduler,
     "async_hyperband": AsyncHyperBandScheduler,
@@ -78,7 +76,7 @@ SCHEDULERS: dict[str, Callable[..., TrialScheduler]] = {
     "hb_bohb": HyperBandForBOHB,
     "pbt": PopulationBasedTraining,
     "pbt_replay": PopulationBasedTrainingReplay,
-    "pb2": _pb2,
+    "pb2": PB2,
     "resource_changing": ResourceChangingScheduler,
 }
 
@@ -107,3 +105,7 @@ def create_scheduler(scheduler: str, **kwargs: Any) -> TrialScheduler:
         raise ValueError(f"scheduler={scheduler!r}: expected one of {sorted(SCHEDULERS)}.")
     made: TrialScheduler = with_known_arguments(SCHEDULERS[name], kwargs)
     return made
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from raycompat._surface import forms
 from raycompat.tune.schedulers.trial_scheduler import (
     Controller,
     Result,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
 
 
+@forms.takes_old_options_in_constructor("ray.tune.schedulers.AsyncHyperBandScheduler")
 class AsyncHyperBandScheduler(ScoredScheduler):
     """Stop a trial at a rung when it is not among the best 1/η that reached the rung so far.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from raycompat._surface import forms
 from raycompat.tune.schedulers.async_hyperband import check_ranges
 from raycompat.tune.schedulers.trial_scheduler import (
     Controller,
@@ -56,6 +57,7 @@ def halvings(
     return rounds
 
 
+@forms.takes_old_options_in_constructor("ray.tune.schedulers.HyperBandScheduler")
 class HyperBandScheduler(ScoredScheduler):
     """Train trials in brackets: pause each at a limit, keep the best 1/η, and raise the limit.
 

@@ -8,6 +8,7 @@ import statistics
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from raycompat._surface import forms
 from raycompat.tune.schedulers.trial_scheduler import (
     Controller,
     Result,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
 
 
+@forms.takes_old_options_in_constructor("ray.tune.schedulers.MedianStoppingRule")
 class MedianStoppingRule(ScoredScheduler):
     """Stop a trial whose best score is below the median of the other trials' running means.
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from raycompat._surface import forms
+from raycompat._surface.modules import names_of
 from raycompat.tune.error import TuneError
 from raycompat.tune.result import TRAINING_ITERATION
 from raycompat.tune.schedulers.trial_scheduler import (
@@ -128,6 +130,7 @@ class _State:
     trained_until: float = 0
 
 
+@forms.takes_old_options_in_constructor("ray.tune.schedulers.PopulationBasedTraining")
 class PopulationBasedTraining(ScoredScheduler):
     """At regular intervals, let the worst trials copy the best, and change the copied hyperparameters.
 
@@ -320,13 +323,7 @@ class PopulationBasedTraining(ScoredScheduler):
         self, tune_controller: Controller, trial: Trial, donor: Trial, checkpoint: Any
     ) -> None:
         state, donor_state = self._states[trial], self._states[donor]
-        new_config, done = explore(
-            donor.config,
-            self._mutations,
-            self._resample_probability,
-            self._perturbation_factors,
-            self._custom_explore_fn,
-        )
+        new_config, done = self.explored(trial, donor)
         logger.info("%s continues from %s: %s", trial, donor, done)
         if self._log_config:
             self._log_change(state, donor_state, trial, donor, new_config)
@@ -338,6 +335,16 @@ class PopulationBasedTraining(ScoredScheduler):
         self._num_perturbations += 1
         state.perturbed_at = donor_state.perturbed_at
         state.trained_until = donor_state.trained_until
+
+    def explored(self, trial: Trial, donor: Trial) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the config with which a trial continues from another, and what was changed."""
+        return explore(
+            donor.config,
+            self._mutations,
+            self._resample_probability,
+            self._perturbation_factors,
+            self._custom_explore_fn,
+        )
 
     def _log_change(
         self,
@@ -397,3 +404,7 @@ def _check_mutations(mutations: Mutations) -> None:
                 f"hyperparam_mutations[{name!r}]={space!r}: expected a list, a domain such as "
                 "tune.uniform(0, 1), a function without parameters, or a dict of these."
             )
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
 
+from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.tune.search.basic_variant import BasicVariantGenerator
 from raycompat.tune.search.concurrency_limiter import ConcurrencyLimiter
@@ -14,6 +16,9 @@ from raycompat.tune.search.search_algorithm import SearchAlgorithm
 from raycompat.tune.search.search_generator import SearchGenerator
 from raycompat.tune.search.searcher import Searcher
 from raycompat.tune.search.variant_generator import grid_search
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)
 
 __all__ = [
     "BasicVariantGenerator",
@@ -39,15 +44,23 @@ def _hyperopt() -> Any:
     return HyperOptSearch
 
 
+def _of_library(library: str, name: str) -> Callable[[], Any]:
+    return lambda: getattr(importlib.import_module(f"{__name__}.{library}"), name)
+
+
 SEARCHERS: dict[str, Callable[[], Any]] = {
     "random": lambda: BasicVariantGenerator,
     "variant_generator": lambda: BasicVariantGenerator,
     "hyperopt": _hyperopt,
     "optuna": _optuna,
+    "ax": _of_library("ax", "AxSearch"),
+    "bayesopt": _of_library("bayesopt", "BayesOptSearch"),
+    "nevergrad": _of_library("nevergrad", "NevergradSearch"),
+    "zoopt": _of_library("zoopt", "ZOOptSearch"),
 }
 
 #: Searchers of Ray that wrap libraries which raycompat does not.
-REFUSED = ("ax", "bayesopt", "bohb", "hebo", "nevergrad", "zoopt")
+REFUSED = ("bohb", "hebo")
 
 
 def create_searcher(search_alg: str, **kwargs: Any) -> Any:
@@ -55,7 +68,8 @@ def create_searcher(search_alg: str, **kwargs: Any) -> Any:
 
     Parameters
     ----------
-    search_alg : {"random", "variant_generator", "optuna", "hyperopt"}
+    search_alg : {"random", "variant_generator", "optuna", "hyperopt", "ax", "bayesopt", ...}
+        Also "nevergrad" and "zoopt".
     **kwargs
         Arguments of the searcher; those that it lacks are left out.
 
@@ -68,13 +82,13 @@ def create_searcher(search_alg: str, **kwargs: Any) -> Any:
 
     Notes
     -----
-    Ray source: ``ray.tune.create_searcher``, 2.60.0. Differs from Ray: Optuna and HyperOpt alone.
+    Ray source: ``ray.tune.create_searcher``, 2.60.0. Differs from Ray: not BOHB and HEBO.
     """
     name = search_alg.lower()
     if name in REFUSED:
         raise UnsupportedRayFeatureError(
             f"create_searcher({search_alg!r})",
-            "raycompat wraps Optuna and HyperOpt",
+            "its libraries are not maintained",
             "use 'optuna'",
         )
     if name not in SEARCHERS:

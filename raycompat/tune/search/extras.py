@@ -8,6 +8,14 @@ from typing import Any
 #: Which of raycompat's extras installs a package.
 EXTRAS = {"hyperopt": "tune-hyperopt"}
 
+#: What installs a package that no extra has.
+INSTALLED_AS = {
+    "ax": "ax-platform",
+    "bayes_opt": "bayesian-optimization",
+    "nevergrad": "nevergrad",
+    "zoopt": "zoopt",
+}
+
 
 def require(package: str, what: str) -> Any:
     """Import a package that `what` needs.
@@ -15,13 +23,14 @@ def require(package: str, what: str) -> Any:
     Raises
     ------
     ImportError
-        Says which extra to install.
+        Says what to install.
     """
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        extra = EXTRAS.get(package.partition(".")[0], "tune")
+        top = package.partition(".")[0]
+        install = INSTALLED_AS.get(top, f"'raycompat[{EXTRAS.get(top, 'tune')}]'")
         raise ImportError(
             f"{what} needs the package {package!r}, which cannot be imported ({error}): "
-            f"pip install 'raycompat[{extra}]'."
+            f"pip install {install}."
         ) from error

@@ -14,6 +14,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from raycompat._surface.modules import names_of
+
 #: What may seed the draws of a search space.
 Seed = int | np.random.Generator | np.random.RandomState | None
 
@@ -512,3 +514,7 @@ def qrandn(mean: float, sd: float, q: float) -> Float:
     Ray source: ``ray.tune.qrandn``, 2.60.0. No known difference.
     """
     return Float(None, None).normal(mean, sd).quantized(q)
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -7,6 +7,7 @@ from typing import Any
 
 import cloudpickle
 
+from raycompat._surface.modules import names_of
 from raycompat.tune.search.variant_generator import parse_spec_vars
 
 #: A metric, or several for more than one objective.
@@ -187,3 +188,7 @@ def require_space(searcher: Any, space: Any) -> None:
             f"{name} has metric={searcher.metric!r} and mode={searcher.mode!r}: pass both to it, or to "
             "TuneConfig."
         )
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

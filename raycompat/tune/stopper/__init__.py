@@ -1,5 +1,6 @@
 """Stoppers: when a trial, or a whole experiment, has trained enough."""
 
+from raycompat._surface.modules import names_of
 from raycompat.tune.stopper.plateau import ExperimentPlateauStopper, TrialPlateauStopper
 from raycompat.tune.stopper.stopper import (
     CombinedStopper,
@@ -9,6 +10,9 @@ from raycompat.tune.stopper.stopper import (
     Stopper,
     TimeoutStopper,
 )
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)
 
 __all__ = [
     "CombinedStopper",

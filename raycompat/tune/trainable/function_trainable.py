@@ -7,6 +7,7 @@ import numbers
 from collections.abc import Callable
 from typing import Any
 
+from raycompat._surface import forms
 from raycompat.tune.result import DEFAULT_METRIC
 from raycompat.tune.trainable.session import FunctionSession, report
 from raycompat.tune.trainable.trainable import Trainable, TrainingResult
@@ -36,6 +37,7 @@ class FunctionTrainable(Trainable):
                 report_value(each)
         else:
             report_value(returned)
+        self._session.keep_unreported()
 
     def _trainable_func(self, config: dict[str, Any]) -> Any:
         raise NotImplementedError
@@ -123,13 +125,20 @@ def wrap_function(function: Callable[..., Any], name: str | None = None) -> type
     ValueError
         When it does not take a config, or a config and a reporter.
     """
-    takes_reporter = _takes_reporter(function)
+    takes_folder = takes_checkpoint_dir(function)
+    takes_reporter = not takes_folder and _takes_reporter(function)
 
     class ImplicitFunc(FunctionTrainable):
         _name = str(name or getattr(function, "__name__", "func"))
 
         def _trainable_func(self, config: dict[str, Any]) -> Any:
-            return function(config, Reporter()) if takes_reporter else function(config)
+            if takes_folder:
+                forms.used("ray.tune: a function with checkpoint_dir")
+                return function(config, checkpoint_dir=self._session.folder_to_begin_with())
+            if takes_reporter:
+                forms.used("ray.tune: a function with a reporter")
+                return function(config, Reporter())
+            return function(config)
 
         @classmethod
         def default_resource_request(cls, config: dict[str, Any]) -> Any:
@@ -139,6 +148,11 @@ def wrap_function(function: Callable[..., Any], name: str | None = None) -> type
 
     ImplicitFunc.__name__ = ImplicitFunc.__qualname__ = ImplicitFunc._name
     return ImplicitFunc
+
+
+def takes_checkpoint_dir(function: Callable[..., Any]) -> bool:
+    """Return whether a function has the signature of 2020: ``train(config, checkpoint_dir=None)``."""
+    return "checkpoint_dir" in inspect.signature(function).parameters
 
 
 def _takes_reporter(function: Callable[..., Any]) -> bool:

@@ -11,6 +11,7 @@ from raycompat.tune.execution.placement_groups import (
     PlacementGroupFactory,
     resource_dict_to_pg_factory,
 )
+from raycompat.tune.trainable.function_trainable import takes_checkpoint_dir
 from raycompat.tune.trainable.trainable import Trainable
 
 
@@ -63,10 +64,14 @@ def with_parameters(trainable: Any, **kwargs: Any) -> Any:
     def call(config: dict[str, Any]) -> Any:
         return trainable(config, **values.get())
 
-    call.__name__ = name
+    def call_from(config: dict[str, Any], checkpoint_dir: str | None = None) -> Any:
+        return trainable(config, checkpoint_dir=checkpoint_dir, **values.get())
+
+    made: Any = call_from if takes_checkpoint_dir(trainable) else call
+    made.__name__ = name
     if hasattr(trainable, "_resources"):
-        call._resources = trainable._resources  # type: ignore[attr-defined]
-    return call
+        made._resources = trainable._resources
+    return made
 
 
 class _StoredValues:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from raycompat._old.reports import takes_metrics_as_keywords
+from raycompat._surface import forms
 from raycompat.tune.result import CHECKPOINT_DIR_NAME, RESULT_DUPLICATE, SHOULD_CHECKPOINT
 from raycompat.tune.trainable.place import TrialPlace
 
@@ -44,6 +47,8 @@ class FunctionSession:
     ) -> None:
         self.place = place
         self.checkpoint = checkpoint
+        #: A checkpoint that the next report takes with it.
+        self.unreported: Checkpoint | None = None
         #: Whether the last report came with a checkpoint.
         self.has_new_checkpoint = False
         self._function = function
@@ -89,6 +94,9 @@ class FunctionSession:
         if threading.current_thread() is not self._thread:
             raise RuntimeError("Call tune.report from the thread that runs the training function.")
         result = dict(metrics)
+        if checkpoint is None:
+            checkpoint = self.unreported
+        self.unreported = None
         self.has_new_checkpoint = checkpoint is not None
         if checkpoint is not None:
             assert self.place is not None
@@ -99,6 +107,20 @@ class FunctionSession:
         self._may_go_on.acquire()
         if self._stopped:
             raise TrialStopped
+
+    def keep_unreported(self) -> None:
+        """Keep a checkpoint that no report has taken with it, at the end of the function."""
+        if self.unreported is not None and self.place is not None:
+            self.checkpoint = self.place.keep_checkpoint(self.unreported)
+            self.unreported, self.has_new_checkpoint = None, True
+
+    def folder_to_begin_with(self) -> str | None:
+        """Return the local folder of the checkpoint from which the trial continues."""
+        if self.checkpoint is None:
+            return None
+        if self.checkpoint._folder.is_local:
+            return str(self.checkpoint.path)
+        return self.checkpoint.to_directory()
 
     def stop(self, timeout_s: float) -> bool:
         """End the function where it waits; say whether its thread has ended."""
@@ -138,6 +160,12 @@ def is_in_trial() -> bool:
     return _found() is not None
 
 
+def _is_on_worker() -> bool:
+    """Return whether this process is a worker of Train, and has no trial."""
+    trains = sys.modules.get("raycompat.train._session")
+    return not is_in_trial() and trains is not None and trains.is_entered()
+
+
 def current(what: str) -> FunctionSession:
     """Return the session of this process, for the function `what` of `tune`.
 
@@ -155,6 +183,7 @@ def current(what: str) -> FunctionSession:
     return session
 
 
+@takes_metrics_as_keywords("ray.tune.report with metrics as keywords")
 def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> None:
     """Report a result, and with it a checkpoint, from the function of a trial.
 
@@ -183,6 +212,12 @@ def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> 
     -----
     Ray source: ``ray.tune.report``, 2.60.0. Differs from Ray: outside of a trial it raises.
     """
+    if _is_on_worker():
+        from raycompat import train
+
+        forms.used("ray.tune.report on a worker of Train", refusal=RuntimeError)
+        train.report(metrics, checkpoint=checkpoint)
+        return
     session = current("report")
     if not isinstance(metrics, dict):
         raise TypeError(f"tune.report({metrics!r}): expected a dict, such as {{'score': 1.0}}.")

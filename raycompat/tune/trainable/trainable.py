@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
+from raycompat._surface.modules import names_of
 from raycompat.tune import result as keys
 from raycompat.tune.trainable.place import TrialPlace
 
@@ -402,3 +403,7 @@ def _as_json(value: Any) -> Any:
     if callable(number) and getattr(value, "size", 1) == 1:
         return number()
     return value.tolist() if hasattr(value, "tolist") else repr(value)
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

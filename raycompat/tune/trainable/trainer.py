@@ -8,6 +8,7 @@ folder, where Tune keeps them.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import difflib
 import itertools
 import logging
@@ -16,8 +17,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from raycompat import train
+from raycompat.air.config import DEPRECATED
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.train._configs import UNNAMED
+from raycompat.train._configs import TUNES, UNNAMED, is_tunes
 from raycompat.train._trial import InTrial
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
 from raycompat.tune.config import CheckpointConfig, FailureConfig, RunConfig
@@ -96,20 +98,30 @@ def run_config_of(trainer: DataParallelTrainer, given: RunConfig | None) -> RunC
                 "as in the Tuner's."
             )
         return given
-    kept: Any = own.checkpoint_config
-    assert own.failure_config is not None
+    return tunes(own)
+
+
+def tunes(own: train.RunConfig) -> RunConfig:
+    """Return the configuration of Tune that says the same as one of Train."""
+    kept, failures = own.checkpoint_config, own.failure_config
+    assert failures is not None
     return RunConfig(
         name=None if str(own.name).startswith(UNNAMED) else own.name,
         storage_path=own.storage_path,
         storage_filesystem=own.storage_filesystem,
-        failure_config=FailureConfig(max_failures=own.failure_config.max_failures),
+        failure_config=FailureConfig(**_given(failures, "max_failures", "fail_fast")),
         checkpoint_config=CheckpointConfig(
-            num_to_keep=kept.num_to_keep,
-            checkpoint_score_attribute=kept.checkpoint_score_attribute,
-            checkpoint_score_order=kept.checkpoint_score_order,
+            **_given(kept, *(field.name for field in dataclasses.fields(CheckpointConfig)))
         ),
-        verbose=own.verbose if isinstance(own.verbose, int) else None,
+        callbacks=[callback for callback in own.callbacks or () if is_tunes(callback)],
+        **_given(own, "verbose", "stop", "progress_reporter", "log_to_file", "sync_config"),
     )
+
+
+def _given(config: Any, *names: str) -> dict[str, Any]:
+    """Return the fields that a program has set."""
+    fields = {name: getattr(config, name) for name in names}
+    return {name: value for name, value in fields.items() if value != DEPRECATED}
 
 
 def _merged(arguments: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
@@ -162,7 +174,10 @@ def _train(cls: type[DataParallelTrainer], arguments: dict[str, Any]) -> None:
     # Each failure is one of the trial, and Tune decides on checkpoints.
     run_config.failure_config = train.FailureConfig(max_failures=0)
     run_config.checkpoint_config = train.CheckpointConfig()
-    run_config.callbacks = [*(before.callbacks or []), _ToTrial(is_kept=not is_local_mode)]
+    own = [callback for callback in before.callbacks or () if not is_tunes(callback)]
+    run_config.callbacks = [*own, _ToTrial(is_kept=not is_local_mode)]
+    for name in TUNES:
+        setattr(run_config, name, DEPRECATED)
     arguments["run_config"] = run_config
     # A trial that was retried, restored or perturbed continues from a checkpoint.
     arguments["resume_from_checkpoint"] = session.checkpoint or arguments["resume_from_checkpoint"]

@@ -1,1 +1,6 @@
 """Small functions of Ray Tune that other packages import."""
+
+from raycompat._surface.modules import names_of
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from raycompat._surface import forms
 from raycompat.tune.result import DEFAULT_METRIC
 from raycompat.tune.search.extras import require
 from raycompat.tune.search.sample import (
@@ -166,6 +167,9 @@ def _with_indices(point: dict[str, Any], space: dict[str, Any]) -> dict[str, Any
         expression = space.get(name)
         if getattr(expression, "name", None) == "switch":
             categories = [_literal(each) for each in expression.pos_args[1:]]  # type: ignore[union-attr]
+            if value not in categories and _is_position(value, categories):
+                forms.used("ray.tune.search.hyperopt.HyperOptSearch with positions of choices")
+                continue
             if value not in categories:
                 raise ValueError(
                     f"{name}={value!r} in points_to_evaluate: expected one of {categories}."
@@ -174,6 +178,11 @@ def _with_indices(point: dict[str, Any], space: dict[str, Any]) -> dict[str, Any
         elif isinstance(value, dict) and isinstance(expression, dict):
             changed[name] = _with_indices(value, expression)
     return changed
+
+
+def _is_position(value: Any, categories: list[Any]) -> bool:
+    """Return whether a value is the position of a category, as HyperOpt itself has it."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(categories)
 
 
 def _literal(expression: Any) -> Any:

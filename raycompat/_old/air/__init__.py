@@ -1,0 +1,1 @@
+"""Callbacks of ``ray.air``: for trackers of experiments, and for Keras."""

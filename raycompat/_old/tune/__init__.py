@@ -1,0 +1,1 @@
+"""Forms of older versions of Ray Tune."""

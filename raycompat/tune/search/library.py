@@ -1,0 +1,122 @@
+"""`LibrarySearcher`: what searchers over a library that asks and tells have in common."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from raycompat.tune.result import DEFAULT_METRIC
+from raycompat.tune.search.sample import Domain
+from raycompat.tune.search.searcher import Searcher, refuse_grid, require_space
+from raycompat.tune.search.variant_generator import assign_value, parse_spec_vars, path_name
+
+
+class LibrarySearcher(Searcher):
+    """A searcher over a library. Subclasses write `start`, `ask` and `tell`.
+
+    A parameter of the library has the flat name of its place in the config, such as ``"model/lr"``.
+
+    Parameters
+    ----------
+    space : dict, optional
+        A search space of Tune. By default the ``param_space`` of the Tuner.
+    metric : str, optional
+    mode : {"min", "max"}, optional
+    points_to_evaluate : list of dict, optional
+        Configs that come first, flat or nested as the space is.
+    """
+
+    #: The library, for errors.
+    library = ""
+
+    def __init__(
+        self,
+        space: dict[str, Any] | None = None,
+        metric: str | None = None,
+        mode: str | None = None,
+        points_to_evaluate: list[dict[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(metric=metric, mode=mode)
+        self._points = list(points_to_evaluate or [])
+        self._space: dict[str, Any] | None = None
+        self._asked: dict[str, Any] = {}
+        if space:
+            self._take(space)
+
+    def _take(self, space: dict[str, Any]) -> None:
+        self._space = copy.deepcopy(space)
+        _, domains, grids = parse_spec_vars(self._space)
+        refuse_grid(grids, self.library)
+        self._paths = {path_name(path): path for path, _ in domains}
+        if self._metric is None and self._mode:
+            self._metric = DEFAULT_METRIC
+        self.start({path_name(path): domain for path, domain in domains})
+
+    def set_search_properties(
+        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+    ) -> bool:
+        if self._space is not None:
+            return False
+        self._metric, self._mode = metric or self._metric, mode or self._mode
+        if config:
+            self._take(config)
+        return True
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | None:
+        require_space(self, self._space)
+        point = self._points.pop(0) if self._points else None
+        found = self.ask(None if point is None else self._flat(point))
+        if found is None:
+            return None
+        handle, values = found
+        self._asked[trial_id] = handle
+        config = copy.deepcopy(self._space or {})
+        for name, value in values.items():
+            assign_value(config, self._paths[name], value)
+        return config
+
+    def _flat(self, point: dict[str, Any]) -> dict[str, Any]:
+        """Return the values of a given config by flat names."""
+        found = {}
+        for name, path in self._paths.items():
+            value: Any = point
+            if name in point:
+                value = point[name]
+            else:
+                for key in path:
+                    value = value[key]
+            found[name] = value
+        return found
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        handle = self._asked.pop(trial_id, None)
+        value = (result or {}).get(self.metric)
+        if handle is not None and not error and value is not None and value == value:
+            self.tell(handle, float(value))
+
+    @property
+    def sign(self) -> int:
+        """What a value is multiplied by, so that low values are best."""
+        return -1 if self.mode == "max" else 1
+
+    def start(self, domains: dict[str, Domain]) -> None:
+        """Take the search space."""
+        raise NotImplementedError
+
+    def ask(self, point: dict[str, Any] | None) -> tuple[Any, dict[str, Any]] | None:
+        """Return a handle and the values of the next config; with `point`, of that one."""
+        raise NotImplementedError
+
+    def tell(self, handle: Any, value: float) -> None:
+        """Take the value of a config."""
+        raise NotImplementedError
+
+
+def unknown_domain(library: str, name: str, domain: Domain, known: str) -> ValueError:
+    """Return the error for a distribution that a library lacks."""
+    return ValueError(
+        f"{library} has no distribution for the parameter {name!r}, {type(domain).__name__}"
+        f"{domain.domain_str}: use {known}."
+    )

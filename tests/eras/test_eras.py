@@ -1,0 +1,110 @@
+"""Programs in the style of each time run unchanged by ``raycompat run``, and the rows of old forms are used.
+
+Each has a cluster of its own, for all its parts: core, Tune and Train.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from raycompat._surface import table
+
+HERE = Path(__file__).parent
+
+#: Seconds that a program has, on a machine that is busy.
+PROGRAM_S = 240
+
+pytestmark = pytest.mark.timeout(PROGRAM_S + 30)
+
+EXPECTED = {
+    "of_2018": """
+        Halves: [1, 2] [3, 4]
+        Address is text: True
+        Accuracies: [0.25, 0.4]
+        Printed: True
+        Logged: ['1', '2', '3']
+        Left: [0, 0]
+        Trials: 2 2
+        Checkpoints: 1
+        Best: {'start': 3}
+        Tracked: 0.333
+        Generations end: True
+        Pinned: [1, 2]
+        """,
+    "of_2021": """
+        Best: {'lr': 0.4} 0.1
+        Checkpoint: {'step': 3} True
+        Folder: True
+        Restored: 5
+        Numbers: [1.5, 1.5]
+        Returned: [(0, 2), (1, 2)]
+        Epochs: [[0, 0], [1, 1], [2, 2]]
+        In the file: [[0], [1], [2]]
+        Checkpoints: 2 0
+        Iterated: [3, 4] True 2
+        As a trial: 1
+        Workers: {'size': 2}
+        Named: True
+        """,
+    "of_2023": """
+        Best: {'x': 2} 4 {'step': 1}
+        Checkpoints: 2
+        At a URI: {'step': 1}
+        Widths: [1, 10] 0
+        All failed: True True
+        Stopped at: 2 Results: 3
+        Predicted: [6, 12]
+        No preprocessor: None
+        Subclass: True 2
+        """,
+    "of_2025": """
+        Best: {'x': 2} 6 4
+        Kept: 1 True
+        Bandits: 2 True
+        Gradient: 2.0
+        """,
+}
+
+#: The version that a program says it is for, where it does: then there is no warning.
+VERSION = {"of_2021": "1.12"}
+
+
+@pytest.mark.parametrize("program", EXPECTED)
+def test_it_runs_and_prints(program, tmp_path):
+    options = ["--ray", VERSION[program]] if program in VERSION else []
+    done = subprocess.run(
+        [sys.executable, "-m", "raycompat", "run", *options, HERE / f"{program}.py"],
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_S,
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path), "RAY_ADDRESS": "local"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout.splitlines()
+    for line in map(str.strip, EXPECTED[program].strip().splitlines()):
+        assert line in printed, done.stdout + done.stderr
+    warned = re.findall(r"OldFormWarning: (\S.*?) is a form of Ray", done.stderr)
+    assert bool(warned) is not (program in VERSION)
+    assert len(warned) == len(set(warned)), warned  # once for each form, also from executors
+
+
+def _programs() -> str:
+    return "\n".join(path.read_text() for path in sorted(HERE.glob("of_*.py")))
+
+
+@pytest.mark.parametrize(
+    "of", [of for library in ("tune", "train", "air") for of in table.rows(library).options]
+)
+def test_programs_use_each_old_option(of):
+    text = _programs()
+    assert of.rpartition(".")[2] in text
+    for option in table.options(of):
+        assert re.search(rf"\b{option}\b[=\"]", text), f"no program of tests/eras has {option}="
