@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from raycompat._missing import MissingName
-from raycompat._surface import forms, modules, table
+from raycompat._surface import forms, table
 
 #: Folders of a release that are not for programs.
 NOT_PUBLIC = ("tests", "examples", "benchmarks", "test_utils", "thirdparty_files", "core", "jars")
@@ -149,17 +149,18 @@ def unknown_parameters(dotted: str, value: Any, given: tuple[str, ...] | None) -
         return []
     if any(each.kind is each.VAR_KEYWORD for each in today.values()):
         return []
-    row = table.name(dotted)
-    owner = row.now if row is not None and row.now else dotted
-    known = {*today, *table.options(dotted), *table.options(owner), *table.options(owner_of(value))}
+    known = {*today, *old_options(value)}
     return [each for each in given if each not in known]
 
 
-def owner_of(value: Any) -> str:
-    """Return Ray's name of a function or class of raycompat."""
-    return modules.of_ray(
-        f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
-    )
+def old_options(value: Any) -> set[str]:
+    """Return the old options in the table of a function or class, under any of its names in Ray."""
+    found: set[str] = set()
+    for library in ("core", *table.LIBRARIES):
+        for owner, options in table.rows(library).options.items():
+            if owner.rpartition(".")[2] == getattr(value, "__name__", ""):
+                found.update(options)
+    return found
 
 
 def compared(folder: Path, below: list[str]) -> tuple[dict[str, int], list[str]]:
