@@ -29,15 +29,61 @@ from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
+from raycompat._recordable import as_json_text
+
 #: Prefix of the names of unfinished files and folders.
 PARTIAL = ".partial-"
 #: The last file of a folder on a file system that cannot rename.
 COMMITTED = ".committed"
+#: Bytes of a name. File systems store 255; unfinished folders get a prefix and an end.
+MAX_NAME_BYTES = 230
 #: Seconds that small writes wait for room on a disk that is full, and between two tries.
 ROOM_S = 5.0
 ROOM_POLL_S = 0.05
 
 T = TypeVar("T")
+
+
+def checked_name(what: str, name: Any) -> str:
+    """Return the name of a folder in another one; with ``/`` it is below several folders.
+
+    Raises
+    ------
+    ValueError
+        When it would lead out of the other folder, or cannot be the name of a folder. `what` is the
+        option that has it.
+    """
+    text = str(name)
+    parts = text.split("/")
+    if why_not := _why_no_name(text, parts):
+        raise ValueError(
+            f"{what}={text!r}: {why_not}. Expected the name of a folder, such as 'my_run'; the folder "
+            "that it is in is given by storage_path."
+        )
+    return "/".join(filter(None, parts))
+
+
+def _why_no_name(text: str, parts: list[str]) -> str | None:
+    if text.startswith("/"):
+        return "it is an absolute path"
+    if ".." in parts or set(parts) <= {"", "."}:
+        return "it leads out of the folder for it"
+    if "\0" in text:
+        return "it has a null character"
+    try:
+        longest = max(len(part.encode()) for part in parts)
+    except UnicodeEncodeError as error:
+        return f"it is not valid Unicode, because of {text[error.start]!r}"
+    if longest > MAX_NAME_BYTES:
+        return f"it has {longest} bytes, and {MAX_NAME_BYTES} is the most"
+    if any(part.startswith(PARTIAL) for part in parts):
+        return f"names that begin with {PARTIAL!r} are those of unfinished folders"
+    return None
+
+
+def cut_name(name: str, num_bytes: int) -> str:
+    """Return the beginning of a name that has at most so many bytes, without invalid characters."""
+    return name.encode(errors="replace")[:num_bytes].decode(errors="ignore")
 
 
 def default_path() -> str:
@@ -246,11 +292,11 @@ class Folder:
 
     def write_state(self, name: str, state: Any) -> None:
         """Replace a file of JSON; values that are not JSON are written as text."""
-        self.write(name, json.dumps(state, indent=1, default=as_json).encode())
+        self.write(name, as_json_text(state, indent=1).encode())
 
     def append_line(self, name: str, line: str) -> None:
         """Add a line to a file. Remote files are written again as a whole."""
-        path, data = self.at(name), line.encode() + b"\n"
+        path, data = self.at(name), line.encode(errors="backslashreplace") + b"\n"
         with _explained("write", path):
             if self.is_local:
                 os.makedirs(posixpath.dirname(path), exist_ok=True)
@@ -369,16 +415,6 @@ def _partial(name: str) -> str:
 
 def _token() -> str:
     return uuid.uuid4().hex[:8]
-
-
-def as_json(value: Any) -> Any:
-    """Return a number of numpy or TensorFlow as Python's, and any other value as text."""
-    number = getattr(value, "item", None)
-    if callable(number) and getattr(value, "size", 1) == 1:
-        return number()
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return repr(value)
 
 
 @contextlib.contextmanager

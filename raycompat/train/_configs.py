@@ -308,6 +308,7 @@ class RunConfig(ShownAsTable):
             self.name = f"{UNNAMED}{datetime.now():%Y-%m-%d_%H-%M-%S}"
         self.callbacks = self.callbacks or []
         self.worker_runtime_env = self.worker_runtime_env or {}
+        self.name = _storage.checked_name("RunConfig(name", self.name)
         self._check_types()
 
     def _note_what_is_tunes(self) -> None:

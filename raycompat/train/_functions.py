@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from raycompat._old.reports import takes_metrics_as_keywords
+from raycompat._recordable import recordable
+from raycompat._storage import checked_name
 from raycompat.train import _session
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._errors import PreemptionInfo
@@ -97,9 +99,11 @@ def report(
     options = _session.ReportOptions(
         checkpoint_dir_name, checkpoint_upload_mode, delete, checkpoint_upload_fn, validation
     )
-    session.report(
-        {str(name): _plain(value) for name, value in metrics.items()}, checkpoint, options
-    )
+    if checkpoint_dir_name is not None:
+        checked_name("report(checkpoint_dir_name", checkpoint_dir_name)
+    metrics = recordable(metrics, "train.report")
+    plain = {str(name): _plain(value) for name, value in metrics.items()}
+    session.report(plain, checkpoint, options)
 
 
 def _plain(value: Any) -> Any:

@@ -8,18 +8,23 @@ import sys
 import time
 from typing import Any
 
+from raycompat._recordable import as_number, as_text
+
 _log = logging.getLogger("raycompat.train")
 
 
 def shown(metrics: dict[str, Any]) -> str:
     """Return metrics as text, numbers with four digits."""
     return " ".join(
-        f"{name}={value:.4g}"
-        if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral)
-        else f"{name}={value}"
+        f"{name}={_figure(value)}"
         for name, value in metrics.items()
         if isinstance(value, numbers.Number | str)
     )
+
+
+def _figure(value: Any) -> str:
+    number = None if isinstance(value, numbers.Integral) else as_number(value)
+    return as_text(value) if number is None else f"{number:.4g}"
 
 
 class Progress:

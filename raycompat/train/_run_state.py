@@ -13,7 +13,8 @@ from typing import Any
 
 import cloudpickle
 
-from raycompat._storage import Folder, as_json
+from raycompat._recordable import as_json_text
+from raycompat._storage import Folder
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._checkpoint_registry import CheckpointRegistry, Registered, Retention
 from raycompat.train._configs import CheckpointConfig
@@ -151,7 +152,7 @@ class RunState:
         index = self.num_reports
         self.num_reports += 1
         self.rows.append(metrics)
-        self.folder.append_line(METRICS_FILE, json.dumps(metrics, default=as_json))
+        self.folder.append_line(METRICS_FILE, as_json_text(metrics))
         if checkpoint is None:
             return None
         entry = Registered(checkpoint, metrics, index)

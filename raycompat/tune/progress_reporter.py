@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
+from raycompat._recordable import as_text
 from raycompat._surface.modules import names_of
 from raycompat.tune.result import ADDED_KEYS, MEAN_ACCURACY, MEAN_LOSS
 from raycompat.tune.search.extras import require
@@ -436,7 +437,7 @@ def _add_column(columns: dict[str, str], name: str, title: str | None) -> None:
 def _cell(value: Any, max_length: int) -> str:
     if value is None:
         return ""
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = f"{value:.6g}" if isinstance(value, float) else as_text(value)
     return text if len(text) <= max_length else "..." + text[-(max_length - 3) :]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import cloudpickle
 
 from raycompat import train
-from raycompat._storage import Folder
+from raycompat._storage import Folder, checked_name
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
 from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
 from raycompat.tune.config import ResumeConfig, RunConfig, TuneConfig
@@ -253,7 +253,7 @@ class Tuner:
             raise RuntimeError("There are no results yet: call fit() first.")
         run_config = self._run_config
         folder = Folder(run_config.storage_path, run_config.storage_filesystem).folder(
-            str(run_config.name)
+            checked_name("RunConfig(name", run_config.name)
         )
         return ResultGrid(
             ExperimentAnalysis(

@@ -16,7 +16,8 @@ from typing import Any, Literal
 from raycompat._caller import current_session
 from raycompat._protocol import tracked
 from raycompat._protocol.plain import plain
-from raycompat._protocol.text import is_key_of_dask
+from raycompat._protocol.text import LARGEST_INTEGER, is_key_of_dask
+from raycompat._recordable import as_number, as_text
 
 #: Characters of a parameter that is shown as text.
 _MANY_CHARACTERS = 60
@@ -122,9 +123,11 @@ class Experiment:
             Values that are not finite numbers are left out.
         """
         drawn = {
-            _as_key(name): float(value)
+            _as_key(name): number
             for name, value in figures.items()
-            if _is_number(value) and math.isfinite(value)
+            if _is_number(value)
+            and (number := as_number(value)) is not None
+            and math.isfinite(number)
         }
         self._note(tracked.FIGURES, str(trial), float(step), drawn, time.time())
 
@@ -146,7 +149,7 @@ class Experiment:
 
 def _as_key(name: object) -> str:
     """Return a name as a key of a message."""
-    text: str = plain(str(name))
+    text: str = plain(as_text(name))
     return f"{text} " if is_key_of_dask(text) else text
 
 
@@ -157,5 +160,9 @@ def _is_number(value: Any) -> bool:
 def _as_parameter(value: Any) -> Any:
     """Return a number as one that can be sent, and anything else as a short text."""
     if isinstance(value, bool) or not _is_number(value):
-        return str(value)[:_MANY_CHARACTERS]
-    return float(value) if not isinstance(value, numbers.Integral) else int(value)
+        return plain(as_text(value)[:_MANY_CHARACTERS])
+    number = as_number(value)
+    if number is None:
+        return as_text(value)[:_MANY_CHARACTERS]
+    is_short = isinstance(value, numbers.Integral) and abs(int(value)) <= LARGEST_INTEGER
+    return int(value) if is_short else number

@@ -724,3 +724,80 @@ def test_a_killed_trial_ends_its_workers(cluster, tmp_path, wait_until):
     assert len(pids) == 4
     wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
     wait_until(lambda: ray.available_resources().get("CPU") == 2)
+
+
+def test_trials_with_equal_folder_names_have_folders_of_their_own(cluster, tmp_path):
+    def results(num_samples, **names):
+        tuner = tune.Tuner(
+            lambda config: {"x": config["x"]},
+            param_space={"x": tune.grid_search([1, 2])},
+            tune_config=tune.TuneConfig(num_samples=num_samples, **names),
+            run_config=tune.RunConfig(name="run", storage_path=str(tmp_path), verbose=0),
+        )
+        return tuner.fit()
+
+    paths = []
+    for names in (
+        {"trial_dirname_creator": lambda trial: "same"},
+        {"trial_dirname_creator": lambda trial: "same"},  # of another run with the same folder
+        {"trial_name_creator": lambda trial: "ä" * 200},  # equal where they are cut
+    ):
+        for result in results(2, **names):
+            paths.append(result.path)
+            assert len(Path(result.path, "result.json").read_text().splitlines()) == 1
+    assert len(set(paths)) == 12
+    assert {Path(path).parent for path in paths} == {tmp_path / "run"}
+    for wrong in ("../../escape", "a/b", "..", "nu\0l", "\ud800"):
+        with pytest.raises(ValueError, match="trial_dirname_creator"):
+            results(1, trial_dirname_creator=lambda trial, wrong=wrong: wrong)
+
+
+class Hostile:
+    """A metric whose text and whose number cannot be made."""
+
+    def __repr__(self):
+        raise ZeroDivisionError("in user code")
+
+    __float__ = __repr__
+
+
+def hostile_metrics() -> dict:
+    itself: dict = {}
+    itself["itself"] = itself
+    return {"large": 10**400, "itself": itself, "object": Hostile(), "complex": 1j}
+
+
+def test_a_metric_that_cannot_be_written_is_recorded_as_text(cluster, tmp_path):
+    def trainable(config):
+        for score in range(3):
+            tune.report({"score": score, **hostile_metrics()})
+
+    (result,) = tune.Tuner(
+        trainable, run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=2)
+    ).fit()
+    assert result.error is None
+    assert result.metrics["score"] == 2
+    assert result.metrics["large"] == str(10**400)
+    assert result.metrics["itself"] == {"itself": "..."}
+    assert "ZeroDivisionError" in result.metrics["object"]
+
+    def train():
+        with pytest.raises(ValueError, match="leads out"):
+            report({"score": 0}, checkpoint_dir_name="../../escape")
+        report({"score": 1, **hostile_metrics()})
+
+    run = DataParallelTrainer(train, run_config=RunConfig(storage_path=str(tmp_path))).fit()
+    assert run.metrics["score"] == 1
+    assert run.metrics["itself"] == {"itself": "..."}
+
+
+@pytest.mark.parametrize("name", ["../../escape", "/absolute", "\ud800", "ä" * 150])
+def test_no_name_leads_out_of_the_storage(tmp_path, name):
+    with pytest.raises(ValueError, match="name="):
+        RunConfig(name=name, storage_path=str(tmp_path))
+    tuner = tune.Tuner(
+        lambda config: None, run_config=tune.RunConfig(name=name, storage_path=str(tmp_path))
+    )
+    with pytest.raises(ValueError, match="name="):
+        tuner.fit()
+    assert not list(tmp_path.iterdir())

@@ -211,3 +211,38 @@ def test_what_was_staged_and_not_committed_is_deleted_and_nothing_else(
     assert folder.names() == ["of the user", "whole"]
     assert folder.is_whole("whole")
     assert not [name for name in folder._entries() if name.startswith(PARTIAL)]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("../../escape", "leads out"),
+        ("a/../../b", "leads out"),
+        ("a/..", "leads out"),
+        ("..", "leads out"),
+        (".", "leads out"),
+        ("", "leads out"),
+        ("/absolute", "absolute"),
+        ("nu\0l", "null character"),
+        ("\ud800", "not valid Unicode"),
+        ("ä" * 150, "300 bytes"),
+        (f"{PARTIAL}a", "unfinished"),
+    ],
+)
+def test_a_name_that_cannot_be_that_of_a_folder_is_refused(name, reason):
+    with pytest.raises(ValueError, match=f"name=.*{reason}"):
+        _storage.checked_name("name", name)
+
+
+@pytest.mark.parametrize("name", ["a", "a/b", "a..b", "...", "CON", "a:b", "ä" * 115, " ", "a\nb"])
+def test_every_other_name_is_that_of_a_folder(tmp_path, name):
+    assert _storage.checked_name("name", name) == name
+    Folder(tmp_path).folder(name).create().write("file", b"1")
+    assert (tmp_path / name / "file").is_file()
+    Folder(tmp_path).upload(tmp_path / name, f"{name} 2")
+    assert Folder(tmp_path).is_whole(f"{name} 2")
+
+
+@pytest.mark.parametrize(("name", "cut"), [("abc", "abc"), ("ää", "ä"), ("a\ud800", "a?")])
+def test_a_name_is_cut_between_characters(name, cut):
+    assert _storage.cut_name(name, 3) == cut

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -97,6 +97,10 @@ class TrialRunner:
         self._reuse_actors = reuse_actors
         self._ledger = Ledger(ray.cluster_resources)
         self._trials = list(trials or [])
+        #: The names of trials' folders, by the experiment's folder.
+        self._dirnames: defaultdict[str, set[str]] = defaultdict(set)
+        for trial in self._trials:
+            self._dirnames[trial.experiment_folder.path].add(trial.dirname)
         self._live = {trial: None for trial in self._trials if not trial.is_finished()}
         self._counts = Counter(trial.status for trial in self._trials)
         self._processes: dict[Trial, TrialProcess] = {}
@@ -152,6 +156,9 @@ class TrialRunner:
 
     def add_trial(self, trial: Trial) -> None:
         """Take a trial into the experiment."""
+        dirnames = self._dirnames[trial.experiment_folder.path]
+        trial.make_dirname_unlike(dirnames)
+        dirnames.add(trial.dirname)
         self._trials.append(trial)
         self._live[trial] = None
         self._counts[trial.status] += 1

@@ -19,7 +19,7 @@ from raycompat.tune.execution.placement_groups import (
     PlacementGroupFactory,
     resource_dict_to_pg_factory,
 )
-from raycompat.tune.experiment.trial import Trial
+from raycompat.tune.experiment.trial import MAX_DIRNAME, Trial
 from raycompat.tune.registry import (
     get_trainable_cls,
     register_trainable,
@@ -128,7 +128,8 @@ class Experiment:
         self._check_checkpoints()
         if config is not None and not isinstance(config, dict):
             raise ValueError(f"config={config!r}: expected a dict, the search space.")
-        self.name = name or f"{self.run_identifier}_{date_str()}"
+        identifier = _storage.cut_name(self.run_identifier, MAX_DIRNAME).replace("/", "_")
+        self.name = _storage.checked_name("name", name or f"{identifier}_{date_str()}")
         place = storage_path or local_dir or _storage.default_path()
         self.folder = _storage.Folder(place, storage_filesystem).folder(self.name)
         self.stopper = stopper_of(stop)

@@ -6,13 +6,19 @@ import os
 import re
 import traceback
 from collections import defaultdict, deque
-from collections.abc import Callable
-from numbers import Number
+from collections.abc import Callable, Collection
+from numbers import Real
 from typing import Any, ClassVar
 
 import cloudpickle
 
-from raycompat._storage import Folder, when_there_is_room
+from raycompat._storage import (
+    MAX_NAME_BYTES,
+    Folder,
+    checked_name,
+    cut_name,
+    when_there_is_room,
+)
 from raycompat._surface.modules import names_of
 from raycompat.train import Checkpoint
 from raycompat.train._checkpoint_registry import CheckpointRegistry, Registered
@@ -24,7 +30,7 @@ from raycompat.tune.trainable.nested import flatten_dict
 from raycompat.tune.trainable.place import TrialPlace
 from raycompat.tune.trainable.trainable import TrainingResult
 
-#: How many characters of its parameters a trial's folder has in its name.
+#: How many bytes of its parameters a trial's folder has in its name.
 MAX_DIRNAME = 130
 
 
@@ -107,15 +113,20 @@ class Trial:
 
     def _make_dirname(self) -> str:
         if self.custom_dirname:
-            if "/" in self.custom_dirname:
+            name = checked_name("trial_dirname_creator: the name", self.custom_dirname)
+            if "/" in name:
                 raise ValueError(
-                    f"trial_dirname_creator returned {self.custom_dirname!r}: expected a name, "
-                    "without '/'."
+                    f"trial_dirname_creator returned {name!r}: expected a name without '/'."
                 )
-            name = self.custom_dirname
         else:
-            name = f"{self}_{self.experiment_tag}"[:MAX_DIRNAME] + f"_{date_str()}"
-        return re.sub(r'[/()<>:"\\|?*]', "_", name)
+            name = cut_name(f"{self}_{self.experiment_tag}", MAX_DIRNAME) + f"_{date_str()}"
+        return re.sub(r'[/()<>:"\\|?*\0-\x1f\x7f]', "_", name)
+
+    def make_dirname_unlike(self, taken: Collection[str]) -> None:
+        """Choose a folder that no other trial has: names can be equal, or become equal by the cut."""
+        if self.dirname in taken or (self.custom_dirname and self.folder.exists()):
+            begin = cut_name(self.dirname, MAX_NAME_BYTES - len(self.trial_id) - 1)
+            self.dirname = f"{begin}_{self.trial_id}"
 
     def __repr__(self) -> str:
         if self.custom_trial_name:
@@ -199,7 +210,7 @@ class Trial:
         self.last_result = result
         self.num_results += 1
         for name, value in flat.items():
-            if isinstance(value, Number) and name not in _NOT_METRICS:
+            if isinstance(value, Real) and name not in _NOT_METRICS:
                 self._update_metric(name, value)
 
     def _update_metric(self, name: str, value: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from raycompat._recordable import recordable
 from raycompat.tune import result as keys
 from raycompat.tune.logger.logger import LoggerCallback
 from raycompat.tune.trainable.nested import flatten_dict
@@ -22,11 +23,12 @@ class DashboardCallback(LoggerCallback):
         )
 
     def log_trial_start(self, trial: Trial) -> None:
-        parameters = flatten_dict(trial.evaluated_params or trial.config)
+        parameters = flatten_dict(recordable(trial.evaluated_params or trial.config))
         self._experiment.trial(str(trial), "RUNNING", parameters)
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
-        figures = flatten_dict({k: v for k, v in result.items() if k not in keys.ADDED_KEYS})
+        shown = {k: v for k, v in result.items() if k not in keys.ADDED_KEYS}
+        figures = flatten_dict(recordable(shown))
         step = result.get(keys.TRAINING_ITERATION, iteration)
         self._experiment.report(str(trial), step, figures)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 from io import FileIO
 from pathlib import Path
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
+from raycompat._recordable import as_json_text, as_text, recordable
 from raycompat._storage import append_whole, when_there_is_room
 from raycompat.tune import result as keys
 from raycompat.tune.logger.logger import LocalFolders, LoggerCallback
 from raycompat.tune.trainable.nested import flatten_dict
-from raycompat.tune.trainable.trainable import as_json_line
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
@@ -41,7 +40,7 @@ class _FileLogger(LoggerCallback):
 
     def _write(self, trial: Trial, text: str) -> None:
         file = self._file(trial)
-        when_there_is_room(lambda: append_whole(file, text.encode()))
+        when_there_is_room(lambda: append_whole(file, text.encode(errors="backslashreplace")))
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
         file = self._files.pop(trial.trial_id, None)
@@ -71,7 +70,7 @@ class JsonLoggerCallback(_FileLogger):
     def log_trial_start(self, trial: Trial) -> None:
         self._file(trial)
         folder = self._folders.of(trial)
-        shown = json.dumps(json.loads(as_json_line(trial.config)), indent=2).encode()
+        shown = as_json_text(trial.config, indent=2).encode()
         pickled = cloudpickle.dumps(trial.config)
         parameters, parameters_pickled = (
             Path(folder, name) for name in (keys.EXPR_PARAM_FILE, keys.EXPR_PARAM_PICKLE_FILE)
@@ -80,7 +79,7 @@ class JsonLoggerCallback(_FileLogger):
         when_there_is_room(lambda: parameters_pickled.write_bytes(pickled))
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
-        self._write(trial, as_json_line(result) + "\n")
+        self._write(trial, as_json_text(result) + "\n")
 
 
 class CSVLoggerCallback(_FileLogger):
@@ -100,18 +99,23 @@ class CSVLoggerCallback(_FileLogger):
         self._columns: dict[str, list[str]] = {}
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
-        flat = flatten_dict({k: v for k, v in result.items() if k != "config"})
+        shown = recordable({k: v for k, v in result.items() if k != "config"})
+        flat = {as_text(name): value for name, value in flatten_dict(shown).items()}
         rows: list[Any] = []
         if trial.trial_id not in self._columns:
             header = first_line(str(self._file(trial).name))
             self._columns[trial.trial_id] = header or list(flat)
             if not header:
-                rows.append(flat)
+                rows.append(self._columns[trial.trial_id])
         columns = self._columns[trial.trial_id]
-        rows.append([flat.get(column, "") for column in columns])
+        rows.append([_cell(flat.get(column)) for column in columns])
         text = io.StringIO(newline="")
         csv.writer(text).writerows(rows)
         self._write(trial, text.getvalue())
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else as_text(value)
 
 
 def first_line(path: str) -> list[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import numbers
 import os
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from raycompat._recordable import as_number, as_text, recordable
 from raycompat._storage import is_full
 from raycompat._surface.modules import names_of
 from raycompat.tune import result as keys
@@ -54,9 +54,14 @@ class TBXLoggerCallback(LoggerCallback):
         if writer is None:
             folder = self._folders.of(trial)
             writer = self._writers[trial.trial_id] = EventFile(folder)
-        step = result.get(keys.TIMESTEPS_TOTAL) or result[keys.TRAINING_ITERATION]
-        flat = flatten_dict({k: v for k, v in result.items() if k not in NOT_SHOWN})
-        numbers_only = {k: float(v) for k, v in flat.items() if _is_number(v)}
+        steps = (result.get(keys.TIMESTEPS_TOTAL), result[keys.TRAINING_ITERATION])
+        step = as_number(steps[0]) or as_number(steps[1]) or 0
+        flat = flatten_dict(recordable({k: v for k, v in result.items() if k not in NOT_SHOWN}))
+        numbers_only = {
+            as_text(name): number
+            for name, value in flat.items()
+            if (number := as_number(value)) is not None and not math.isnan(number)
+        }
         writer.add_scalars(
             {f"ray/tune/{name}": value for name, value in numbers_only.items()}, int(step)
         )
@@ -71,8 +76,8 @@ class TBXLoggerCallback(LoggerCallback):
 
     def _write_parameters(self, writer: EventFile, trial: Trial, metrics: dict[str, float]) -> None:
         shown = {
-            name: value if isinstance(value, str | int | float | bool) else str(value)
-            for name, value in flatten_dict(trial.evaluated_params).items()
+            as_text(name): _parameter(value)
+            for name, value in flatten_dict(recordable(trial.evaluated_params)).items()
             if value is not None
         }
         if shown:
@@ -149,11 +154,12 @@ class EventFile:
             self._writer = None
 
 
-def _is_number(value: Any) -> bool:
-    return (
-        isinstance(value, numbers.Real)
-        or (hasattr(value, "item") and getattr(value, "size", 0) == 1)
-    ) and not math.isnan(float(value))
+def _parameter(value: Any) -> bool | float | str:
+    """Return a hyperparameter as one of the types that event files have."""
+    number = None if isinstance(value, bool) else as_number(value)
+    if number is not None:
+        return number
+    return value if isinstance(value, bool) else as_text(value)
 
 
 #: Names of older Rays.

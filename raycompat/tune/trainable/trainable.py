@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
 import pickle
 import platform
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
+from raycompat._recordable import recordable
 from raycompat._surface.modules import names_of
 from raycompat.tune import result as keys
 from raycompat.tune.trainable.place import TrialPlace
@@ -159,7 +159,7 @@ class Trainable:
             raise TypeError(f"step() returned {result!r}: expected a dict of results.")
         if keys.RESULT_DUPLICATE in result:
             return result
-        return self._filled(result, time.time() - start)
+        return self._filled(recordable(result, "tune.report"), time.time() - start)
 
     def _filled(self, result: dict[str, Any], duration_s: float) -> dict[str, Any]:
         """Return the result with the counters of this class."""
@@ -391,18 +391,6 @@ class Trainable:
 def delete_folder(path: str) -> None:
     """Delete a local folder; a missing one is as good."""
     shutil.rmtree(path, ignore_errors=True)
-
-
-def as_json_line(value: Any) -> str:
-    """Return one line of JSON; what JSON lacks is written as text."""
-    return json.dumps(value, default=_as_json)
-
-
-def _as_json(value: Any) -> Any:
-    number = getattr(value, "item", None)
-    if callable(number) and getattr(value, "size", 1) == 1:
-        return number()
-    return value.tolist() if hasattr(value, "tolist") else repr(value)
 
 
 #: Names of older Rays.
