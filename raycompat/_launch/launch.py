@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,6 +76,7 @@ class Launch:
     """
 
     def __init__(self, directory: Path, secret: Authority | Token | None) -> None:
+        _check_name(directory)
         self.directory = directory
         self.logs = directory / "logs"
         self.logs.mkdir()
@@ -162,3 +165,15 @@ class Launch:
                     return folder
             number += 1
             folder = self.directory / f"{role}-{number}"
+
+
+def _check_name(directory: Path) -> None:
+    """Raise `ValueError` for a folder whose name Dask could not send."""
+    try:
+        str(directory).encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"The folder for temporary files is {os.fsencode(directory)!r}, which is not UTF-8 in this "
+            f"process: its file names are {sys.getfilesystemencoding()!r}. Set TMPDIR to another folder, "
+            "or PYTHONUTF8=1 if the name is UTF-8."
+        ) from None
