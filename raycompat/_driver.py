@@ -474,8 +474,14 @@ def _start_cluster(
 def dashboard_address(given: dict[str, Any]) -> str | None:
     if given["include_dashboard"] is False:
         return None
-    port = given["dashboard_port"]
-    return f"{given['dashboard_host']}:{_DASHBOARD_PORT if port is None else port}"
+    host, port = given["dashboard_host"], given["dashboard_port"]
+    if not isinstance(host, str) or not host:
+        raise TypeError(f"dashboard_host={host!r}: expected the address of an interface.")
+    if port is None:
+        port = _DASHBOARD_PORT
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 1 << 16:
+        raise ValueError(f"dashboard_port={port!r}: expected 0 (any free port) to 65535.")
+    return f"{host}:{port}"
 
 
 def _open_session(

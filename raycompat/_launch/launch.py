@@ -173,7 +173,7 @@ def _check_name(directory: Path) -> None:
         str(directory).encode()
     except UnicodeEncodeError:
         raise ValueError(
-            f"The folder for temporary files is {os.fsencode(directory)!r}, which is not UTF-8 in this "
-            f"process: its file names are {sys.getfilesystemencoding()!r}. Set TMPDIR to another folder, "
-            "or PYTHONUTF8=1 if the name is UTF-8."
+            f"The folder for temporary files is {os.fsencode(directory)!r}, whose name is not UTF-8 in "
+            f"this process (its file names are {sys.getfilesystemencoding()!r}). Set TMPDIR to another "
+            "folder, or PYTHONUTF8=1 if the name is UTF-8."
         ) from None

@@ -25,6 +25,12 @@ OBJECT_SHARE = 0.3
 #: Bytes. Ray's own lower limit.
 _MIN_OBJECT_STORE_BYTES = 75 * 1024 * 1024
 
+#: The arguments for resources that have another name.
+_ARGUMENTS = {"CPU": "num_cpus", "GPU": "num_gpus"}
+
+#: Each GPU of a node has an entry in the scheduler.
+_MANY_GPUS = 100_000
+
 
 @dataclass(frozen=True)
 class NodeOptions:
@@ -83,7 +89,7 @@ def _amounts(given: dict[str, Any]) -> dict[str, float]:
     for name in ("CPU", "GPU", "memory", "object_store_memory"):
         if name in custom:
             raise AssertionError(  # Ray's class for it
-                f"`{name}` cannot be a custom resource: it is a separate argument."
+                f"`{name}` cannot be a custom resource: give it as {_ARGUMENTS.get(name, name)}=..."
             )
     asked = {
         "CPU": given.get("num_cpus"),
@@ -95,6 +101,8 @@ def _amounts(given: dict[str, Any]) -> dict[str, float]:
     amounts = {name: value for name, value in asked.items() if value is not None}
     for name, value in amounts.items():
         _check_quantity(name, value)
+    if amounts.get("GPU", 0) > _MANY_GPUS:
+        raise ValueError(f"A node's GPU is {amounts['GPU']!r}: expected at most {_MANY_GPUS}.")
     _check_gpus_are_visible(amounts.get("GPU", 0))
     store = amounts.get("object_store_memory")
     if store is not None and store < _MIN_OBJECT_STORE_BYTES:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import time
 import weakref
 from collections.abc import Collection, Mapping
@@ -116,7 +117,7 @@ class Process:
         elif (why_not := self._forked.why_not_forked) is not None:
             how = f"could not be started, because {why_not}"
         else:
-            how = f"ended with exit code {self.exit_code} while starting"
+            how = f"ended {_described(self.exit_code)} while starting"
         why_not = variables.why_python_does_not_start(self._variables)
         cause = f" {why_not}." if why_not else ""
         log = self.log.read_text(errors="replace")[-4000:]
@@ -176,6 +177,14 @@ class Process:
         """Let go of the process in a forked child: the child's copies must not keep it alive."""
         self.close_input()
         self._forked.forget()
+
+
+def _described(exit_code: int | None) -> str:
+    if exit_code is None or exit_code >= 0:
+        return f"with exit code {exit_code}"
+    name = signal.Signals(-exit_code).name
+    hint = ", perhaps because the machine lacks memory" if name == "SIGKILL" else ""
+    return f"by signal {name}{hint}"
 
 
 def variables_of_processes() -> dict[str, str]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+import pytest
+
 from raycompat._launch.launch import Launch
 
 
@@ -17,3 +21,8 @@ def test_the_folder_of_an_ended_process_whose_log_is_kept_is_not_used_again(tmp_
     (launch.logs / "node.log").touch()
     first.rmdir()
     assert launch._new_folder("node").name == "node-2"
+
+
+def test_a_folder_whose_name_dask_cannot_send_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"b'.*caf\\xe9', whose name is not UTF-8"):
+        Launch(tmp_path / os.fsdecode(b"caf\xe9"), None)

@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from raycompat._driver import dashboard_address
 from raycompat._launch.node_options import HEAD_RESOURCE, LABELS_VARIABLE, node_options
 
 
@@ -61,8 +62,28 @@ def test_labels_travel_in_the_environment_beside_what_is_given():
         ({"env_vars": {"A=B": "c"}}, ValueError),
         ({"env_vars": {"": "c"}}, ValueError),
         ({"env_vars": {"A": "b\0c"}}, ValueError),
+        ({"num_gpus": 10**9}, ValueError),
     ],
 )
 def test_what_is_impossible_is_an_error(given, error):
     with pytest.raises(error, match="xpected|must|whole|cannot|at least"):
         node_options(given, is_head=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"dashboard_port": "8265"}, ValueError),
+        ({"dashboard_port": 65536}, ValueError),
+        ({"dashboard_port": -1}, ValueError),
+        ({"dashboard_port": True}, ValueError),
+        ({"dashboard_host": 5}, TypeError),
+        ({"dashboard_host": ""}, TypeError),
+    ],
+)
+def test_an_address_of_the_dashboard_that_is_not_valid_is_named(given, error):
+    usual = {"include_dashboard": None, "dashboard_host": "127.0.0.1", "dashboard_port": None}
+    assert dashboard_address(usual) == "127.0.0.1:8265"
+    ((name, value),) = given.items()
+    with pytest.raises(error, match=f"{name}={value!r}: expected"):
+        dashboard_address({**usual, **given})
