@@ -21,10 +21,7 @@ class Worker:
     [
         (ValueError("labels"), "labels"),
         (TypeError("The quantity of resource x is 'a'"), "The quantity of resource x is 'a'"),
-        (
-            OSError("No space left on device"),
-            "No space left on device. A node needs writable folders",
-        ),
+        (OSError("No space left on device"), "No space left on device. A node needs folders"),
         (RuntimeError(), "RuntimeError()"),
     ],
 )
