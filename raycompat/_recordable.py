@@ -144,9 +144,9 @@ def as_plain(value: Any) -> Any:
     return repr(value)
 
 
-def as_json_text(value: Mapping[Any, Any], indent: int | None = None) -> str:
-    """Return a dict as JSON; what JSON lacks is written as text."""
-    return json.dumps(recordable(value), indent=indent, default=_as_json)
+def as_json_text(value: Mapping[Any, Any] | list[Any], indent: int | None = None) -> str:
+    """Return a dict, or a list of them, as JSON; what JSON lacks is written as text."""
+    return json.dumps(recordable({"": value})[""], indent=indent, default=_as_json)
 
 
 def _as_json(value: Any) -> Any:

@@ -346,7 +346,11 @@ def test_old_methods(cluster, tmp_path):
         ),
         (lambda p: tune.run(3, storage_path=p), tune.TuneError, "not a trainable"),
         (lambda p: HyperBandForBOHB(), UnsupportedRayFeatureError, "OptunaSearch"),
-        (lambda p: tune.create_searcher("bayesopt"), UnsupportedRayFeatureError, "Optuna"),
+        (
+            lambda p: tune.create_searcher("bayesopt"),
+            ImportError,
+            "pip install bayesian-optimization",
+        ),
         (lambda p: tune.report({"a": 1}), RuntimeError, "no trial runs"),
         (lambda p: tune.Tuner.restore(p, trainable=train), FileNotFoundError, "tuner.pkl"),
     ],

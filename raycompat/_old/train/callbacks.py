@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from raycompat.tune.trainable.trainable import as_json_line
+from raycompat._recordable import as_json_text
 
 
 class TrainingCallback:
@@ -38,7 +38,7 @@ class PrintCallback(TrainingCallback):
 
     def handle_result(self, results: list[dict[str, Any]], **info: Any) -> None:
         """Print the results."""
-        print(as_json_line(results))
+        print(as_json_text(results))
 
 
 class _InFolder(TrainingCallback):
@@ -100,7 +100,7 @@ class JsonLoggerCallback(_InFolder):
     def handle_result(self, results: list[dict[str, Any]], **info: Any) -> None:
         """Write the file with the new results at its end."""
         self._written.append(_chosen(results, self._workers))
-        self.log_path.write_text(as_json_line(self._written))
+        self.log_path.write_text(as_json_text(self._written))
 
     @property
     def log_path(self) -> Path:

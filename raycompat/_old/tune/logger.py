@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from raycompat._recordable import as_json_text
 from raycompat.tune.logger import (
     CSVLoggerCallback,
     JsonLoggerCallback,
     LoggerCallback,
     TBXLoggerCallback,
 )
-from raycompat.tune.trainable.trainable import as_json_line
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
@@ -182,5 +182,5 @@ def pretty_print(result: dict[str, Any], exclude: Iterable[str] | None = None) -
     shown = {
         name: value for name, value in result.items() if value is not None and name not in left_out
     }
-    plain = json.loads(as_json_line(shown))
+    plain = json.loads(as_json_text(shown))
     return str(yaml.safe_dump(plain, default_flow_style=False))
