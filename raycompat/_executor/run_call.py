@@ -202,6 +202,8 @@ def _run(executor: Executor, call: Call, sink: Sink) -> Outcome:
 async def run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
     """Run one call that may be a coroutine, as `run` does."""
     executor.environment.begin(call.payload["environment"])
+    # After the user's code this may be a forked child, in which no loop runs.
+    task = asyncio.current_task()
     try:
         work = prepare(executor, call)
         if isinstance(work, Outcome):
@@ -211,7 +213,6 @@ async def run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
             del work
             if inspect.isawaitable(result):
                 result = await user_coroutine(result)
-            task = asyncio.current_task()
             if task is not None and task.cancelling():
                 await asyncio.sleep(0)  # a cancellation that no ``await`` has raised is raised here
         finally:

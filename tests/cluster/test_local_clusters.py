@@ -57,7 +57,7 @@ def test_texts_have_to_be_texts(cluster, option, value):
 
 
 def test_labels_of_the_cluster_s_own_are_refused(cluster):
-    with pytest.raises(ValueError, match="given by the cluster itself"):
+    with pytest.raises(ValueError, match="every node already has this label"):
         cluster.add_node(labels={"ray.io/node-id": "mine"})
 
 
@@ -66,9 +66,10 @@ def test_a_cluster_that_outlives_its_program_is_refused():
         Cluster(shutdown_at_exit=False)
 
 
-def test_a_node_that_does_not_start_is_an_error_with_its_log(cluster):
-    with pytest.raises(ray.exceptions.RaySystemError, match="ModuleNotFoundError|No module named"):
-        cluster.add_node(env_vars={"PYTHONPATH": "", "PYTHONHOME": "/nowhere"})
+def test_a_node_that_does_not_start_is_an_error_with_its_log(cluster, tmp_path):
+    (tmp_path / "tornado.py").write_text("raise RuntimeError('not the real one')")
+    with pytest.raises(ray.exceptions.RaySystemError, match="not the real one"):
+        cluster.add_node(env_vars={"PYTHONPATH": str(tmp_path)})
     assert cluster.list_all_nodes() == []
     cluster.add_node(num_cpus=1)
     cluster.connect()

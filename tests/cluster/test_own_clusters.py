@@ -153,14 +153,3 @@ def test_an_init_that_refuses_its_logging_leaves_no_session(no_cluster, options,
     with pytest.raises(ValueError, match=text):
         ray.init(num_cpus=1, local_mode=local_mode, **options)
     assert not ray.is_initialized()
-
-
-def test_an_init_in_a_folder_that_is_gone_leaves_no_session(no_cluster, tmp_path, monkeypatch):
-    folder = tmp_path / "gone"
-    folder.mkdir()
-    with monkeypatch.context() as patch:
-        patch.chdir(folder)
-        folder.rmdir()
-        with pytest.raises(FileNotFoundError):
-            ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
-        assert not ray.is_initialized()
