@@ -13,6 +13,7 @@ import time
 from collections import Counter
 
 import numpy as np
+import psutil
 import pytest
 
 import raycompat as ray
@@ -783,8 +784,10 @@ def test_a_call_that_is_cancelled_while_it_is_submitted_does_not_run(no_cluster,
 
 
 @pytest.mark.parametrize("options", [{}, {"memory": 1}], ids=["lease", "scheduler"])
-def test_a_process_that_dies_and_leaves_a_child_is_noticed(no_cluster, tmp_path, options):
-    """The child has copies of all its connections, as those of a pool of processes have."""
+def test_a_process_that_dies_and_leaves_a_child_is_noticed(
+    no_cluster, tmp_path, wait_until, options
+):
+    """The child has copies of all its connections, as those of a pool of processes have. It ends too."""
     ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
 
     @ray.remote(max_retries=0, **options)
@@ -796,12 +799,11 @@ def test_a_process_that_dies_and_leaves_a_child_is_noticed(no_cluster, tmp_path,
         os.kill(os.getpid(), signal.SIGKILL)
 
     path = tmp_path / "child"
-    try:
-        with pytest.raises(ray.exceptions.WorkerCrashedError):
-            ray.get(die.remote(path), timeout=60)
-        assert ray.get(number.remote(3), timeout=60) == 3
-    finally:
-        os.kill(int(path.read_text()), signal.SIGKILL)
+    with pytest.raises(ray.exceptions.WorkerCrashedError):
+        ray.get(die.remote(path), timeout=60)
+    assert ray.get(number.remote(3), timeout=60) == 3
+    child = int(path.read_text())
+    wait_until(lambda: not psutil.pid_exists(child))
 
 
 def test_a_call_that_was_made_just_before_the_interrupt_of_its_maker_is_cancelled(
