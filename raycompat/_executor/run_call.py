@@ -18,6 +18,7 @@ from raycompat._caller import resolve, tensors
 from raycompat._caller.put import not_stored, put, put_error
 from raycompat._executor import debugger
 from raycompat._protocol import executor_messages, failures, item_credit, segment
+from raycompat._protocol.actor_about import bound_method
 from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
 from raycompat._protocol.serialization import deserialize, serialize, shortened, unpicklable
 from raycompat._protocol.spans import Failure
@@ -313,7 +314,7 @@ def _find_method(executor: CallRunner, name: str) -> Callable[..., Any]:
         return lambda function, *args, **kwargs: function(instance, *args, **kwargs)
     if name == "__ray_terminate__":
         return leave
-    method: Callable[..., Any] = getattr(instance, name)
+    method: Callable[..., Any] = bound_method(instance, name)
     return method
 
 

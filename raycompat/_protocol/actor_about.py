@@ -152,3 +152,15 @@ def methods_of(cls: type) -> dict[str, Method]:
         method = Method(name, function, isinstance(static, staticmethod | classmethod))
         found[method.name] = method
     return found
+
+
+def bound_method(instance: Any, name: str) -> Any:
+    """Return a method as callers of a handle see it: an attribute of the instance does not hide it."""
+    if name in getattr(instance, "__dict__", ()):
+        cls = type(instance)
+        for each in cls.__mro__:
+            if name in each.__dict__:
+                found = each.__dict__[name]
+                get = getattr(type(found), "__get__", None)
+                return found if get is None else get(found, instance, cls)
+    return getattr(instance, name)

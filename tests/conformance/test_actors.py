@@ -1463,3 +1463,43 @@ def test_the_actor_class_has_what_the_class_has(cluster, ray):
     assert Actor.limit() == 3
     with pytest.raises(AttributeError):
         Actor.nothing
+
+
+def test_attributes_of_the_instance_do_not_hide_methods(ray):
+    def plain(self):
+        return "plain"
+
+    class Base:
+        inherited = plain
+
+    @ray.remote
+    class Actor(Base):
+        def __init__(self):
+            for name in ("plain", "inherited", "static", "of_class", "stream"):
+                setattr(self, name, 0)
+            self.replaced = lambda: "replacement"
+
+        def replaced(self):
+            return "method"
+
+        @staticmethod
+        def static():
+            return "static"
+
+        @classmethod
+        def of_class(cls):
+            return cls.__name__
+
+        def stream(self):
+            yield "item"
+
+        def attributes(self):
+            return [self.plain, self.replaced()]
+
+    actor = Actor.remote()
+    assert ray.get(actor.inherited.remote()) == "plain"
+    assert ray.get(actor.replaced.remote()) == "method"
+    assert ray.get(actor.static.remote()) == "static"
+    assert ray.get(actor.of_class.remote()) == "Actor"
+    assert ray.get(next(actor.stream.remote())) == "item"
+    assert ray.get(actor.attributes.remote()) == [0, "replacement"]
