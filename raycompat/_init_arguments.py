@@ -16,7 +16,7 @@ from raycompat._caller.html_report import checked_file
 from raycompat._logging_config import LoggingConfig
 from raycompat._protocol import shared_secret
 from raycompat._protocol.shared_secret import Authority
-from raycompat._protocol.text import checked_text
+from raycompat._protocol.text import checked_namespace
 from raycompat.job_config import JobConfig
 
 #: With the value 0, all calls go through the scheduler, as with ``init(_leases=False)``.
@@ -83,17 +83,6 @@ def check_unknown(given: dict[str, Any], known: Collection[str]) -> None:
             f"Unknown keyword argument(s): {', '.join(unknown)}."
             + (f" Did you mean {', '.join(close)}?" if close else "")
         )
-
-
-def checked_namespace(namespace: Any) -> str | None:
-    """Return a namespace as a plain string; raise if it is not valid."""
-    if namespace is None:
-        return None
-    if not isinstance(namespace, str):
-        raise TypeError("namespace must be None or a string.")
-    if namespace == "":
-        raise ValueError('"" is not a valid namespace. Give it a name, or leave it out.')
-    return checked_text("namespace", namespace)
 
 
 def refuse(given: dict[str, Any]) -> None:

@@ -50,7 +50,7 @@ from raycompat._protocol.options import (
     method_options,
 )
 from raycompat._protocol.runtime_env import inherited
-from raycompat._protocol.text import checked_text, name_of
+from raycompat._protocol.text import checked_namespace, checked_text, name_of
 from raycompat._typing import MethodDecorator, P, R, RemoteMethod
 from raycompat.object_ref import WeakObjectRef
 from raycompat.remote_function import pickled_exceptions
@@ -587,11 +587,7 @@ def _handle(session: Session, key: str, about: bytes) -> ActorHandle[Any]:
 
 
 def _namespace(session: Session, given: str | None) -> str:
-    if given is None:
-        return session.setup.namespace
-    if not given:
-        raise ValueError('"" is not a valid namespace. Give it a name, or leave it out.')
-    return checked_text("The namespace", given)
+    return checked_namespace(given) or session.setup.namespace
 
 
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
@@ -625,7 +621,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
     ValueError
         When no actor has this name, or the name is empty.
     TypeError
-        When the name is not a string.
+        When the name or the namespace is not a string.
 
     Notes
     -----

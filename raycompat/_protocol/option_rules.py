@@ -19,7 +19,7 @@ from raycompat._protocol.plain import plain_where_possible
 from raycompat._protocol.resource_set import ResourceSet, to_units
 from raycompat._protocol.runtime_env import checked_for_call
 from raycompat._protocol.strategy import GroupHandle, SchedulingStrategy
-from raycompat._protocol.text import LARGEST_INTEGER, checked_key, checked_text
+from raycompat._protocol.text import LARGEST_INTEGER, checked_key, checked_namespace, checked_text
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 #: How often a call is tried again after its process or node has died; Ray's default.
@@ -185,9 +185,7 @@ def _actor_name(_: str, value: str | None) -> str | None:
 
 
 def _namespace(_: str, value: str | None) -> str | None:
-    if value == "":
-        raise ValueError('"" is not a valid namespace. Give it a name, or leave it out.')
-    return value
+    return checked_namespace(value)
 
 
 def _runtime_env(_: str, value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -54,6 +54,25 @@ def name_of(function_or_class: Any, what: str) -> str:
     return checked_text(what, name if isinstance(name, str) else str(name))
 
 
+def checked_namespace(namespace: Any) -> str | None:
+    """Return a namespace of actors as a plain string, or None if none was given.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When it is not a string, or cannot be the name of a namespace.
+    """
+    if namespace is None:
+        return None
+    if not isinstance(namespace, str):
+        raise TypeError(
+            f"namespace={namespace!r}: a namespace is a string, or None for the default."
+        )
+    if namespace == "":
+        raise ValueError('"" is not a valid namespace. Give it a name, or leave it out.')
+    return checked_text("The namespace", namespace)
+
+
 def is_key_of_dask(text: str) -> bool:
     """Return whether Dask uses a key itself, so that no dictionary in a message can have it."""
     return text in _KEYS_OF_DASK

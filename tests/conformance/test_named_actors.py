@@ -336,6 +336,12 @@ def test_get_actor_of_an_empty_namespace_is_a_value_error(ray):
         ray.get_actor("any", namespace="")
 
 
+@pytest.mark.parametrize("namespace", [1, 0, b"bytes", True])
+def test_get_actor_of_a_namespace_that_is_no_string_is_a_type_error(ray, namespace):
+    with pytest.raises(TypeError, match="namespace"):
+        ray.get_actor("any", namespace=namespace)
+
+
 # get_if_exists
 
 
