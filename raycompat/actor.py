@@ -175,6 +175,10 @@ class ActorClass(Generic[T]):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._class, name)
 
+    def __dir__(self) -> list[str]:
+        of_class = (name for name in dir(self._class) if not name.startswith("__"))
+        return sorted({*super().__dir__(), *of_class})
+
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         """Raise an error: inherit from the plain class instead."""
         name = self._name
@@ -361,7 +365,7 @@ def _bind_class(
 class ActorMethod:
     """A method of one actor: call it with `remote`."""
 
-    __slots__ = ("_handle", "_method", "_options")
+    __slots__ = ("__weakref__", "_handle", "_method", "_options")
 
     def __init__(self, handle: ActorHandle[Any], method: Method, options: MethodOptions) -> None:
         self._handle = handle
@@ -405,7 +409,8 @@ class ActorMethod:
 
     def options(self, **options: Any) -> ActorMethod:
         """Return the method with other options."""
-        return ActorMethod(self._handle, self._method, method_options(options, self._options))
+        changed = method_options(options, self._options)
+        return type(self)(self._handle, self._method, changed)
 
     def _remote(
         self,
@@ -459,6 +464,22 @@ class ActorMethod:
         if call.keeps_tensors:
             result._entry.tensor_transport = options.tensor_transport
         return result
+
+
+class _DecoratedMethod(ActorMethod):
+    """A method of one actor that has an invocation decorator, which runs around each call."""
+
+    __slots__ = ()
+
+    def _submit(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: MethodOptions
+    ) -> Any:
+        def invoke(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            return submit(args, kwargs, options)
+
+        submit, decorator = super()._submit, self._method.decorator
+        assert decorator is not None
+        return decorator.around(invoke)(args, kwargs)
 
 
 def _check_keeps_tensors(about: About, name: str, transport: str, num_returns: int | str) -> None:
@@ -551,10 +572,11 @@ class ActorHandle(Generic[T]):
                     f"'{about.class_name}' object has no attribute '{name}'. Its methods are: "
                     f"{listed or 'none'}."
                 )
-            return ActorMethod(self, method, method.options)
+            kind = ActorMethod if method.decorator is None else _DecoratedMethod
+            return kind(self, method, method.options)
 
     def __dir__(self) -> list[str]:
-        return sorted(self._about.methods)
+        return sorted({"__init__", *_BUILT_IN_METHODS, *self._about.methods})
 
     def __repr__(self) -> str:
         return f"Actor({self._about.class_name}, {self._actor_id.hex()})"

@@ -17,7 +17,7 @@ from raycompat._caller.calls import Call
 from raycompat._caller.exports import KnownIds, exported_id
 from raycompat._caller.session import Session
 from raycompat._protocol import ids
-from raycompat._protocol.actor_about import check_arguments
+from raycompat._protocol.actor_about import Decorator, check_arguments
 from raycompat._protocol.options import TaskOptions, task_options
 from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.text import checked_text, name_of
@@ -53,6 +53,7 @@ class RemoteFunction(Generic[P, Returned_co]):
         self._fitting = _numbers_that_fit(self._signature)
         #: The id of the function in each job; kept across processes.
         self._exports = KnownIds()
+        self._decorator = Decorator.of(function)
         functools.update_wrapper(self, function)
 
     def __repr__(self) -> str:
@@ -108,6 +109,15 @@ class RemoteFunction(Generic[P, Returned_co]):
         return self._submit(tuple(args or ()), kwargs or {}, self._changed(options))
 
     def _submit(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskOptions) -> Any:
+        if self._decorator is None:
+            return self._call(args, kwargs, options)
+
+        def invoke(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            return self._call(args, kwargs, options)
+
+        return self._decorator.around(invoke)(args, kwargs)
+
+    def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskOptions) -> Any:
         session = _driver.require_session()
         if self._signature is not None and (kwargs or len(args) not in self._fitting):
             check_arguments(self._signature, args, kwargs, self._name)

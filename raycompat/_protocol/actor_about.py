@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import cloudpickle
 
 from raycompat._protocol.options import MethodOptions
 from raycompat._protocol.text import checked_text
@@ -27,14 +30,46 @@ _DOTS = _Dots()
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
+class Decorator:
+    """What a program puts around the calls of a function or method, in the process that calls it.
+
+    Ray's name for it is ``__ray_invocation_decorator__``, an attribute of the function. It takes a
+    function of positional and keyword arguments (a sequence and a dictionary), which makes the call,
+    and returns another such function.
+    """
+
+    def __init__(self, decorate: Callable[..., Any] | bytes) -> None:
+        self._decorate = decorate
+
+    @classmethod
+    def of(cls, function: Any) -> Decorator | None:
+        """Return the decorator that the function or method has."""
+        found = getattr(function, "__ray_invocation_decorator__", None)
+        return None if found is None else cls(found)
+
+    def around(self, invoke: Callable[..., Any]) -> Any:
+        """Return the function to call instead of `invoke`."""
+        if isinstance(self._decorate, bytes):  # it has come with a handle, and is needed now
+            self._decorate = pickle.loads(self._decorate)
+        assert not isinstance(self._decorate, bytes)
+        return self._decorate(invoke)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        code = self._decorate
+        return Decorator, (
+            code if isinstance(code, bytes) else cloudpickle.dumps(code, protocol=5),
+        )
+
+
 class Method:
     """The description of one method that travels with an actor's handles."""
 
-    __slots__ = ("_least", "_most", "is_generator", "name", "options", "signature")
+    __slots__ = ("_least", "_most", "decorator", "is_generator", "name", "options", "signature")
 
     def __init__(self, name: str, function: Any, is_bound: bool) -> None:
         self.name = checked_text("The name of a method", name)
         self.options: MethodOptions = getattr(function, "__raycompat_method__", MethodOptions())
+        self.decorator = Decorator.of(function)
         self.is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(
             function
         )
@@ -73,10 +108,10 @@ class Method:
                 for p in signature.parameters.values()
             ]
             signature = inspect.Signature(parameters)
-        return (self.name, self.options, self.is_generator, signature)
+        return (self.name, self.options, self.is_generator, signature, self.decorator)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.name, self.options, self.is_generator, self.signature = state
+        self.name, self.options, self.is_generator, self.signature, self.decorator = state
         self._count_positional()
 
 

@@ -80,7 +80,7 @@ class Actor:
         return call
 
     def __dir__(self) -> list[str]:
-        return dir(self._handle)
+        return [name for name in dir(self._handle) if not name.startswith("_")]
 
     def __repr__(self) -> str:
         return f"<{self._handle!r} as a Dask actor>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -768,7 +769,79 @@ def test_the_methods_are_listed_by_dir(ray):
         def answer(self):
             return 42
 
-    assert "answer" in dir(Plain.remote())
+    built_in = ["__init__", "__ray_call__", "__ray_ready__", "__ray_terminate__"]
+    assert sorted(dir(Plain.remote())) == [*built_in, "answer"]
+
+
+def test_dir_of_an_actor_class_has_the_names_of_the_class(ray):
+    class Base:
+        def inherited(self):
+            return 1
+
+    @ray.remote
+    class Plain(Base):
+        LIMIT = 3
+
+        def answer(self):
+            return 42
+
+        @staticmethod
+        def double(x):
+            return 2 * x
+
+    assert {"LIMIT", "answer", "double", "inherited", "remote", "options"} <= set(dir(Plain))
+
+
+def test_actor_methods_have_weak_references(ray):
+    @ray.remote
+    class Plain:
+        def answer(self):
+            return 42
+
+    actor = Plain.remote()
+    method = actor.answer
+    weak = weakref.ref(method)
+    assert ray.get(weak().remote()) == 42
+    del method
+    assert weak() is None
+
+
+def test_an_invocation_decorator_runs_around_the_calls_where_they_are_made(ray):
+    def add_one_at_the_caller(invoke):
+        def call(args, kwargs):
+            return [os.getpid(), invoke((args[0] + 1,), {**kwargs, "more": 10})]
+
+        return call
+
+    def add_one(self, x, more=0):
+        return x + more
+
+    def plain(x, more=0):
+        return x + more
+
+    add_one.__ray_invocation_decorator__ = add_one_at_the_caller
+    plain.__ray_invocation_decorator__ = add_one_at_the_caller
+
+    @ray.remote
+    class Adder:
+        add = add_one
+
+    def check(caller, ref):
+        assert caller == os.getpid()
+        assert ray.get(ref) == 12
+
+    @ray.remote
+    def use(adder, function):
+        check(*adder.add.remote(1))
+        check(*function.remote(1))
+
+    adder, function = Adder.options(name="decorated").remote(), ray.remote(plain)
+    check(*adder.add.remote(1))
+    check(*adder.add.options(name="other").remote(1, more=3))
+    check(*ray.get_actor("decorated").add.remote(1))
+    check(*function.remote(1))
+    check(*function.options(num_cpus=1).remote(1))
+    ray.get(use.remote(adder, function))
 
 
 # What actors do
