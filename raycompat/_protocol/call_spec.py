@@ -139,3 +139,5 @@ class GroupSpec(TypedDict):
     strategy: str
     #: Resource units of each bundle.
     bundles: list[dict[str, int]]
+    #: The checked label selector of each bundle; empty if none was given.
+    label_selectors: list[dict[str, str]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from raycompat._protocol.strategy import ByLabels, LabelRule, OnNode, Selecting, Strategy
@@ -54,6 +54,13 @@ def _selected(
             for allowed in choices(strategy.base, request, among, ledger)
         ]
     return found
+
+
+def admitted(
+    selectors: Iterable[Collection[LabelRule]], nodes: Nodes
+) -> tuple[frozenset[str] | None, ...]:
+    """Return the addresses that obey each selector; None is any node."""
+    return tuple(frozenset(_obeying(rules, nodes, nodes)) if rules else None for rules in selectors)
 
 
 def _obeying(

@@ -7,6 +7,7 @@ for that; they usually find one.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +22,25 @@ if TYPE_CHECKING:
 #: The node of each bundle, and its GPUs; by the bundle's number.
 Layout: TypeAlias = "dict[int, tuple[Capacity, Slots]]"
 
+#: The ids of the nodes that may take a bundle; None is any node.
+Allowed: TypeAlias = "frozenset[str] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A bundle to place: its resources, and the nodes that may take it."""
+
+    resources: ResourceSet
+    allowed: Allowed = None
+
+    def fits(self, node: Capacity) -> bool:
+        """Return whether a node may take the bundle, and has room for it."""
+        is_allowed = self.allowed is None or node.node_id in self.allowed
+        return is_allowed and node.fits(self.resources)
+
+
 #: Bundles by number, in the order in which they are placed.
-_Numbered: TypeAlias = "list[tuple[int, ResourceSet]]"
+_Numbered: TypeAlias = "list[tuple[int, Wanted]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +66,7 @@ def arrange(
     strategy: str,
     nodes: Sequence[Capacity],
     beside: Collection[str] = (),
+    allowed: Sequence[Allowed] = (),
 ) -> list[tuple[Capacity, Slots]] | None:
     """Take all bundles from nodes, or none of them.
 
@@ -60,6 +79,9 @@ def arrange(
         The nodes that may be used.
     beside : collection of str, optional
         Ids of the nodes that have other bundles of the group.
+    allowed : sequence of frozenset of str or None, optional
+        For each bundle, the ids of the nodes that may take it; None is any node. By default, any node
+        may take any bundle.
 
     Returns
     -------
@@ -75,26 +97,34 @@ def arrange(
     ordered = sorted(
         nodes, key=lambda node: (bool(node.free_gpus) and not wants_gpus, node.utilisation())
     )
-    numbered = sorted(enumerate(bundles), key=lambda each: _rarity(each[1]), reverse=True)
+    each_allowed = allowed or [None] * len(bundles)
+    wanted = map(Wanted, bundles, each_allowed)
+    numbered = sorted(enumerate(wanted), key=lambda each: _rarity(each[1]), reverse=True)
     found = _STRATEGIES[strategy](numbered, ordered, beside)
     return [found[number] for number in range(len(bundles))] if found is not None else None
 
 
-def _rarity(bundle: ResourceSet) -> tuple[int, int, int]:
+def _rarity(wanted: Wanted) -> tuple[float, int, int, int]:
     """Return a sort key that is larger for bundles that fewer nodes can take."""
-    return bundle.get("GPU"), len(bundle), sum(units for _, units in bundle.items())
+    bundle, allowed = wanted.resources, wanted.allowed
+    rest = bundle.get("GPU"), len(bundle), sum(units for _, units in bundle.items())
+    return -math.inf if allowed is None else -len(allowed), *rest
 
 
 def _fill(bundles: _Numbered, node: Capacity) -> Layout:
     """Take as many of the bundles from a node as fit."""
-    return {number: (node, node.take(bundle)) for number, bundle in bundles if node.fits(bundle)}
+    return {
+        number: (node, node.take(bundle.resources))
+        for number, bundle in bundles
+        if bundle.fits(node)
+    }
 
 
 def _undo(bundles: _Numbered, taken: Layout) -> None:
     for number, bundle in bundles:
         if number in taken:
             node, gpus = taken[number]
-            node.give(bundle.units(), gpus)
+            node.give(bundle.resources.units(), gpus)
 
 
 def _strict_pack(
@@ -113,7 +143,7 @@ def _pack(bundles: _Numbered, nodes: Sequence[Capacity], beside: Collection[str]
     found: Layout = {}
     # Of nodes that take equally many, the first is used.
     candidates = sorted(nodes, key=lambda node: node.node_id not in beside)
-    names = sorted({name for _, bundle in bundles for name, _ in bundle.items()})
+    names = sorted({name for _, bundle in bundles for name, _ in bundle.resources.items()})
     while len(found) < len(bundles):
         left = [each for each in bundles if each[0] not in found]
         best = _node_for_most(left, candidates, names)
@@ -129,14 +159,19 @@ def _pack(bundles: _Numbered, nodes: Sequence[Capacity], beside: Collection[str]
 def _node_for_most(
     bundles: _Numbered, candidates: Sequence[Capacity], names: Sequence[str]
 ) -> Capacity | None:
-    """Return the node that takes most of the bundles; of nodes that are equally free, one is tried."""
+    """Return the node that takes most of the bundles.
+
+    Of nodes that are equally free, and allowed for the same bundles, one is tried.
+    """
     counts: dict[Any, int] = {}
+    restrictions = {bundle.allowed for _, bundle in bundles} - {None}
 
     def number_taken(node: Capacity) -> int:
         free = (*map(node.free.get, names), *node.free_gpus.items())
-        if free not in counts:
-            counts[free] = len(_fill(bundles, node.copy()))
-        return counts[free]
+        alike = (free, frozenset(each for each in restrictions if each and node.node_id in each))
+        if alike not in counts:
+            counts[alike] = len(_fill(bundles, node.copy()))
+        return counts[alike]
 
     return max(candidates, key=number_taken, default=None)
 
@@ -148,10 +183,10 @@ def _strict_spread(
     allowed = [node for node in nodes if node.node_id not in beside]
     if len(bundles) > len(allowed):
         return None
-    by_shape: dict[ResourceSet, list[str]] = {}
+    by_shape: dict[Wanted, list[str]] = {}
     for _, bundle in bundles:
         if bundle not in by_shape:
-            by_shape[bundle] = [node.node_id for node in allowed if node.fits(bundle)]
+            by_shape[bundle] = [node.node_id for node in allowed if bundle.fits(node)]
     choices = {number: by_shape[bundle] for number, bundle in bundles}
     taken_by: dict[str, int] = {}
     if not all(_match(number, choices, taken_by) for number, _ in bundles):
@@ -159,7 +194,7 @@ def _strict_spread(
     by_number = {number: node_id for node_id, number in taken_by.items()}
     by_id = {node.node_id: node for node in nodes}
     return {
-        number: (by_id[by_number[number]], by_id[by_number[number]].take(bundle))
+        number: (by_id[by_number[number]], by_id[by_number[number]].take(bundle.resources))
         for number, bundle in bundles
     }
 
@@ -210,7 +245,7 @@ def _spread(
         fitting = [
             (count[node.node_id], node.utilisation(), place)
             for place, node in enumerate(nodes)
-            if node.fits(bundle)
+            if bundle.fits(node)
         ]
         heapify(fitting)
         for number, _ in alike:
@@ -219,8 +254,8 @@ def _spread(
                 return None
             node = nodes[place := heappop(fitting)[2]]
             count[node.node_id] += 1
-            found[number] = (node, node.take(bundle))
-            if node.fits(bundle):
+            found[number] = (node, node.take(bundle.resources))
+            if bundle.fits(node):
                 heappush(fitting, (count[node.node_id], node.utilisation(), place))
     return found
 

@@ -9,22 +9,35 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from raycompat import _dask_adapter as adapter
-from raycompat._protocol import failures
+from raycompat._protocol import failures, label_selector
 from raycompat._protocol.call_spec import GroupSpec
 from raycompat._protocol.operations import ToCaller
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._protocol.strategy import InGroup
+from raycompat._protocol.strategy import InGroup, LabelRule
+from raycompat._scheduler.affinity import admitted
 from raycompat._scheduler.keeping import Keeper
 
 if TYPE_CHECKING:
     from raycompat._scheduler.ledger import Holding
     from raycompat._scheduler.parts import Parts
 
-#: Bundles without a node, the group's strategy, and the nodes of its other bundles.
-Wish: TypeAlias = "tuple[tuple[ResourceSet, ...], str, frozenset[str]]"
+#: The rules for the labels of a bundle's node; empty if any node may take it.
+Selector: TypeAlias = "tuple[LabelRule, ...]"
+
+
+class Wish(NamedTuple):
+    """What a waiting group lacks."""
+
+    #: The bundles without a node, and the selector of each; no selectors if none has one.
+    bundles: tuple[ResourceSet, ...]
+    selectors: tuple[Selector, ...]
+    strategy: str
+    #: The nodes of the group's other bundles.
+    beside: frozenset[str]
+
 
 #: The number of removed groups that the table still shows.
 _MANY_REMOVED = 1000
@@ -36,6 +49,8 @@ class Group:
 
     spec: GroupSpec
     bundles: list[ResourceSet]
+    #: The selector of each bundle; empty if no bundle has one.
+    selectors: list[Selector]
     #: The place of each bundle; None while it waits for a node.
     holdings: list[Holding | None]
     #: The id of each bundle's current or last node; empty before the first.
@@ -67,9 +82,11 @@ class Group:
         return [number for number, holding in enumerate(self.holdings) if holding is None]
 
     def wish(self) -> Wish:
-        """Return what it waits for: bundles, a strategy, and the nodes of its other bundles."""
-        bundles = tuple(self.bundles[number] for number in self.homeless())
-        return bundles, self.spec["strategy"], frozenset(self.addresses())
+        """Return what it waits for."""
+        numbers = self.homeless()
+        bundles = tuple(self.bundles[number] for number in numbers)
+        selectors = tuple(self.selectors[number] for number in numbers) if self.selectors else ()
+        return Wish(bundles, selectors, self.spec["strategy"], frozenset(self.addresses()))
 
     def addresses(self) -> list[str]:
         """Return the nodes of the bundles that have one."""
@@ -96,7 +113,9 @@ class Groups:
     def create(self, client: str, spec: GroupSpec) -> None:
         """Add a group."""
         bundles = [ResourceSet.from_units(units) for units in spec["bundles"]]
-        self._rows[spec["group"]] = Group(spec, bundles, [None] * len(bundles), [""] * len(bundles))
+        selectors = [label_selector.rules(each) for each in spec["label_selectors"]]
+        number = len(bundles)
+        self._rows[spec["group"]] = Group(spec, bundles, selectors, [None] * number, [""] * number)
         self._parts.dispatcher.soon()
 
     async def create_named(self, client: str, spec: GroupSpec) -> bool:
@@ -184,7 +203,7 @@ class Groups:
         for row in waiting:
             wish = row.wish()
             row.num_attempts += 1
-            if not room.may_take(wish[0]) or wish in in_vain:
+            if not room.may_take(wish.bundles) or wish in in_vain:
                 continue
             if self._try(row, wish, running):
                 room = self._parts.ledger.room(running)
@@ -193,9 +212,13 @@ class Groups:
         self.keeper.update_turn([row for row in waiting if row.is_waiting], running)
 
     def _try(self, row: Group, wish: Wish, running: set[str]) -> bool:
-        bundles, strategy, beside = wish
-        only = running - self.keeper.kept_from_groups(row.id)
-        grants = self._parts.ledger.reserve(bundles, strategy, only=only, beside=beside)
+        grants = self._parts.ledger.reserve(
+            wish.bundles,
+            wish.strategy,
+            only=running - self.keeper.kept_from_groups(row.id),
+            beside=wish.beside,
+            allowed=admitted(wish.selectors, self._parts.nodes.info),
+        )
         if grants is None:
             return False
         for number, grant in zip(row.homeless(), grants, strict=True):

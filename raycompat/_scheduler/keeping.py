@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup
+from raycompat._scheduler.affinity import admitted
 
 if TYPE_CHECKING:
     from raycompat._scheduler.groups import Group, Wish
@@ -132,9 +133,14 @@ class Keeper:
     def _where(
         self, row: Group, only: Collection[str] | None, ended: Collection[Holding] | None
     ) -> list[str] | None:
-        bundles, strategy, beside = row.wish()
+        wish = row.wish()
         return self._parts.ledger.where_it_could_be(
-            bundles, strategy, ended=ended, only=only, beside=beside
+            wish.bundles,
+            wish.strategy,
+            ended=ended,
+            only=only,
+            beside=wish.beside,
+            allowed=admitted(wish.selectors, self._parts.nodes.info),
         )
 
     def is_feasible(self, row: Group) -> bool:

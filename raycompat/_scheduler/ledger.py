@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from raycompat._protocol.resource_set import UNITS_PER_ONE, ResourceSet
-from raycompat._scheduler.arrangement import Room, arrange
+from raycompat._scheduler.arrangement import Allowed, Room, arrange
 
 #: Resources whose shortage slows a node down. A node's utilisation is that of the fullest one.
 CRITICAL_RESOURCES: Final = ("CPU", "memory", "object_store_memory")
@@ -338,6 +338,7 @@ class Ledger:
         *,
         only: Collection[str] | None = None,
         beside: Collection[str] = (),
+        allowed: Sequence[Allowed] = (),
     ) -> tuple[Holding, ...] | None:
         """Take all bundles of a group, each from one node, or none if they do not fit now.
 
@@ -350,13 +351,15 @@ class Ledger:
             Ids of the nodes that may be taken.
         beside : collection of str, optional
             Ids of the nodes that have other bundles of the group.
+        allowed : sequence of frozenset of str or None, optional
+            As in `arrange`.
 
         Returns
         -------
         tuple of Holding or None
             One for each bundle, in their order: `acquire` takes from them.
         """
-        found = arrange(bundles, strategy, self._among(only), beside)
+        found = arrange(bundles, strategy, self._among(only), beside, allowed)
         if found is None:
             return None
         holdings = []
@@ -375,6 +378,7 @@ class Ledger:
         ended: Collection[Holding] | None = None,
         only: Collection[str] | None = None,
         beside: Collection[str] = (),
+        allowed: Sequence[Allowed] = (),
     ) -> list[str] | None:
         """Return the nodes on which `reserve` would succeed after the holdings `ended` have ended.
 
@@ -384,7 +388,7 @@ class Ledger:
             nodes = [Capacity(node.node_id, node.total) for node in self._among(only)]
         else:
             nodes = self.without(ended, only)
-        found = arrange(bundles, strategy, nodes, beside)
+        found = arrange(bundles, strategy, nodes, beside, allowed)
         return [node.node_id for node, _ in found] if found is not None else None
 
     def without(

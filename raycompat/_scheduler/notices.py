@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup, Strategy
-from raycompat._scheduler.affinity import choices
+from raycompat._scheduler.affinity import admitted, choices
 from raycompat._scheduler.arrangement import arrange
 
 if TYPE_CHECKING:
@@ -129,12 +129,12 @@ class Notices:
         wish = row.wish()
         if wish not in whys:
             whys[wish] = self._why_group(row, wish, later)
-        why, (bundles, strategy, _) = whys[wish], wish
+        why = whys[wish]
         if why is None:
             return None
         return (
             f"raycompat: a placement group has waited {waited_s:.0f} s for the bundles "
-            f"{list(bundles)} ({strategy}){why}"
+            f"{_wanted(wish)} ({wish.strategy}){why}"
         )
 
     def _why_group(self, row: Group, wish: Wish, later: Sequence[Capacity]) -> str | None:
@@ -143,12 +143,14 @@ class Notices:
             total = self._parts.ledger.cluster_total()
             return (
                 ": no nodes can ever provide that. The cluster has in total "
-                f"{total.text_of(_names(wish[0]))}. Ask for less, or add nodes."
+                f"{total.text_of(_names(wish.bundles))}. Ask for less, or add nodes"
+                f"{' that also have the labels' if wish.selectors else ''}."
             )
-        bundles, strategy, beside = wish
-        if arrange(bundles, strategy, [node.copy() for node in later], beside) is not None:
+        allowed = admitted(wish.selectors, self._parts.nodes.info)
+        nodes = [node.copy() for node in later]
+        if arrange(wish.bundles, wish.strategy, nodes, wish.beside, allowed) is not None:
             return None
-        return f", {self._held_by(_names(bundles), None)}"
+        return f", {self._held_by(_names(wish.bundles), None)}"
 
     # --- resources that will be free, and the holders of the others -----------------------------
 
@@ -209,6 +211,14 @@ class Notices:
 def _names(bundles: Collection[ResourceSet]) -> list[str]:
     """Return the names of the resources in bundles, each once."""
     return list(dict.fromkeys(name for each in bundles for name in each))
+
+
+def _wanted(wish: Wish) -> str:
+    """Return a text about the bundles that a group lacks, and their selectors."""
+    if not wish.selectors:
+        return str(list(wish.bundles))
+    rules = ["; ".join(map(str, each)) or "any node" for each in wish.selectors]
+    return f"{list(wish.bundles)} on nodes whose labels obey [{'], ['.join(rules)}]"
 
 
 def where(strategy: Strategy) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from raycompat import _api, _driver
 from raycompat._caller import current_session, placement_groups, this_process
-from raycompat._protocol import id_types, ids, interrupts
+from raycompat._protocol import id_types, ids, interrupts, label_selector
 from raycompat._protocol.call_spec import GroupSpec
 from raycompat._protocol.operations import Request
 from raycompat._protocol.plain import plain
@@ -147,6 +147,9 @@ def placement_group(
     lifetime : "detached", optional
         Keep the group until `remove_placement_group`. By default it ends with the driver, or the
         detached actor, that created it.
+    bundle_label_selector : list of dict of str to str, optional
+        For each bundle, the labels that its node must have, as in the option `label_selector`; an empty
+        dict admits every node. The group waits while no node has the labels.
 
     Returns
     -------
@@ -160,7 +163,7 @@ def placement_group(
     RaySystemError
         When a group with this name exists already.
     UnsupportedRayFeatureError
-        When labels or a topology are given for bundles.
+        When a topology is given for bundles.
 
     Notes
     -----
@@ -183,7 +186,6 @@ def placement_group(
     _check_strategy(strategy, lifetime)
     for option, value in (
         ("_soft_target_node_id", _soft_target_node_id),
-        ("bundle_label_selector", bundle_label_selector),
         ("topology_strategy", topology_strategy),
     ):
         if value:
@@ -194,6 +196,7 @@ def placement_group(
             )
     name = checked_text("The name of a placement group", name or "")
     sets = _checked_bundles(bundles)
+    selectors = _checked_selectors(bundle_label_selector, len(sets))
     session = _driver.require_session()
     call = this_process.current()
     group = ids.new_placement_group_id()
@@ -206,6 +209,7 @@ def placement_group(
         detached=lifetime == "detached",
         strategy=plain(strategy) or "PACK",
         bundles=[each.units() for each in sets],
+        label_selectors=selectors,
     )
     amounts = [
         {plain(each): float(amount) for each, amount in bundle.items()} for bundle in bundles
@@ -272,6 +276,28 @@ def _checked_bundles(bundles: Any) -> list[ResourceSet]:
             )
         sets.append(found)
     return sets
+
+
+def _checked_selectors(selectors: Any, num_bundles: int) -> list[dict[str, str]]:
+    """Return the selector of each bundle; an empty list if no bundle has one."""
+    if selectors is None:
+        return []
+    given = f"bundle_label_selector={selectors!r}"
+    expected = (
+        'Expected a list with a dict for each bundle, such as [{"zone": "a"}, {}]: an empty dict '
+        "admits every node."
+    )
+    if not isinstance(selectors, list) or not all(isinstance(each, dict) for each in selectors):
+        raise ValueError(f"{given} is not a list of dicts. {expected}")
+    if len(selectors) != num_bundles:
+        raise ValueError(
+            f"{given} has {len(selectors)} items, and the group {num_bundles} bundles. {expected}"
+        )
+    try:
+        checked = [label_selector.checked("bundle_label_selector", each) for each in selectors]
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    return [plain(each) for each in checked] if any(selectors) else []
 
 
 def remove_placement_group(placement_group: PlacementGroup) -> None:

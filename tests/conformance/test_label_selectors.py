@@ -1,4 +1,4 @@
-"""The options `label_selector` and `fallback_strategy`, on a cluster whose nodes have labels."""
+"""The options `label_selector`, `fallback_strategy` and `bundle_label_selector`, on a cluster whose nodes have labels."""
 
 from __future__ import annotations
 
@@ -218,3 +218,72 @@ def test_a_fallback_that_is_not_valid_raises(ray, nodes, zone, Place, fallbacks,
     for target in (zone, Place):
         with pytest.raises(error):
             target.options(label_selector={"zone": "a"}, fallback_strategy=fallbacks)
+
+
+@pytest.fixture
+def group(ray, nodes):
+    """Makes placement groups, and removes them after the test."""
+    made = []
+
+    def make(bundles, selectors, **options):
+        made.append(ray.util.placement_group(bundles, bundle_label_selector=selectors, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        ray.util.remove_placement_group(each)
+    while any(row["state"] != "REMOVED" for row in map(ray.util.placement_group_table, made)):
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "selectors", "zones"),
+    [
+        ("PACK", [{"zone": "b"}], "b"),
+        ("PACK", [{"zone": "b"}, {"zone": "a"}], "ba"),
+        ("SPREAD", [{"zone": "!a", "disk": "!slow"}, {"disk": "fast"}], "ba"),
+        ("STRICT_SPREAD", [{}, {"zone": "in(a, c)"}], "ba"),
+        ("STRICT_PACK", [{"zone": "b"}, {}], "bb"),
+    ],
+)
+def test_bundles_are_placed_where_the_labels_are(ray, nodes, group, strategy, selectors, zones):
+    bundles = [{"CPU": 0.5 if zones == "bb" else 1}] * len(zones)
+    made = group(bundles, selectors, strategy=strategy)
+    assert made.wait(30)
+    places = ray.util.placement_group_table(made)["bundles_to_node_id"]
+    assert [places[number] for number in range(len(zones))] == [getattr(nodes, z) for z in zones]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "selectors"),
+    [
+        ("PACK", [{"zone": "c"}]),
+        ("SPREAD", [{"zone": "a"}, {"zone": "c"}]),
+        ("STRICT_PACK", [{"zone": "a"}, {"zone": "b"}]),
+        ("STRICT_SPREAD", [{"zone": "a"}, {"disk": "fast"}]),
+    ],
+)
+def test_a_group_waits_for_labels_that_no_node_has(ray, group, strategy, selectors):
+    made = group([{"CPU": 0.5}] * len(selectors), selectors, strategy=strategy)
+    assert not made.wait(0.5)
+    assert ray.util.placement_group_table(made)["state"] == "PENDING"
+
+
+@pytest.mark.parametrize(
+    "selectors",
+    [
+        {"zone": "a"},
+        ({"zone": "a"},),
+        [],
+        [{"zone": "a"}, {"zone": "a"}],
+        ["zone"],
+        [None],
+        [{"zone": 1}],
+        [{1: "a"}],
+        [{"zone": "a b"}],
+        [{"-zone": "a"}],
+    ],
+)
+def test_a_bundle_selector_that_is_not_valid_raises(ray, nodes, selectors):
+    with pytest.raises(ValueError):
+        ray.util.placement_group([{"CPU": 1}], bundle_label_selector=selectors)

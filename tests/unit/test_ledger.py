@@ -337,6 +337,26 @@ def test_only_allowed_nodes_have_bundles():
     assert layout(made, "PACK", CPU, only={"b"}) == "b"
 
 
+@pytest.mark.parametrize(
+    ("strategy", "allowed", "nodes"),
+    [
+        ("PACK", [None, "b", None], "bbb"),
+        ("PACK", ["c", "b", None], "cbb"),
+        ("PACK", ["", None, None], None),
+        ("SPREAD", ["b", "b", None], "bba"),
+        ("SPREAD", [None, "b", "ab"], "cba"),
+        ("STRICT_PACK", ["bc", None, "c"], "ccc"),
+        ("STRICT_PACK", ["a", "b", None], None),
+        ("STRICT_SPREAD", ["abc", "ab", "a"], "cba"),
+        ("STRICT_SPREAD", ["b", "b", None], None),
+    ],
+)
+def test_each_bundle_is_on_a_node_that_may_take_it(strategy, allowed, nodes):
+    made = ledger(a={"CPU": 4}, b={"CPU": 4}, c={"CPU": 4})
+    sets = [None if each is None else frozenset(each) for each in allowed]
+    assert layout(made, strategy, CPU, CPU, CPU, allowed=sets) == nodes
+
+
 def test_calls_in_a_group_have_what_it_has_and_no_more():
     made = ledger(a={"CPU": 4})
     one, two = made.reserve([R({"CPU": 1}), R({"CPU": 2})], "PACK")
@@ -589,12 +609,15 @@ class LedgerMachine(RuleBasedStateMachine):
         strategy=st.sampled_from(STRATEGIES),
         only=st.none() | st.sets(node_ids),
         beside=st.sets(node_ids),
+        restrictions=st.lists(st.none() | st.frozensets(node_ids), min_size=4, max_size=4),
     )
-    def reserve(self, bundles, strategy, only, beside):
+    def reserve(self, bundles, strategy, only, beside, restrictions):
+        allowed = restrictions[: len(bundles)]
+        how = {"only": only, "beside": beside, "allowed": allowed}
         before = {node: self.ledger.node_available(node) for node in self.ledger.nodes}
-        could = self.ledger.where_it_could_be(bundles, strategy, ended=[], only=only, beside=beside)
+        could = self.ledger.where_it_could_be(bundles, strategy, ended=[], **how)
         may_take = self.ledger.room(only).may_take(bundles)
-        grants = self.ledger.reserve(bundles, strategy, only=only, beside=beside)
+        grants = self.ledger.reserve(bundles, strategy, **how)
         assert (grants is None) == (could is None)
         if grants is None:
             assert before == {n: self.ledger.node_available(n) for n in self.ledger.nodes}
@@ -604,6 +627,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert nodes == could
         assert [grant.resources for grant in grants] == bundles
         assert only is None or set(nodes) <= only
+        assert all(each is None or node in each for node, each in zip(nodes, allowed, strict=True))
         assert strategy != "STRICT_PACK" or len(set(nodes)) == 1
         assert strategy != "STRICT_SPREAD" or len(set(nodes) - beside) == len(nodes)
         self.held.update(dict.fromkeys(grants, 0))

@@ -286,6 +286,7 @@ def test_all_calls_of_a_removed_group_end_when_one_is_forgotten_with_another(in_
     def test(cluster):
         calls = cluster.parts.calls
         spec = {"group": "g", "bundles": [{"CPU": 10_000}], "strategy": "PACK", "job": JOB}
+        spec["label_selectors"] = []
         cluster.parts.groups.create("driver", spec)
         for key in ("f-1", "g-2", "h-3"):
             call = cluster.add(key, "driver")

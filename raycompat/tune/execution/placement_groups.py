@@ -86,7 +86,9 @@ class PlacementGroupFactory:
         return self._head_bundle_is_empty, bundles, self._strategy
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PlacementGroupFactory) and self._key() == other._key()
+        if not isinstance(other, PlacementGroupFactory):
+            return False
+        return self._key() == other._key() and self._arguments == other._arguments
 
     def __hash__(self) -> int:
         return hash(self._key())
