@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 
 import cloudpickle
 
+from raycompat._protocol import deep_values
 from raycompat._protocol.mapping import Mapping
 from raycompat._protocol.tensor_bytes import DeviceBytes, Reducer, library_of, pieces_of
 
@@ -202,7 +203,15 @@ def serialize(value: Any, tensors: Reducer | None = None) -> tuple[Block, dict[s
     if type(value) in _PLAIN_TYPES:
         data = pickle.dumps(value, protocol=5)
     else:
-        data, found = collecting_refs(partial(dumps, value, buffers.append, tensors))
+        pickled = partial(dumps, value, buffers.append, tensors)
+        try:
+            data, found = collecting_refs(pickled)
+        except pickle.PicklingError as error:
+            if not isinstance(error.__cause__, RecursionError):
+                raise
+            buffers.clear()
+            with deep_values.more_room():
+                data, found = collecting_refs(pickled)
     parts, size = _lay_out(data, buffers, tensors)
     return Block(parts, size, tuple(found)), found
 

@@ -143,3 +143,39 @@ def test_an_error_whose_text_is_such_a_value(ray, of_actor):
         ref = ray.remote(fail).remote()
     with pytest.raises(ray.exceptions.RayTaskError, match="the reason"):
         ray.get(ref, timeout=TIMEOUT_S)
+
+
+def test_lists_of_a_thousand_levels_are_carried(ray):
+    def nested(depth):
+        value = "innermost"
+        for _ in range(depth):
+            value = [value]
+        return value
+
+    def depth_of(value):
+        depth = 0
+        while isinstance(value, list):
+            (value,), depth = value, depth + 1
+        return depth
+
+    @ray.remote
+    def measure(value):
+        return depth_of(value)
+
+    @ray.remote
+    def make(depth):
+        return nested(depth)
+
+    @ray.remote
+    class Both:
+        def measure(self, value):
+            return depth_of(value)
+
+        def make(self, depth):
+            return nested(depth)
+
+    both, deep = Both.remote(), nested(1020)
+    found = [measure.remote(deep), both.measure.remote(deep), measure.remote(ray.put(deep))]
+    assert ray.get(found) == [1020] * 3
+    made = ray.get([make.remote(1020), both.make.remote(1020), ray.put(deep)])
+    assert [depth_of(each) for each in made] == [1020] * 3
