@@ -207,8 +207,22 @@ class AbsMax(ArrowAggregation):
         super().__init__(on, ignore_nulls, alias_name)
 
     def values(self, table: Block) -> Any:
-        """Return the column that is read."""
-        return pc.abs(super().values(table))
+        """Return the absolute values of the column that is read."""
+        values = super().values(table)
+        try:
+            return pc.abs_checked(values)
+        except pa.ArrowInvalid as error:
+            raise OverflowError(
+                f"{self.name}: the least value of the column {self.column!r} has no absolute value of "
+                f"the type {values.type}. Convert the column to float64 first, with map_batches for "
+                "example."
+            ) from error
+        except (pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise TypeError(
+                f"{self.name}: the column {self.column!r} has {block.described(values.type)}, which "
+                "has no absolute values. Convert it to numbers of one type first, with map_batches "
+                "for example."
+            ) from error
 
 
 class Mean(ArrowAggregation):
@@ -236,6 +250,12 @@ class Mean(ArrowAggregation):
         self, on: str | None = None, ignore_nulls: bool = True, alias_name: str | None = None
     ) -> None:
         super().__init__(on, ignore_nulls, alias_name)
+
+    def values(self, table: Block) -> Any:
+        """Return the column that is read, integers as floats: their sum has no limit."""
+        values = super().values(table)
+        is_integer = pa.types.is_integer(values.type)
+        return values.cast(pa.float64(), safe=False) if is_integer else values
 
     def options(self, function: str) -> dict[str, Any]:
         """Return the options of a function of Arrow's."""

@@ -39,8 +39,11 @@ class Groups:
         block.require_columns(self.keys, table.column_names, "groupby")
         keyed = pa.table({name: _decoded(table[name]) for name in self.keys})
         numbered = keyed.append_column(_ROW, pa.array(np.arange(table.num_rows)))
-        found = numbered.group_by(self.keys, use_threads=False).aggregate([(_ROW, "list")])
-        found = found.sort_by([(name, "ascending") for name in self.keys])
+        try:
+            found = numbered.group_by(self.keys, use_threads=False).aggregate([(_ROW, "list")])
+            found = found.sort_by([(name, "ascending") for name in self.keys])
+        except (pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise block.unordered(keyed, self.keys, "groupby") from error
         rows = found[f"{_ROW}_list"].combine_chunks()
         self.num = found.num_rows
         self.ids = np.zeros(table.num_rows, np.int64)
@@ -124,18 +127,54 @@ class ArrowAggregation(Aggregation):
     def states(self, table: Block, groups: Groups) -> list[pa.Array]:
         """Return the columns of the groups' states."""
         values = without_nan(self.values(table)) if self.ignores_nulls else self.values(table)
-        return [groups.reduce(values, each, **self.options(each)) for each in self.first]
+        return [self._reduced(values, each, groups) for each in self.first]
 
     def merged(self, states: Sequence[Any], groups: Groups) -> list[pa.Array]:
         """Return the merged states."""
         return [
-            groups.reduce(state, each, **self.options(each))
+            self._reduced(state, each, groups)
             for state, each in zip(states, self.then, strict=True)
         ]
+
+    def _reduced(self, column: Any, function: str, groups: Groups) -> pa.Array:
+        if function == "sum" and _overflows(column, groups):
+            raise OverflowError(
+                f"{self.name}: a sum is too large for the type {column.type} of the column "
+                f"{self.column!r}. Convert the column to float64 first: "
+                f"map_batches(lambda batch: {{**batch, {self.column!r}: "
+                f"batch[{self.column!r}].astype(float)}})."
+            )
+        try:
+            return groups.reduce(column, function, **self.options(function))
+        except (pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise TypeError(
+                f"{self.name}: the column {self.column!r} has {block.described(column.type)}, which "
+                "has no such aggregation. Convert it to numbers of one type first, with map_batches "
+                "for example."
+            ) from error
 
     def finished(self, states: Sequence[Any]) -> pa.Array:
         """Return the state."""
         return states[0]
+
+
+def _overflows(column: Any, groups: Groups) -> bool:
+    """Return whether the sum of integers in a group does not fit into 64 bits."""
+    if not pa.types.is_integer(column.type):
+        return False
+    is_signed = pa.types.is_signed_integer(column.type)
+    ends = pc.min_max(column).as_py()
+    if ends["max"] is None:
+        return False
+    if max(-ends["min"], ends["max"]) * len(column) < 2 ** (63 if is_signed else 64):
+        return False
+    given = column.fill_null(0)  # in halves, whose sums fit
+    upper = groups.reduce(pc.shift_right(given, pa.scalar(32, given.type)), "sum")
+    lower = groups.reduce(pc.bit_wise_and(given, pa.scalar(2**32 - 1, given.type)), "sum")
+    high = np.asarray(upper.fill_null(0)).astype(np.int64)
+    high += (np.asarray(lower.fill_null(0)) >> 32).astype(np.int64)
+    least, limit = (-(2**31), 2**31) if is_signed else (0, 2**32)
+    return bool(((high < least) | (high >= limit)).any())
 
 
 def without_nan(column: Any) -> Any:

@@ -249,6 +249,28 @@ def compact(table: Block) -> Block:
     return table
 
 
+def described(type_: pa.DataType) -> str:
+    """Return a text about a column's values, for error messages."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return "Python objects, or values of several types, or integers beyond 64 bits"
+    return f"values of the type {type_}"
+
+
+def unordered(table: Block, keys: Sequence[str], operation: str) -> TypeError:
+    """Return the error for keys that Arrow cannot compare."""
+    types = {name: table[name].type for name in keys}
+    of_kind = [
+        name
+        for name, kind in types.items()
+        if pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType)
+    ]
+    name = (of_kind or list(keys))[0]
+    return TypeError(
+        f"{operation}: the column {name!r} has {described(types[name])}, which have no order. Use a "
+        "column of numbers or texts: add_column or map_batches can make one of it, such as its str."
+    )
+
+
 def require_columns(names: Iterable[str], schema: Sequence[str], what: str) -> None:
     """Raise a `ValueError` for columns that a data set does not have.
 
@@ -371,8 +393,14 @@ class BlockAccessor:
         return len(column) - (int(column.null_count) if ignore_nulls else 0)
 
     def sum(self, on: str, ignore_nulls: bool) -> Any:
-        """Return the sum of a column; None without values."""
-        return self._reduced(pc.sum, on, ignore_nulls)
+        """Return the sum of a column, of integers without a limit; None without values."""
+        column = self._table[on]
+        if self._reduced(pc.sum, on, ignore_nulls) is None or not pa.types.is_integer(column.type):
+            return self._reduced(pc.sum, on, ignore_nulls)
+        wide = column.cast(pa.uint64() if pa.types.is_uint64(column.type) else pa.int64())
+        upper = pc.sum(pc.shift_right(wide, pa.scalar(32, wide.type))).as_py()
+        lower = pc.sum(pc.bit_wise_and(wide, pa.scalar(2**32 - 1, wide.type))).as_py()
+        return (upper << 32) + lower
 
     def min(self, on: str, ignore_nulls: bool) -> Any:
         """Return the least value of a column; None without values."""
@@ -384,6 +412,9 @@ class BlockAccessor:
 
     def mean(self, on: str, ignore_nulls: bool) -> Any:
         """Return the mean of a column; None without values."""
+        if pa.types.is_integer(self._table[on].type):  # Arrow adds them without a check
+            values = self._table[on].cast(pa.float64(), safe=False)
+            return pc.mean(values, skip_nulls=ignore_nulls).as_py()
         return self._reduced(pc.mean, on, ignore_nulls)
 
     def _reduced(self, function: Any, on: str, ignore_nulls: bool) -> Any:

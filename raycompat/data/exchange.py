@@ -190,7 +190,7 @@ def sort(
     else:
         examined = yield Stage([_examination(names, group) for group in groups])
         samples = block.concat([output.value for output, _ in examined])
-        cuts = _quantiles(samples.sort_by(list(keys)), num_parts)
+        cuts = _quantiles(samples.take(pa.array(_order(samples, keys))), num_parts)
         num_parts = cuts.num_rows + 1
     del inputs
     yield from exchange(groups, num_parts, (_sorted_parts, keys, cuts), (_sorted, keys))
@@ -248,7 +248,10 @@ def _marked(table: Block, mark: int) -> Block:
 
 
 def _order(table: Block, keys: SortKeys) -> np.ndarray[Any, Any]:
-    return np.asarray(pc.sort_indices(table, sort_keys=list(keys)))
+    try:
+        return np.asarray(pc.sort_indices(table, sort_keys=list(keys)))
+    except (pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise block.unordered(table, [name for name, _ in keys], "sort") from error
 
 
 def _sorted(number: int, keys: SortKeys, *tables: Block) -> list[Block]:
