@@ -7,6 +7,10 @@ and 0.3; `agents` the trainers of the years between. All are imported when they 
 import importlib
 from typing import Any
 
+from raycompat._surface.modules import names_of
+
+_of_older_rays = names_of(__name__)
+
 _MODULES = (
     "a3c",
     "agent",
@@ -25,7 +29,7 @@ _MODULES = (
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _of_older_rays(name)
 
 
 def __dir__() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from raycompat._surface.modules import names_of
 from raycompat.rllib.env.construction import check_reset, check_step, make_env
 from raycompat.rllib.env.env_context import EnvContext
 
@@ -69,3 +70,6 @@ class Rollout:
                 return steps, True
             observation = following
         return steps, False
+
+
+__getattr__ = names_of(__name__)

@@ -3,10 +3,14 @@
 import importlib
 from typing import Any
 
+from raycompat._surface.modules import names_of
+
+_of_older_rays = names_of(__name__)
+
 _MODULES = ("a3c", "dqn", "es", "ppo")
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"raycompat.rllib.agents.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _of_older_rays(name)

@@ -3,6 +3,10 @@
 import importlib
 from typing import Any
 
+from raycompat._surface.modules import names_of
+
+_of_older_rays = names_of(__name__)
+
 #: Where classes are that programs import from here.
 _WHERE = {
     "A2C": "a3c",
@@ -26,4 +30,4 @@ def __getattr__(name: str) -> Any:
     if name in _WHERE:
         module = importlib.import_module(f"raycompat.rllib.algorithms.{_WHERE[name]}")
         return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _of_older_rays(name)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from raycompat._surface.modules import names_of
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.distributions import tf_entropy, tf_log_probability
@@ -313,3 +314,8 @@ class A2C(A3C):
         if fragment == "auto":
             fragment = math.ceil(settings.train_batch_size_per_learner / num_envs)
         return int(fragment * num_envs)
+
+
+#: Modules of older Rays are below this one: it is a package for the import system.
+__path__: list[str] = []
+__getattr__ = names_of(__name__)

@@ -20,6 +20,7 @@ import numpy as np
 
 import raycompat as ray
 from raycompat._storage import Folder
+from raycompat._surface.modules import names_of
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.env.construction import env_creator, make_env
 from raycompat.rllib.env.env_context import EnvContext
@@ -665,3 +666,6 @@ def _read_state(folder: Path) -> dict[str, Any]:
             "checkpoint."
         ) from error
     return state
+
+
+__getattr__ = names_of(__name__)

@@ -7,6 +7,8 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from raycompat._surface import forms
+from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms.old_keys import IN_DICTS, RENAMED, with_new_names
 from raycompat.rllib.callbacks.callbacks import HOOKS, RLlibCallback
@@ -193,6 +195,41 @@ class AlgorithmConfig:
     #: The name until 2024.
     rollouts = env_runners
 
+    def exploration(self, **options: Any) -> Self:
+        """Set ``explore`` (bool) and ``exploration_config`` (dict): the form until 2024.
+
+        Notes
+        -----
+        Ray source: ``ray.rllib.algorithms.algorithm_config.AlgorithmConfig.exploration``, 2.10.0.
+        Differs from Ray: of ``exploration_config``, the options of an epsilon count.
+        """
+        forms.used(
+            "ray.rllib.algorithms.algorithm_config.AlgorithmConfig.exploration()",
+            refusal=AttributeError,
+        )
+        self._refuse_unknown("exploration", options, ("explore", "exploration_config"))
+        return self.update_from_dict(options)
+
+    def api_stack(
+        self,
+        enable_rl_module_and_learner: bool | None = None,
+        enable_env_runner_and_connector_v2: bool | None = None,
+    ) -> Self:
+        """Choose one of Ray's two implementations; there is one here, which serves programs of both.
+
+        Parameters
+        ----------
+        enable_rl_module_and_learner, enable_env_runner_and_connector_v2 : bool, optional
+            They have no effect: options and results have the names of both.
+        """
+        for name, value in (
+            ("enable_rl_module_and_learner", enable_rl_module_and_learner),
+            ("enable_env_runner_and_connector_v2", enable_env_runner_and_connector_v2),
+        ):
+            if not isinstance(value, bool | None):
+                raise TypeError(f"api_stack({name}={value!r}): expected True or False.")
+        return self
+
     def training(self, **options: Any) -> Self:
         """Set how the algorithm learns; the class of each algorithm lists its own options.
 
@@ -289,7 +326,7 @@ class AlgorithmConfig:
         return self._set("resources", options)
 
     def framework(self, framework: str | None = None) -> Self:
-        """Set what algorithms learn in: "tf2" is the only choice."""
+        """Set what algorithms learn in: "tf2" is the only choice; "tf" and "tfe" are its old names."""
         return self if framework is None else self._set("framework", {"framework_str": framework})
 
     def _set(self, group: str, options: dict[str, Any]) -> Self:
@@ -301,6 +338,9 @@ class AlgorithmConfig:
         return self
 
     def _set_one(self, name: str, value: Any) -> None:
+        if name == "framework_str" and value == "tfe":
+            forms.used('ray.rllib with framework "tfe"', refusal=ValueError)
+            value = "tf2"
         is_choice = isinstance(value, Mapping) and "grid_search" in value
         if name in ("model", "replay_buffer_config") and not is_choice:
             known = getattr(self, name)
@@ -511,3 +551,6 @@ _CHECKS: list[tuple[tuple[str, ...], Callable[[Any], bool], str]] = [
         "a number greater than 0",
     ),
 ]
+
+
+__getattr__ = names_of(__name__)

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -376,3 +377,8 @@ def _compiled_update(learner: Learner, target: KerasNetwork, settings: Any) -> A
         return losses.stack(), errors.stack(), mean_q
 
     return update
+
+
+#: Modules of older Rays are below this one: it is a package for the import system.
+__path__: list[str] = []
+__getattr__ = names_of(__name__)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import raycompat as ray
+from raycompat._surface.modules import names_of
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.env.env_runner import EnvRunner, EnvRunnerSpec, RunnerState, Sample
@@ -295,3 +296,8 @@ class ES(Algorithm):
         if [each.shape for each in weights] != shapes:
             raise ValueError(f"the shapes are {[w.shape for w in weights]}, not {shapes}")
         self._weights = list(weights)
+
+
+#: Modules of older Rays are below this one: it is a package for the import system.
+__path__: list[str] = []
+__getattr__ = names_of(__name__)

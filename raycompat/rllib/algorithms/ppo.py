@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from raycompat._surface.modules import names_of
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.distributions import tf_entropy, tf_kl_divergence, tf_log_probability
@@ -313,3 +314,8 @@ def _compiled_update(learner: Learner, options: dict[str, Any]) -> Any:
         return parts
 
     return update
+
+
+#: Modules of older Rays are below this one: it is a package for the import system.
+__path__: list[str] = []
+__getattr__ = names_of(__name__)

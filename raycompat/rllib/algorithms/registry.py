@@ -6,11 +6,17 @@ import difflib
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from raycompat._surface import modules, table
+from raycompat._surface.modules import names_of
+
 if TYPE_CHECKING:
     from raycompat.rllib.algorithms.algorithm import Algorithm
 
 #: The modules of `raycompat.rllib.algorithms` by the names of the algorithms.
 ALGORITHMS = {"A2C": "a3c", "A3C": "a3c", "DQN": "dqn", "ES": "es", "PPO": "ppo"}
+
+#: The classes of algorithms that Ray has removed, by the names of the algorithms.
+REMOVED = {"APEX": "ApexDQN", "PG": "PG", "SimpleQ": "SimpleQ"}
 
 
 def get_algorithm_class(name: str) -> type[Algorithm]:
@@ -19,7 +25,7 @@ def get_algorithm_class(name: str) -> type[Algorithm]:
     Parameters
     ----------
     name : str
-        "A2C", "A3C", "DQN", "ES" or "PPO".
+        "A2C", "A3C", "DQN", "ES" or "PPO"; of older Rays also "APEX", "PG" and "SimpleQ".
 
     Raises
     ------
@@ -31,6 +37,11 @@ def get_algorithm_class(name: str) -> type[Algorithm]:
     Ray source: ``ray.rllib.algorithms.registry.get_algorithm_class``, 2.60.0, and
     ``get_agent_class`` of 2017 to 2020. Differs from Ray in the algorithms that there are.
     """
+    if name in REMOVED:
+        row = table.name(f"ray.rllib.algorithms.{REMOVED[name]}")
+        assert row is not None
+        removed: Any = modules.value_of(row)
+        return removed  # type: ignore[no-any-return]
     if name not in ALGORITHMS:
         near = difflib.get_close_matches(str(name).upper(), ALGORITHMS)
         hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -40,3 +51,6 @@ def get_algorithm_class(name: str) -> type[Algorithm]:
     module = importlib.import_module(f"raycompat.rllib.algorithms.{ALGORITHMS[name]}")
     found: Any = getattr(module, name)
     return found  # type: ignore[no-any-return]
+
+
+__getattr__ = names_of(__name__)

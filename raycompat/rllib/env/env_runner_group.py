@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import raycompat as ray
+from raycompat._surface.modules import names_of
 from raycompat.exceptions import GetTimeoutError, RayActorError, WorkerCrashedError
 
 logger = logging.getLogger(__name__)
@@ -239,3 +240,6 @@ class _RunnerActor:
         if self._runner is None:
             self._runner = self._make(*self._place)
         return getattr(self._runner, method)(*args)
+
+
+__getattr__ = names_of(__name__)

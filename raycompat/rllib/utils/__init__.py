@@ -3,8 +3,12 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from raycompat._surface.modules import names_of
+
 if TYPE_CHECKING:
     from raycompat.rllib.utils import error, tf_utils
+
+_of_older_rays = names_of(__name__)
 
 __all__ = ["error", "tf_utils"]
 
@@ -12,7 +16,7 @@ __all__ = ["error", "tf_utils"]
 def __getattr__(name: str) -> Any:
     if name in __all__:
         return importlib.import_module(f"raycompat.rllib.utils.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _of_older_rays(name)
 
 
 def __dir__() -> list[str]:

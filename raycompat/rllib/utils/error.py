@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from raycompat._surface.modules import names_of
+
 
 class EnvError(Exception):
     """An environment is not what algorithms can use, or keeps failing.
@@ -19,3 +21,6 @@ class UnsupportedSpaceException(Exception):
     -----
     Ray source: ``ray.rllib.utils.error.UnsupportedSpaceException``, 2.60.0. No known difference.
     """
+
+
+__getattr__ = names_of(__name__)

@@ -1,0 +1,1 @@
+"""What of `ray.rllib` lives only for programs of older Rays."""

@@ -1,0 +1,82 @@
+"""Names of ``ray.rllib.agents.agent``, ``.registry`` and ``.trainer``: agents by their names."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from raycompat.rllib.agents.trainers import Agent, defaults_of_trainers
+from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
+from raycompat.rllib.algorithms.registry import ALGORITHMS, get_algorithm_class
+
+Trainer = Agent
+
+#: The options that all trainers have, by the names of their time.
+COMMON_CONFIG = defaults_of_trainers(AlgorithmConfig())
+
+
+def with_common_config(extra_config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of all trainers, and those given.
+
+    Parameters
+    ----------
+    extra_config : mapping
+        Options in place of, or beside, those of all trainers.
+    """
+    return {**COMMON_CONFIG, **extra_config}
+
+
+def get_agent_class(alg: str) -> type[Any]:
+    """Return the agent of an algorithm, such as ``ray.rllib.agents.ppo.PPOAgent``.
+
+    Parameters
+    ----------
+    alg : str
+        "A2C", "A3C", "APEX", "DQN", "ES", "PG" or "PPO".
+
+    Raises
+    ------
+    ValueError
+        When there is none of that name.
+    """
+    return _in_its_old_form(alg, "Agent")
+
+
+def get_trainer_class(alg: str) -> type[Any]:
+    """Return the trainer of an algorithm, such as ``ray.rllib.agents.ppo.PPOTrainer``.
+
+    Parameters
+    ----------
+    alg : str
+        "A2C", "A3C", "APEX", "DQN", "ES", "PG", "PPO" or "SimpleQ".
+
+    Raises
+    ------
+    ValueError
+        When there is none of that name.
+    """
+    return _in_its_old_form(alg, "Trainer")
+
+
+def _in_its_old_form(name: str, form: str) -> type[Any]:
+    if name in ALGORITHMS:
+        module, stem = f"raycompat.rllib.agents.{ALGORITHMS[name]}", name
+    else:
+        get_algorithm_class(name)  # raises for what is no algorithm, and warns of removed ones
+        module, stem = (
+            "raycompat._old.rllib.trainers",
+            name.capitalize() if name == "APEX" else name,
+        )
+    found: type[Any] = getattr(importlib.import_module(module), f"{stem}{form}")
+    return found
+
+
+__all__ = [
+    "COMMON_CONFIG",
+    "Agent",
+    "Trainer",
+    "get_agent_class",
+    "get_trainer_class",
+    "with_common_config",
+]

@@ -1,0 +1,123 @@
+"""Names that RLlib had before, and those of algorithms that raycompat does without."""
+
+import importlib
+import types
+
+import pytest
+
+from raycompat._surface import era
+from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
+from raycompat.rllib.agents import ppo
+from raycompat.rllib.algorithms.a3c import A2C
+from raycompat.rllib.algorithms.dqn import DQN
+from raycompat.rllib.algorithms.ppo import PPO, PPOConfig
+from raycompat.rllib.algorithms.registry import get_algorithm_class
+
+pytestmark = pytest.mark.filterwarnings("ignore::raycompat.exceptions.OldFormWarning")
+
+
+def name(path):
+    module, _, last = path.rpartition(".")
+    return getattr(importlib.import_module(f"raycompat.rllib.{module}"), last)
+
+
+@pytest.mark.parametrize(
+    ("path", "same"),
+    [
+        ("agents.ppo.ppo.PPOTrainer", ppo.PPOTrainer),
+        ("agents.ppo.ppo.DEFAULT_CONFIG", ppo.DEFAULT_CONFIG),
+        ("algorithms.ppo.ppo.PPO", PPO),
+        ("algorithms.a2c.A2C", A2C),
+        ("algorithms.dqn.dqn.DQN", DQN),
+        ("agents.callbacks.DefaultCallbacks", name("callbacks.RLlibCallback")),
+        ("env.EnvContext", name("env.env_context.EnvContext")),
+    ],
+)
+def test_a_moved_name_is_the_same_object(path, same):
+    assert name(path) is same
+
+
+def test_agents_by_name():
+    assert name("agents.agent.get_agent_class")("PPO") is ppo.PPOAgent
+    assert name("agents.registry.get_agent_class")("A2C") is name("agents.a3c.A2CAgent")
+    assert name("agents.registry.get_trainer_class")("PPO") is ppo.PPOTrainer
+    assert name("agents.registry.get_trainer_class")("APEX") is name("agents.dqn.ApexTrainer")
+    assert name("agents.registry.get_trainer_class")("PG") is name("agents.pg.PGTrainer")
+    assert name("agent.get_agent_class")("PPO") is name("ppo.PPOAgent")
+    with pytest.raises(ValueError, match="'PPPO' does not exist"):
+        name("agents.registry.get_agent_class")("PPPO")
+
+
+@pytest.mark.parametrize(("algorithm", "base"), [("APEX", DQN), ("PG", A2C), ("SimpleQ", DQN)])
+def test_removed_algorithms_are_todays_with_other_options(algorithm, base):
+    found = get_algorithm_class(algorithm)
+    assert issubclass(found, base)
+    assert found.config_class().algo_class is found
+    found.config_class().validate()
+    assert isinstance(found.config_class(), base.config_class)
+
+
+def test_simple_q_is_of_2013():
+    config = name("algorithms.simple_q.SimpleQConfig")()
+    assert (config.double_q, config.dueling) == (False, False)
+    assert config.replay_buffer_config["type"] == "EpisodeReplayBuffer"
+    assert name("algorithms.dqn.DQNConfig")().replay_buffer_config["type"].startswith("Prioritized")
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("algorithms.SAC", "It is an algorithm that raycompat does not have"),
+        ("algorithms.sac.SACConfig", "It is an algorithm that raycompat does not have"),
+        ("agents.impala.ImpalaTrainer", "It is an algorithm that raycompat does not have"),
+        ("env.multi_agent_env.MultiAgentEnv", "one agent"),
+        ("env.MultiAgentEnv", "one agent"),
+        ("models.tf.tf_modelv2.TFModelV2", "Keras"),
+        ("policy.policy.Policy", "machinery"),
+        ("connectors.env_to_module.FlattenObservations", "connectors"),
+        ("offline.json_reader.JsonReader", "recorded"),
+        ("optimizers.SyncSamplesOptimizer", "machinery"),
+        ("utils.exploration.EpsilonGreedy", "exploration"),
+    ],
+)
+def test_what_raycompat_does_without_has_a_reason(path, reason):
+    missing = name(path)
+    with pytest.raises(UnsupportedRayFeatureError, match=reason):
+        missing()
+    with pytest.raises(UnsupportedRayFeatureError, match=reason):
+        types.new_class("Mine", (missing,))
+
+
+def test_frameworks_are_found_or_none(monkeypatch):
+    torch, nn = name("utils.framework.try_import_torch")()
+    assert (torch is None) == (nn is None)
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    assert name("utils.framework.try_import_torch")() == (None, None)
+    with pytest.raises(ImportError):
+        name("utils.framework.try_import_torch")(error=True)
+
+
+def test_options_of_each_time(monkeypatch):
+    config = PPOConfig().api_stack(enable_rl_module_and_learner=False).framework("tfe")
+    config.rollouts(num_rollout_workers=3).validate()
+    assert (config.framework_str, config.num_env_runners) == ("tf2", 3)
+    assert PPOConfig.from_dict({"framework": "tfe"}).framework_str == "tf2"
+    assert PPOConfig().exploration(explore=False).explore is False
+    with pytest.raises(ValueError, match="unknown options"):
+        PPOConfig().exploration(gamma=0.5)
+    with pytest.raises(TypeError, match="expected True or False"):
+        PPOConfig().api_stack("new")
+    monkeypatch.setenv(era.VARIABLE, "2.60")
+    with pytest.raises(AttributeError, match="does not have it"):
+        PPOConfig().exploration(explore=False)
+    with pytest.raises(ValueError, match="does not have it"):
+        PPOConfig().framework("tfe")
+
+
+def test_a_moved_module_warns_with_todays_place(monkeypatch):
+    from raycompat._surface import forms
+
+    monkeypatch.setattr(forms, "_seen", set())
+    monkeypatch.delitem(__import__("sys").modules, "raycompat.rllib.agents.dqn.dqn", raising=False)
+    with pytest.warns(OldFormWarning, match=r"use ray\.rllib\.algorithms\.dqn"):
+        importlib.import_module("raycompat.rllib.agents.dqn.dqn")
