@@ -10,7 +10,7 @@ from raycompat._surface import forms
 from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
 from raycompat.tune.config import CheckpointConfig, ResumeConfig
 from raycompat.tune.execution.restore import resume_config_of
-from raycompat.tune.execution.run import RunSettings, refuse, run_experiments_to_end
+from raycompat.tune.execution.run import RunSettings, run_experiments_to_end
 from raycompat.tune.experiment.experiment import Experiment, convert_to_experiment_list
 from raycompat.tune.experiment.trial import Trial
 from raycompat.tune.progress_reporter import ProgressReporter
@@ -103,13 +103,9 @@ def run(
 
     Notes
     -----
-    Ray source: ``ray.tune.run``, 2.60.0. Differs from Ray: `export_formats` is refused. An interrupt by
-    Ctrl-C returns the results so far; `resume` continues.
+    Ray source: ``ray.tune.run``, 2.60.0. Differs from Ray: an interrupt by Ctrl-C returns the results
+    so far; `resume` continues.
     """
-    if export_formats:
-        refuse(
-            "export_formats", "Trials export nothing by themselves", "call Trainable.export_model"
-        )
     storage_path = storage_path or getattr(sync_config, "_storage_path", None)
     checkpoint_config = _with_old_names(
         checkpoint_config,
@@ -137,6 +133,7 @@ def run(
                 trial_name_creator=trial_name_creator,
                 trial_dirname_creator=trial_dirname_creator,
                 log_to_file=log_to_file,
+                export_formats=export_formats,
                 max_failures=max_failures,
                 restore=restore,
                 local_dir=local_dir,

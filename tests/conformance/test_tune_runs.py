@@ -563,3 +563,46 @@ def test_the_trainable_s_name_is_the_same(tune, fit):
     grid = fit(first)
     with pytest.raises(ValueError, match="."):
         tune.Tuner.restore(grid.experiment_path, trainable=second).fit()
+
+
+# Exports.
+
+
+@pytest.fixture
+def exporting(tune):
+    """Return a class that exports a file in the trial's folder."""
+
+    class Exporting(tune.Trainable):
+        def setup(self, config):
+            self.count, self.fails = 0, config["fails"]
+
+        def step(self):
+            self.count += 1
+            return {"count": self.count}
+
+        def _export_model(self, export_formats, export_dir):
+            if self.fails:
+                raise ValueError("nothing to export")
+            Path(self.config["exported"], "model").write_text(
+                f"{export_formats} after {self.count}"
+            )
+            return dict.fromkeys(export_formats, export_dir)
+
+    return Exporting
+
+
+def test_each_trial_exports_its_model_at_its_end(tune, exporting, tmp_path):
+    trial = importlib.import_module(f"{tune.__name__}.experiment.trial")
+    found = tune.run(
+        exporting,
+        config={"fails": tune.grid_search([False, True]), "exported": str(tmp_path)},
+        stop={"count": 3},
+        export_formats=[trial.ExportFormat.MODEL, "mine"],
+        storage_path=str(tmp_path / "results"),
+        raise_on_failed_trial=False,
+        verbose=0,
+    )
+    good, bad = sorted(found.trials, key=lambda trial: trial.config["fails"])
+    assert good.status == "TERMINATED"
+    assert (tmp_path / "model").read_text() == "['model', 'mine'] after 3"
+    assert bad.status == "ERROR"

@@ -23,6 +23,7 @@ from raycompat._surface import era
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.train import Checkpoint
 from raycompat.tune.error import TuneError
+from raycompat.tune.experiment.trial import ExportFormat
 from raycompat.tune.schedulers import create_scheduler
 from raycompat.tune.schedulers.pb2 import PB2, BanditModel, best_point
 from raycompat.tune.search.library import LibrarySearcher
@@ -258,3 +259,11 @@ def test_points_of_hyperopt_may_have_positions_of_choices():
     assert first(1) == first("tanh") == {"a": "tanh"}
     with pytest.raises(ValueError, match="expected one of"):
         first(2)
+
+
+def test_formats_of_exports():
+    formats = [" Model", "h5"]
+    ExportFormat.validate(formats)
+    assert formats == [ExportFormat.MODEL, ExportFormat.H5]
+    with pytest.raises(ValueError, match="'cake' is no format"):
+        ExportFormat.validate(["model", "cake"])

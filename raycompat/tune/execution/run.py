@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import raycompat as ray
-from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
 from raycompat.tune.callback import Callback
 from raycompat.tune.config import ResumeConfig
@@ -239,8 +238,3 @@ def _on_dashboard(experiment: Experiment, settings: RunSettings) -> DashboardCal
         each[0] if isinstance(each, list) else each for each in (settings.metric, settings.mode)
     )
     return DashboardCallback(experiment.name, metric, mode)
-
-
-def refuse(feature: str, reason: str, alternative: str) -> None:
-    """Raise for an option that is not supported."""
-    raise UnsupportedRayFeatureError(feature, reason, alternative)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,11 @@ class TrialActor:
         from raycompat.train import Checkpoint
 
         return TrainingResult(Checkpoint.from_directory(str(made)), {})
+
+    def export(self, formats: str | Sequence[str]) -> None:
+        """Let the trainable write its model; classes that are not of Tune have none."""
+        if isinstance(self._trainable, Trainable):
+            self._trainable.export_model(formats)
 
     def stop(self) -> None:
         """End the trainable: its ``cleanup`` runs, or the ``finally`` of its function."""

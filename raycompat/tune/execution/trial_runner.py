@@ -455,6 +455,12 @@ class TrialRunner:
         self._end(trial, Trial.TERMINATED)
 
     def _complete(self, trial: Trial, flat: dict[str, Any], has_ended: bool = False) -> None:
+        if trial.export_formats and trial in self._processes:
+            try:  # the model is there before anyone hears that the trial has ended
+                ray.get(self._processes[trial].actor.export.remote(trial.export_formats))
+            except ray.exceptions.RayError as error:
+                self._on_error(trial, error)
+                return
         self.scheduler_alg.on_trial_complete(self, trial, flat)
         self.search_alg.on_trial_complete(trial.trial_id, result=flat)
         self._end(trial, Trial.TERMINATED, has_ended=has_ended)

@@ -82,7 +82,7 @@ class Experiment:
     log_to_file : bool, str or (str, str), default False
         Files in the trial's folder for its output.
     export_formats : list of str, optional
-        Refused: call `Trainable.export_model`.
+        What each trial exports at its end, by `Trainable.export_model`; see `ExportFormat`.
     max_failures : int, default 0
         How often a trial is tried again; -1 is always.
     restore : str, optional
@@ -139,6 +139,7 @@ class Experiment:
         self.restore = None if restore is None else os.path.abspath(os.path.expanduser(restore))
         self._names = (trial_name_creator, trial_dirname_creator)
         self._log_to_file = _log_files(log_to_file)
+        self._export_formats = export_formats or ()
         _check_num_samples(num_samples)
         self.spec: dict[str, Any] = {
             "run": self.run_identifier,
@@ -208,6 +209,7 @@ class Experiment:
             max_failures=self.max_failures,
             restore_path=self.restore,
             log_to_file=self._log_to_file,
+            export_formats=self._export_formats,
             trial_name_creator=name_creator,
             trial_dirname_creator=dirname_creator,
         )

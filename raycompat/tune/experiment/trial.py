@@ -6,7 +6,7 @@ import os
 import re
 import traceback
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -78,6 +78,7 @@ class Trial:
         max_failures: int = 0,
         restore_path: str | None = None,
         log_to_file: tuple[str | None, str | None] = (None, None),
+        export_formats: str | Sequence[str] = (),
         trial_name_creator: Callable[[Trial], str] | None = None,
         trial_dirname_creator: Callable[[Trial], str] | None = None,
     ) -> None:
@@ -93,6 +94,7 @@ class Trial:
         self.checkpoints = CheckpointRegistry(checkpoint_config)
         self.restore_path = restore_path
         self.log_to_file = log_to_file
+        self.export_formats = export_formats
         self.status = Trial.PENDING
         self.num_failures = 0
         self.last_result: dict[str, Any] = {}

@@ -344,10 +344,11 @@ class Trainable:
     def export_model(self, export_formats: Any, export_dir: str | None = None) -> dict[str, str]:
         """Write the model in formats; subclasses write ``_export_model(formats, folder)``."""
         formats = [export_formats] if isinstance(export_formats, str) else list(export_formats)
-        if not hasattr(self, "_export_model"):
-            raise NotImplementedError(f"{type(self).__name__} has no method _export_model().")
-        found: dict[str, str] = self._export_model(formats, export_dir or self.logdir)
-        return found
+        return self._export_model(formats, export_dir or self.logdir)
+
+    def _export_model(self, export_formats: list[str], export_dir: str) -> dict[str, str]:
+        """Write the model into a folder; return the path of each format. There is none here."""
+        return {}
 
     # The attributes of a trainable.
 
