@@ -24,6 +24,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
 from raycompat._as_ray import install_as_ray
+from raycompat._old.air import packages
 from raycompat._protocol import import_paths
 
 #: The program that Python reads from its standard input.
@@ -148,6 +149,8 @@ def _of_spec(spec: ModuleSpec, main: ModuleType) -> CodeType:
 def _end_with(error: BaseException, within: TracebackType | None) -> None:
     """End the process with an error of the program, and show it as Python does."""
     error = error.with_traceback(within)
+    if advice := packages.advice(error):
+        error.add_note(advice)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, within
     if sys.version_info >= (3, 12):
         sys.last_exc = error

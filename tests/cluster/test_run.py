@@ -153,6 +153,23 @@ def test_what_raycompat_does_not_have_is_no_module(program):
     assert done.returncode == 1
 
 
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("torchvision", "The program needs torchvision: pip install torchvision"),
+        ("PIL", "The program needs PIL: pip install pillow"),
+        ("of_my_own", None),
+        ("torchvision.of_my_own", None),
+    ],
+)
+def test_a_program_that_lacks_a_package_ends_with_the_line_that_installs_it(program, missing, said):
+    source = f"raise ModuleNotFoundError('No module named {missing}', name='{missing}')"
+    done = program(source)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last == (said or f"ModuleNotFoundError: No module named {missing}")
+
+
 def test_a_pickle_of_such_a_program_loads_without_it(program, commands):
     done = program(
         """

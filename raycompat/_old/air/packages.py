@@ -5,15 +5,56 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-#: The names under which packages are installed, where they are imported under others.
+#: The packages that Ray's own programs import, with the names under which they are installed where
+#: those are others. Nothing is guessed for other names: it could be the name of someone else's package.
 _INSTALLED_AS = {
-    "bayes_opt": "bayesian-optimization",
+    "GPy": "",
+    "PIL": "pillow",
+    "accelerate": "",
+    "aim": "",
     "ax": "ax-platform",
+    "bayes_opt": "bayesian-optimization",
     "comet_ml": "comet-ml",
+    "composer": "mosaicml",
+    "cv2": "opencv-python",
+    "datasets": "",
+    "deepspeed": "",
+    "evaluate": "",
+    "gymnasium": "",
     "hpbandster": "hpbandster ConfigSpace",
-    "lightning": "lightning",
+    "hyperopt": "",
+    "keras": "",
+    "lightgbm": "",
+    "lightning": "",
+    "matplotlib": "",
+    "mlflow": "",
+    "nevergrad": "",
+    "optuna": "",
+    "pandas": "",
+    "pytorch_lightning": "pytorch-lightning",
     "sklearn": "scikit-learn",
+    "tensorboardX": "",
+    "tensorflow": "",
+    "tensorflow_datasets": "tensorflow-datasets",
+    "tf_keras": "tf-keras",
+    "torch": "",
+    "torch_geometric": "torch-geometric",
+    "torchvision": "",
+    "transformers": "",
+    "wandb": "",
+    "xgboost": "",
+    "yaml": "PyYAML",
+    "zoopt": "",
 }
+
+
+def advice(error: BaseException) -> str:
+    """Return how to install the package that a program lacks; "" where that is not known."""
+    name = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
+    package = str(name).partition(".")[0]
+    if package != name or package not in _INSTALLED_AS:
+        return ""  # a module that is missing within a package is no missing package
+    return f"The program needs {package}: pip install {_INSTALLED_AS[package] or package}"
 
 
 def require(package: str, what: str) -> Any:
@@ -27,8 +68,8 @@ def require(package: str, what: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        installed_as = _INSTALLED_AS.get(package.partition(".")[0], package.partition(".")[0])
+        name = package.partition(".")[0]
         raise ImportError(
-            f"{what} needs the package {package.partition('.')[0]!r}, which cannot be imported "
-            f"({error}): pip install {installed_as}."
+            f"{what} needs the package {name!r}, which cannot be imported ({error}): "
+            f"pip install {_INSTALLED_AS.get(name) or name}."
         ) from error
