@@ -48,12 +48,17 @@ def names_of(module: str) -> Callable[[str], Any]:
             row = table.name(f"{theirs}.{name}")
             if row is not None and not (row.last and era.is_past(row.last)):
                 return value_of(row)
-            former = table.module(f"{theirs}.{name}")
-            if former is not None and not (former.last and era.is_past(former.last)):
+            if _is_there(f"{theirs}.{name}"):
                 return importlib.import_module(f"{module}.{name}")
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return __getattr__
+
+
+def _is_there(module: str) -> bool:
+    """Return whether a module has a row, and the program's version of Ray still had it."""
+    row = table.module(module)
+    return row is not None and not (row.last and era.is_past(row.last))
 
 
 def value_of(row: Row) -> Any:
@@ -87,6 +92,8 @@ class _OldModule(ModuleType):
         row = table.name(f"{self._theirs}.{name}")
         if row is not None:
             return value_of(row)
+        if _is_there(f"{self._theirs}.{name}"):
+            return importlib.import_module(f"{self.__name__}.{name}")
         if self._row is not None and self._row.without:
             return _without(f"{self._theirs}.{name}", self._row)
         place = self._row.place if self._row else ""

@@ -9,6 +9,7 @@ import pytest
 
 from raycompat import tune
 from raycompat._old.reports import takes_metrics_as_keywords
+from raycompat._old.train.trainer import Trainer
 from raycompat._old.tune import utils
 from raycompat._old.tune.automl import (
     ContinuousSpace,
@@ -267,3 +268,13 @@ def test_formats_of_exports():
     assert formats == [ExportFormat.MODEL, ExportFormat.H5]
     with pytest.raises(ValueError, match="'cake' is no format"):
         ExportFormat.validate(["model", "cake"])
+
+
+def test_a_module_within_one_that_is_refused_is_found():
+    from raycompat.util.sgd import v2
+
+    from raycompat.util import sgd
+
+    assert v2.Trainer is Trainer
+    with pytest.raises(UnsupportedRayFeatureError, match=r"ray\.train\.torch\.TorchTrainer"):
+        sgd.TorchTrainer(model_creator=None)
