@@ -56,7 +56,7 @@ class SimpleQConfig(DQNConfig):
         super().__init__(algo_class or SimpleQ)
         self.double_q = False
         self.dueling = False
-        self.replay_buffer_config = {**self.replay_buffer_config, "type": "EpisodeReplayBuffer"}
+        self.replay_buffer_config |= {"type": "EpisodeReplayBuffer"}
 
 
 class SimpleQ(DQN):
@@ -90,7 +90,7 @@ class ApexDQNConfig(DQNConfig):
         self.train_batch_size_per_learner = 512
         self.num_steps_sampled_before_learning_starts = 50_000
         self.target_network_update_freq = 500_000
-        self.replay_buffer_config = {**self.replay_buffer_config, "capacity": 2_000_000}
+        self.replay_buffer_config |= {"capacity": 2_000_000}
 
 
 class ApexDQN(DQN):
