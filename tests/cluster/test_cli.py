@@ -157,15 +157,20 @@ def test_what_does_not_end_by_itself_is_killed_and_told(commands):
     assert commands.left() == []
 
 
-def test_stop_ends_what_tasks_have_left_behind_but_not_who_has_the_pid_of_another(commands):
+def test_stop_ends_what_actors_have_started_but_not_who_has_the_pid_of_another(commands):
     commands.start_head()
     printed = drive(
         commands,
         "import subprocess\n"
-        "print(ray.get(ray.remote(lambda: subprocess.Popen(['sleep', '1000']).pid).remote()))",
+        "@ray.remote\n"
+        "class Starter:\n"
+        "    def start(self):\n"
+        "        return subprocess.Popen(['sleep', '1000']).pid\n"
+        "starter = Starter.options(name='starter', lifetime='detached').remote()\n"
+        "print(ray.get(starter.start.remote()))",
     )
-    orphan = psutil.Process(int(printed))
-    assert orphan.is_running()
+    child = psutil.Process(int(printed))
+    assert child.is_running()
     (record,) = [each for each in commands.records() if each["role"] == "node"]
     with subprocess.Popen(["sleep", "1000"], start_new_session=True) as other:
         path = commands.own_folder / "processes" / f"{other.pid}.json"
@@ -176,10 +181,10 @@ def test_stop_ends_what_tasks_have_left_behind_but_not_who_has_the_pid_of_anothe
             .replace(str(record["pid"]), str(other.pid))
             .replace(str(record["start"]), str(began - 1))
         )
-        commands.must("stop", "--grace-period=4")  # the orphan does not end by itself
+        commands.must("stop", "--grace-period=4")
         assert other.poll() is None
         other.kill()
-    assert not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
     assert commands.left() == []
 
 
