@@ -210,3 +210,5 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
 
 
 os.environ.setdefault("RAY_DEDUP_LOGS", "0")
+# Several clusters run at once here: at their own rank, executors would get no CPU beside the others' processes.
+os.environ.setdefault("RAY_worker_niceness", "0")

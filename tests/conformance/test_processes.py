@@ -53,6 +53,7 @@ def test_calls_rank_below_their_driver(ray, fresh, monkeypatch):
         def rank(self):
             return rank_there()
 
+    monkeypatch.delenv("RAY_worker_niceness")
     fresh(num_cpus=2)
     assert (
         ray.get([ray.remote(rank_there).remote(), Actor.remote().rank.remote()]) == [(15, 1000)] * 2
