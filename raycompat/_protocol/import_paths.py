@@ -80,7 +80,7 @@ def _names_in(folders: Iterable[str]) -> set[str]:
     found = set()
     for folder in folders:
         try:
-            entries = os.listdir(folder)
+            entries = [entry for entry in os.listdir(folder) if entry != "__pycache__"]
         except NotADirectoryError:
             found |= _names_in_archive(folder)
             continue

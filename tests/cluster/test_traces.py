@@ -162,11 +162,6 @@ def kill_during_init(folder: Path, delay_s: float) -> None:
     program.check()
 
 
-def test_a_driver_that_is_killed_during_init_leaves_nothing(no_cluster, tmp_path):
-    for number in range(5):
-        kill_during_init(tmp_path / str(number), 0.2 * number)
-
-
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_two_hundred_programs_leave_nothing(no_cluster, tmp_path):

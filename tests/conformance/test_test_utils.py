@@ -97,13 +97,6 @@ def test_a_program_in_a_process_of_its_own(utils):
         utils.run_string_as_driver("raise SystemExit(3)")
 
 
-def test_early_rays_address_of_this_node(ray):
-    if ray.__name__ == "ray":
-        pytest.skip("of early Ray")
-    services = importlib.import_module(f"{ray.__name__}.services")
-    assert services.get_node_ip_address() == ray.util.get_node_ip_address()
-
-
 def test_cloudpickle(ray):
     pickle = ray.cloudpickle
     assert pickle.loads(pickle.dumps(lambda x: x + 1))(1) == 2

@@ -82,7 +82,13 @@ class Cluster:
 
     def add_group(self, group, *bundles):
         """Add a placement group that has waited for a minute."""
-        spec = {"group": group, "bundles": list(bundles), "strategy": "SPREAD", "job": JOB}
+        spec = {
+            "group": group,
+            "bundles": list(bundles),
+            "label_selectors": [],
+            "strategy": "SPREAD",
+            "job": JOB,
+        }
         self.parts.groups.create("client", spec)
         self.parts.groups.all()[-1].since -= 60
 
