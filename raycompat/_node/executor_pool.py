@@ -145,6 +145,21 @@ class Executor:
             self._outcomes.pop(key, None)
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._take_messages(reader)
+        finally:  # also when the event loop ends: `_read_rest` must not wait for what nobody reads
+            self.alive = False
+        writer.close()
+        # The process is ending, or has closed its end by itself.
+        self._pool.kill(self)
+        code = await asyncio.shield(self.ended)
+        self.logs.close()
+        self._pool.forget(self)
+        for outcome in self._outcomes.values():
+            if not outcome.done():
+                outcome.set_exception(ExecutorDied(describe_exit(code), code))
+
+    async def _take_messages(self, reader: asyncio.StreamReader) -> None:
         while (message := await frames.read_async(reader)) is not None:
             if isinstance(message, frames.Unreadable):
                 self._take_unreadable(message)
@@ -163,16 +178,6 @@ class Executor:
                 self.is_spent = True
             else:
                 self._handle(operation, key, rest)
-        self.alive = False
-        writer.close()
-        # The process is ending, or has closed its end by itself.
-        self._pool.kill(self)
-        code = await asyncio.shield(self.ended)
-        self.logs.close()
-        self._pool.forget(self)
-        for outcome in self._outcomes.values():
-            if not outcome.done():
-                outcome.set_exception(ExecutorDied(describe_exit(code), code))
 
     def _handle(self, operation: str, key: str, rest: list[Any]) -> None:
         try:

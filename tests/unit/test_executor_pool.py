@@ -146,6 +146,28 @@ def test_nothing_runs_on_when_the_pool_has_been_closed(pool):
     assert asyncio.run(run()) == set()
 
 
+def test_an_executor_s_end_while_the_event_loop_ends_is_not_waited_for(pool):
+    """The loop cancels its tasks, and then the end of a process is reported, whose output nobody reads."""
+    ours, theirs = socket.socketpair()
+
+    async def run() -> None:
+        pool._by_pid[4] = executor = Executor(
+            pool, ("job",), 4, SimpleNamespace(kill=lambda pid: None)
+        )
+        await executor.connect(ours)
+        await asyncio.sleep(0)  # the reader begins
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        theirs.close()
+        pool._on_exit(4, -9)
+        for _ in range(5):
+            await asyncio.sleep(0)  # lets the callbacks run, and what they start
+        executor._writer.transport.abort()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(run())
+
+
 def test_an_executor_that_can_run_no_more_calls_leaves(pool, executor):
     left: list[bool] = []
     executor.is_spent, executor.leave = True, lambda *, soon: left.append(soon)
