@@ -10,6 +10,8 @@ import select
 import threading
 from typing import TYPE_CHECKING
 
+from raycompat._executor import threads
+
 if TYPE_CHECKING:
     from raycompat._executor.mailbox import Mailbox
 
@@ -29,7 +31,7 @@ class Beside:
         self._is_busy.set()
         self._poll = select.poll()
         self._poll.register(mailbox.fileno(), select.POLLIN)
-        threading.Thread(target=self._read, name="raycompat-beside", daemon=True).start()
+        threads.start(self._read, "beside")
 
     def begin(self) -> None:
         """Note that the main thread runs a call."""

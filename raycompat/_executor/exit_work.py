@@ -16,6 +16,8 @@ import threading
 import traceback
 from typing import TYPE_CHECKING, Any
 
+from raycompat._executor import threads
+
 if TYPE_CHECKING:
     from raycompat._executor.run_actor import Actor
 
@@ -26,6 +28,7 @@ def run(actor: Actor | None, limit_s: float, *, joins_threads: bool) -> None:
     Errors of user code are printed, and the rest is still done. Do not join threads when one of them
     may still run a call.
     """
+    threads.restore_hooks()
     too_late = threading.Timer(limit_s, _give_up, [limit_s])
     too_late.daemon = True
     too_late.start()

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple, NoReturn
 
-from raycompat._executor import stray
+from raycompat._executor import stray, threads
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._protocol.actor_about import SYSTEM_GROUP
 from raycompat._protocol.direct_messages import CallMessage
@@ -46,9 +46,7 @@ def _run_in_turn(mailbox: Mailbox, run: Run, caller: Caller, message: CallMessag
 
 def start_beside(run: Run, caller: Caller, message: CallMessage) -> None:
     """Run a call of `SYSTEM_GROUP` in a separate thread, which does not keep the process alive."""
-    threading.Thread(
-        target=run, args=(caller, message), name=f"raycompat-{message.name}", daemon=True
-    ).start()
+    threads.start(run, message.name, caller, message)
 
 
 def serve_in_order(
@@ -96,9 +94,8 @@ class _Threads:
         self._calls.append(arrival)
         self._tokens.put(None)
         if len(self._threads) < self._size and not self._idle.acquire(blocking=False):
-            thread = threading.Thread(target=self._work, name=self._name, daemon=True)
             try:
-                thread.start()
+                thread = threads.start(self._work, self._name)
             except RuntimeError:  # the system allows no more threads
                 if not self._threads:
                     raise
@@ -138,7 +135,7 @@ def serve_in_threads(
 ) -> None:
     """Run the calls of each group in as many threads as `sizes` says."""
     groups = {
-        group: _Threads(f"raycompat-{group or 'call'}", size, run) for group, size in sizes.items()
+        group: _Threads(group or "call", size, run) for group, size in sizes.items()
     }
     calls = mailbox.calls
     wait = stray.Repeated(mailbox.wait)
@@ -150,17 +147,17 @@ def serve_in_threads(
             else:
                 groups[message.group].submit((caller, message))
         wait()
-    for threads in groups.values():
-        threads.leave()
+    for each in groups.values():
+        each.leave()
     is_over = threading.Event()
 
     def wait_for_calls() -> None:
-        for threads in groups.values():
-            threads.join()
+        for each in groups.values():
+            each.join()
         is_over.set()
         mailbox.wake()
 
-    threading.Thread(target=wait_for_calls, name="raycompat-leaving", daemon=True).start()
+    threads.start(wait_for_calls, "leaving")
     mailbox.wait_until(is_over.is_set)  # generators need their consumers' messages
 
 
@@ -249,9 +246,7 @@ def _start_loops(
         loop = main_loop if group is None else asyncio.new_event_loop()
         groups[group] = _Loop(loop, limit, runner)
         if loop is not main_loop:
-            threading.Thread(
-                target=_run_in_thread, args=(loop, runner), name=f"raycompat-{group}", daemon=True
-            ).start()
+            threads.start(_run_in_thread, group or "call", loop, runner)
     return groups
 
 

@@ -33,6 +33,7 @@ from raycompat._executor import (
     rank,
     signals,
     stray,
+    threads,
     title,
 )
 from raycompat._executor.environment import Environment
@@ -343,7 +344,7 @@ class Executor:
         interrupts.handle(_INTERRUPT, self._interrupt)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signals.install()
-        threading.Thread(target=self.read, name="raycompat-reader", daemon=True).start()
+        threads.start(self.read, "reader")
         title.show(title.IDLE)
         leaves_at_once = False
         try:
@@ -473,6 +474,7 @@ class Executor:
     def check_process(self) -> None:
         """Correct what user code has done to this process, so that it can answer."""
         self.end_if_forked()
+        threads.restore_hooks()
         if self._limits.may_differ and self.actor is None:
             self.is_spent = not self._limits.restore()
         if sys.getrecursionlimit() < self._recursion_limit:

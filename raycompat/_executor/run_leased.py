@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import this_process
-from raycompat._executor import rank, stray, title
+from raycompat._executor import rank, stray, threads, title
 from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, run
@@ -66,8 +66,7 @@ class Lease:
 
     def serve(self) -> bool:
         """Run calls until the lease ends; return whether all answers were written."""
-        watch = threading.Thread(target=self._watch, name="raycompat-watch", daemon=True)
-        watch.start()
+        watch = threads.start(self._watch, "watch")
         try:
             mailbox = self._mailbox
             rank.show_cpus(self._resources.get("CPU", 0))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -23,8 +24,12 @@ from raycompat._protocol import interrupts
 #: User code runs below these functions.
 _CALLERS: frozenset[CodeType] = frozenset({user_code.__code__, user_coroutine.__code__})
 
-#: An event loop catches what is raised below this function.
+#: An event loop catches what user code raises below this function.
 _STEP_OF_LOOP: CodeType = asyncio.Handle._run.__code__
+
+#: The folder of Python's own modules. The packages that are installed in it are user code.
+_STANDARD = os.path.dirname(os.__file__) + os.sep
+_INSTALLED = (_STANDARD + "site-packages", _STANDARD + "dist-packages")
 
 #: Whether the exception of a handler is being printed: those of others are dropped meanwhile.
 _is_reporting = False
@@ -58,16 +63,21 @@ class _Guarded:
 
 def _runs_user_code(frame: FrameType | None) -> bool:
     """Return whether user code is running in the interrupted frame or above it."""
-    inner: FrameType | None = None
+    is_user_code = False
     while frame is not None:
         if frame.f_code in _CALLERS:
             return True
         if frame.f_code is _STEP_OF_LOOP:  # a task of asyncio that user code has started, or ours
-            return inner is not None and not _remote_traceback.is_framework_file(
-                inner.f_code.co_filename
-            )
-        inner, frame = frame, frame.f_back
+            return is_user_code
+        file = frame.f_code.co_filename
+        if not _is_standard(file):  # such as the loop's own handler of errors
+            is_user_code = not _remote_traceback.is_framework_file(file)
+        frame = frame.f_back
     return False
+
+
+def _is_standard(file: str) -> bool:
+    return file.startswith(("<frozen ", _STANDARD)) and not file.startswith(_INSTALLED)
 
 
 def _unwrapped(handler: Any) -> Any:
