@@ -207,11 +207,12 @@ class Actors:
         call = self._parts.calls.by_key.get(key)
         if call is None:
             return
-        self.bury(key, error, frees_name=frees_name)
-        if call.address is not None:
+        address = call.address
+        if address is not None:  # first: the end of a detached actor's task lets its process leave
             message = {"op": ToNode.END, "key": key, "error": error, "gracefully": gracefully}
-            adapter.tell_worker(self._scheduler, call.address, message)
-        else:
+            adapter.tell_worker(self._scheduler, address, message)
+        self.bury(key, error, frees_name=frees_name)
+        if address is None:
             self._parts.calls.fail(key, error)
 
     def bury(self, key: str, error: bytes, *, frees_name: bool = False) -> None:

@@ -548,8 +548,7 @@ tell(ray.get(parent.make.remote("child")))
     assert ray.get(child.pid.remote()) == pid
     ray.kill(ray.get_actor("parent", namespace=space))
     wait_until(lambda: not is_running(pid))
-    # Ray's text says that the owner has died; raycompat may say that no reference is left.
-    with pytest.raises(ray.exceptions.ActorDiedError):
+    with pytest.raises(ray.exceptions.ActorDiedError, match="owner has died"):
         ray.get(child.pid.remote())
     # They are restarted.
     restarted = ray.get_actor("restarted", namespace=space)
