@@ -57,11 +57,16 @@ class _Table:
     waiting: dict[int, asyncio.Future[Roster]] = field(default_factory=dict)
 
 
+class _MeetingIsOver(Exception):
+    """The member that made the meeting has failed."""
+
+
 class _Meeting:
     """The actor; it runs in one event loop."""
 
-    def __init__(self, declared: Declared | None = None) -> None:
+    def __init__(self, declared: Declared | None = None, maker: str | None = None) -> None:
         self._declared = declared
+        self._maker = maker
         self._tables: dict[str, _Table] = {}
 
     async def wait_for_end(self) -> None:
@@ -114,6 +119,18 @@ class _Meeting:
         if not table.rows:
             del self._tables[stage]
         return missing
+
+
+    async def leave(self, member: str) -> None:
+        """End if the member that made this meeting fails: the others meet again without it.
+
+        Otherwise this actor, which no handle keeps alive, would go on until the last of them gives up,
+        and members that come later would meet elsewhere.
+        """
+        if member == self._maker:
+            for stage in list(self._tables):
+                self._fail(stage, _MeetingIsOver())
+            actor.exit_actor()
 
 
 _meetings = _api.remote(_Meeting)
@@ -171,6 +188,7 @@ class Membership:
         self._group_name, self._world_size, self._rank = group_name, world_size, rank
         self._timeout_s = timeout_s
         self._deadline = time.monotonic() + timeout_s
+        self._id = secrets.token_hex(_TOKEN_BYTES)
         self._meeting: Any = None
 
     def remaining_s(self) -> float:
@@ -187,9 +205,16 @@ class Membership:
         CollectiveError
             When the members do not agree on size or ranks.
         """
+        try:
+            return self._join(stage, row)
+        except CollectiveError:
+            self._meeting.leave.remote(self._id)
+            raise
+
+    def _join(self, stage: str, row: Any) -> Roster:
         while True:
             options = {"name": name_of(self._group_name), "get_if_exists": True, "num_cpus": 0}
-            self._meeting = _meetings.options(**options).remote()
+            self._meeting = _meetings.options(**options).remote(maker=self._id)
             answer = self._meeting.join.remote(stage, self._world_size, self._rank, row)
             try:
                 roster: Roster = _api.get(answer, timeout=self.remaining_s())
@@ -201,7 +226,8 @@ class Membership:
                 if not self.remaining_s():
                     raise self._too_late(stage, row) from None
             except RayTaskError as error:
-                raise CollectiveError(str(error.cause)) from None
+                if not isinstance(error.cause, _MeetingIsOver):
+                    raise CollectiveError(str(error.cause)) from None
             else:
                 return roster
 
