@@ -134,9 +134,7 @@ def serve_in_threads(
     mailbox: Mailbox, run: Run, is_leaving: Callable[[], bool], sizes: dict[str | None, int]
 ) -> None:
     """Run the calls of each group in as many threads as `sizes` says."""
-    groups = {
-        group: _Threads(group or "call", size, run) for group, size in sizes.items()
-    }
+    groups = {group: _Threads(group or "call", size, run) for group, size in sizes.items()}
     calls = mailbox.calls
     wait = stray.Repeated(mailbox.wait)
     while not is_leaving():

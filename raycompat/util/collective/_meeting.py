@@ -120,7 +120,6 @@ class _Meeting:
             del self._tables[stage]
         return missing
 
-
     async def leave(self, member: str) -> None:
         """End if the member that made this meeting fails: the others meet again without it.
 
