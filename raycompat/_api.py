@@ -145,7 +145,8 @@ def put(value: T, *, _tensor_transport: str | None = None) -> ObjectRef[T]:
         )
     session = _driver.require_session()
     keeper = None
-    if checked_transport("_tensor_transport", _tensor_transport) is not None:
+    if _tensor_transport is not None:
+        checked_transport("_tensor_transport", _tensor_transport)
         keeper = tensors.keeper(session)
     return puts.put(session, value, keeper)
 

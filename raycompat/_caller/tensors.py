@@ -95,7 +95,6 @@ class Keeper(tensor_bytes.Reducer):
 
     def __init__(self, session: Session, key: str, about: bytes) -> None:
         """`key` and `about` are those of this process's actor."""
-        super().__init__(is_out_of_band=True)
         self._session = session
         self._actor = (key, about)
         self._parcel: Parcel | None = None
@@ -222,7 +221,7 @@ class _Copies:
         self._tensors = tensors
 
     def __reduce__(self) -> Any:
-        on_cpu = tensor_bytes.Reducer(is_out_of_band=True)
+        on_cpu = tensor_bytes.Reducer()
         parts = [each if each.is_cuda else on_cpu.to_bytes(each) for each in self._tensors]
         return _unpacked, (parts,)
 

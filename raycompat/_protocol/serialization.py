@@ -30,7 +30,7 @@ import cloudpickle
 
 from raycompat._protocol import deep_values
 from raycompat._protocol.mapping import Mapping
-from raycompat._protocol.tensor_bytes import DeviceBytes, Reducer, library_of, pieces_of
+from raycompat._protocol.tensor_bytes import DeviceBytes, InBandReducer, Reducer, library_of, pieces_of
 
 #: Bytes. Up to this size a value travels inside messages and references; above it, in a segment.
 #: Ray's own limit is 100 KiB (``max_direct_call_object_size``).
@@ -62,7 +62,9 @@ class Block:
 
     def to_bytes(self) -> bytes:
         """Return the block as one bytes object."""
-        return b"".join(piece for part in self.parts for piece in pieces_of(part))
+        if DeviceBytes in map(type, self.parts):
+            return b"".join(piece for part in self.parts for piece in pieces_of(part))
+        return b"".join(self.parts)
 
 
 class _Found(dict[str, Any]):
@@ -132,9 +134,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
         {CodeType: _reduce_code}, *cloudpickle.Pickler.dispatch_table.maps
     )
 
-    def __init__(self, file: Any, *, tensors: Reducer | None = None, **options: Any) -> None:
-        super().__init__(file, **options)
-        self._tensors = tensors or Reducer(is_out_of_band=False)
+    #: Reduces the tensors of the value.
+    tensors: Reducer = InBandReducer()
 
     def reducer_override(self, obj: Any) -> Any:
         """Reduce exceptions as Python does, and tensors as `tensor_bytes` does."""
@@ -142,7 +143,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
             return NotImplemented
         library = library_of(obj)
         if library is not None:
-            reduced = self._tensors.reduce(obj, library)
+            reduced = self.tensors.reduce(obj, library)
             if reduced is not NotImplemented:
                 return reduced
         if isinstance(obj, BaseException):
@@ -163,17 +164,16 @@ def dumps(
 ) -> bytes:
     """Return the pickle of a value; without `buffer_callback`, with its buffers."""
     with io.BytesIO() as file:
-        pickler = Pickler(file, protocol=5, buffer_callback=buffer_callback, tensors=tensors)
+        pickler = Pickler(file, protocol=5, buffer_callback=buffer_callback)
+        if tensors is not None:
+            pickler.tensors = tensors
         pickler.dump(value)
         return file.getvalue()
 
 
-def _lay_out(
-    data: bytes, buffers: Sequence[pickle.PickleBuffer], tensors: Reducer
-) -> tuple[list[Any], int]:
-    if not buffers:
+def _lay_out(data: bytes, views: Sequence[memoryview | DeviceBytes]) -> tuple[list[Any], int]:
+    if not views:
         return [_HEAD.pack(_MAGIC, 0, len(data)), data], _HEAD.size + len(data)
-    views: list[memoryview | DeviceBytes] = [tensors.real(each.raw()) for each in buffers]
     position = _HEAD.size + _SPAN.size * len(views) + len(data)
     spans: list[bytes] = []
     body: list[Any] = [data]
@@ -197,12 +197,13 @@ def serialize(value: Any, tensors: Reducer | None = None) -> tuple[Block, dict[s
     TypeError, pickle.PicklingError, ...
         Any exception of the value's own pickling.
     """
-    buffers: list[pickle.PickleBuffer] = []
+    views: list[memoryview | DeviceBytes] = []
     found: dict[str, Any] = {}
-    tensors = tensors or Reducer(is_out_of_band=True)
     if type(value) in _PLAIN_TYPES:
         data = pickle.dumps(value, protocol=5)
     else:
+        buffers: list[pickle.PickleBuffer] = []
+        tensors = tensors or Reducer()
         pickled = partial(dumps, value, buffers.append, tensors)
         try:
             data, found = collecting_refs(pickled)
@@ -212,7 +213,8 @@ def serialize(value: Any, tensors: Reducer | None = None) -> tuple[Block, dict[s
             buffers.clear()
             with deep_values.more_room():
                 data, found = collecting_refs(pickled)
-    parts, size = _lay_out(data, buffers, tensors)
+        views = [tensors.real(each.raw()) for each in buffers]
+    parts, size = _lay_out(data, views)
     return Block(parts, size, tuple(found)), found
 
 

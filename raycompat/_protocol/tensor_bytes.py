@@ -132,9 +132,11 @@ class Reducer:
     Their buffers are placeholders, whose memory is never touched; `real` returns what is to be written.
     """
 
-    def __init__(self, *, is_out_of_band: bool) -> None:
-        self._is_out_of_band = is_out_of_band
-        self._real: dict[int, DeviceBytes] = {}
+    #: Whether the bytes are written beside the pickle.
+    is_out_of_band = True
+    #: What is to be written for the placeholders, by their addresses; made for the first one. There is a
+    #: reducer for each value, and hardly any value has a tensor.
+    _real: dict[int, DeviceBytes] | None = None
 
     def reduce(self, tensor: Any, library: str) -> Any:
         """Reduce a tensor of PyTorch on a GPU; leave others to their libraries."""
@@ -151,7 +153,8 @@ class Reducer:
         else:
             source = DeviceBytes(tensor)
             buffer = np.empty(source.nbytes, np.uint8)
-            if self._is_out_of_band and source.nbytes:
+            if self.is_out_of_band and source.nbytes:
+                self._real = self._real or {}
                 self._real[buffer.ctypes.data] = source
             else:
                 start = 0
@@ -170,6 +173,12 @@ class Reducer:
         import numpy as np
 
         return self._real.get(np.frombuffer(view, np.uint8).ctypes.data, view)
+
+
+class InBandReducer(Reducer):
+    """Reduces tensors on a GPU to their bytes inside the pickle. It has no state."""
+
+    is_out_of_band = False
 
 
 def from_bytes(
