@@ -369,7 +369,7 @@ class Channel(DirectSender):
 
     def _fail_or_retry(self, call: Call, error: bytes, may_retry: bool) -> None:
         if not may_retry or not call.use_retry():
-            self._fail(call, error)
+            self._fail_answered(call, error)
             return
         with self._failing, self._lock:
             self._unanswered.pop(call.key, None)
@@ -379,6 +379,9 @@ class Channel(DirectSender):
             else:
                 self._mark_waiting(call)
                 self._queue[call.key] = call
+
+    def _whereabouts(self, call: Call) -> dict[str, Any]:
+        return {"party": self.key, "group": None, "resources": {}}
 
     def _add_item(self, call: Call, index: int, wire: Wire) -> None:
         stream = call.stream

@@ -41,6 +41,7 @@ from raycompat._protocol.connection import Notes
 from raycompat._protocol.frames import Unreadable
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.strategy import InGroup
 from raycompat._protocol.values import SegmentLink, Wire
 from raycompat.object_ref import ObjectRef
 
@@ -557,7 +558,7 @@ class LeasePool(DirectSender):
         if may_retry and call.use_retry():
             self._leave_to_scheduler(call)
         else:
-            self._fail(call, error)
+            self._fail_answered(call, error)
 
     def _succeed(
         self, call: Call, wires: Sequence[Wire], connection: CallConnection | None
@@ -572,6 +573,14 @@ class LeasePool(DirectSender):
     def _settle(self, entry: Entry, wire: Wire) -> None:
         if not self._settle_here(entry, wire):
             self._session.table.settle(entry)  # the value is in the cluster
+
+    def _report_failure(self, call: Call, error: bytes) -> None:
+        if not call.is_announced:  # otherwise `_end_call` reports it
+            super()._report_failure(call, error)
+
+    def _whereabouts(self, call: Call) -> dict[str, Any]:
+        group = call.strategy.group if isinstance(call.strategy, InGroup) else None
+        return {"party": None, "group": group, "resources": call.request.units()}
 
     def _end_call(self, call: Call, error: bytes | None = None) -> None:
         if error is not None:

@@ -57,6 +57,8 @@ class Call:
     waits_for_restart = False
     retry_exceptions: bool | bytes = False
     is_cancelled = False
+    #: Whether the process that ran it reports its failure to the scheduler.
+    is_reported = False
     #: Whether the tensors of its result stay in the actor's process.
     keeps_tensors = False
 

@@ -21,6 +21,7 @@ from raycompat._caller.object_table import Entry
 from raycompat._caller.sender import Sender
 from raycompat._protocol import direct_messages, failures, segment
 from raycompat._protocol.frames import Unreadable
+from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import InlineValue, SegmentLink, Wire, from_wire, to_wire
 
 if TYPE_CHECKING:
@@ -269,6 +270,11 @@ class DirectSender(Sender):
         with self._failing, self._lock:
             self._failed.append((call, error, victim))
 
+    def _fail_answered(self, call: Call, error: bytes) -> None:
+        """Fail a call because of the answer of its process, which reports it too."""
+        call.is_reported = True
+        self._fail(call, error)
+
     def _fail_all(self, calls: Sequence[Call], error: bytes) -> None:
         for call in calls:
             self._fail(call, error)
@@ -286,7 +292,25 @@ class DirectSender(Sender):
 
     def _conclude(self, call: Call, error: bytes, victim: str | None) -> None:
         self._fail_results(call, error, victim)
+        if not call.is_reported:
+            self._report_failure(call, error)
         self._end_call(call, error)
+
+    def _report_failure(self, call: Call, error: bytes) -> None:
+        """Report a call of which only this process knows that it has failed."""
+        failure = failures.failure_of(error)
+        self._session.send(
+            ToScheduler.FAILED_CALL,
+            key=call.key,
+            name=call.name,
+            job=self._session.setup.job,
+            failure=(failure.type, failure.text.encode(errors="backslashreplace").decode()),
+            **self._whereabouts(call),
+        )
+
+    def _whereabouts(self, call: Call) -> dict[str, Any]:
+        """Return the fields `party`, `group` and `resources` of a call."""
+        raise NotImplementedError
 
     def _end_call(self, call: Call, error: bytes | None = None) -> None:
         self._forget(call)

@@ -30,6 +30,10 @@ class ToScheduler(StrEnum):
     #: How an announced call ended that its owner ran by a lease. `worker` is the node with its results.
     #: Fields: key, wires, worker, error.
     ENDED_BY_LEASE = "raycompat-ended-by-lease"
+    #: A call that was not given to the scheduler has failed, and no process reports it: none has begun
+    #: it, or its process has died. `party` is the actor of a method. Fields: key, name, job, party,
+    #: group, resources, failure.
+    FAILED_CALL = "raycompat-failed-call"
     #: Run an announced call; its owner does not run it any more. Fields: key, retries.
     SCHEDULE = "raycompat-schedule"
     #: End a call, an actor or a lease. Fields: key, force, recursive.

@@ -30,7 +30,13 @@ import cloudpickle
 
 from raycompat._protocol import deep_values
 from raycompat._protocol.mapping import Mapping
-from raycompat._protocol.tensor_bytes import DeviceBytes, InBandReducer, Reducer, library_of, pieces_of
+from raycompat._protocol.tensor_bytes import (
+    DeviceBytes,
+    InBandReducer,
+    Reducer,
+    library_of,
+    pieces_of,
+)
 
 #: Bytes. Up to this size a value travels inside messages and references; above it, in a segment.
 #: Ray's own limit is 100 KiB (``max_direct_call_object_size``).

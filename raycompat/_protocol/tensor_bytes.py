@@ -134,8 +134,8 @@ class Reducer:
 
     #: Whether the bytes are written beside the pickle.
     is_out_of_band = True
-    #: What is to be written for the placeholders, by their addresses; made for the first one. There is a
-    #: reducer for each value, and hardly any value has a tensor.
+    #: What is to be written for the placeholders, by their addresses. None until there is one: each
+    #: value has a reducer, and hardly any value has a tensor.
     _real: dict[int, DeviceBytes] | None = None
 
     def reduce(self, tensor: Any, library: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from raycompat._protocol import failures, ids
@@ -61,6 +62,36 @@ class Endings:
             self.history.add(calls)
             if of_actor is not None:
                 of_actor.add(calls, time.time())
+
+    def on_failed_call(
+        self,
+        client: str,
+        key: str,
+        name: str,
+        job: str,
+        party: str | None,
+        group: str | None,
+        resources: dict[str, int],
+        failure: Sequence[str],
+    ) -> None:
+        """Record a failed call that only its caller knows of."""
+        now = time.time()
+        function = key.rpartition("-")[0]
+        self.history.add_one(
+            key,
+            now,
+            now,
+            name=name,
+            type="NORMAL_TASK" if party is None else "ACTOR_TASK",
+            job=job,
+            actor=None if party is None else party.rpartition("-")[2],
+            group=group if party is None else group_of(self._parts.calls.by_key.get(party)),
+            resources=ResourceSet.from_units(resources).amounts(),
+            address="",
+            pid=None,
+            failure=Failure(*failure),
+            function="" if party is not None or function == name else function,
+        )
 
     def ran(
         self,

@@ -86,6 +86,7 @@ class Parts:
             ToScheduler.NAMES_FRAMEWORK: jobs.note_framework,
             ToScheduler.SUBMIT: calls.submit,
             ToScheduler.ENDED_BY_LEASE: calls.ended_by_lease,
+            ToScheduler.FAILED_CALL: self.endings.on_failed_call,
             ToScheduler.SCHEDULE: calls.schedule,
             ToScheduler.CANCEL: calls.cancel,
             ToScheduler.CANCEL_DIRECT: calls.cancel_direct,

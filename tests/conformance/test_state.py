@@ -175,6 +175,90 @@ def test_tasks_that_run_and_wait_are_seen(ray, state, gate):
     assert tasks(state, "never_starts")[0].error_type == "TASK_CANCELLED"
 
 
+def test_tasks_that_fail_before_they_run_are_seen(ray, state):
+    @ray.remote(num_cpus=100)
+    def too_large():
+        pass
+
+    @ray.remote
+    def fails():
+        raise ValueError("out of range")
+
+    @ray.remote
+    def needs_a_value(value):
+        pass
+
+    @ray.remote(num_cpus=0)
+    class Ends:
+        def needs_a_value_too(self, value):
+            pass
+
+        def answers(self):
+            return True
+
+        def comes_too_late(self):
+            pass
+
+    def is_dead(actor):
+        try:
+            return not ray.get(actor.answers.remote())
+        except ray.exceptions.ActorDiedError:
+            return True
+
+    waiting = too_large.remote()
+    wait_until(lambda: states(state, "too_large") == ["PENDING_NODE_ASSIGNMENT"])
+    ray.cancel(waiting)
+    ends = Ends.remote()
+    for ref in (
+        needs_a_value.remote(fails.remote()),
+        ends.needs_a_value_too.remote(fails.remote()),
+    ):
+        with pytest.raises(ValueError, match="out of range"):
+            ray.get(ref)
+    ray.kill(ends)
+    wait_until(lambda: is_dead(ends))
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        ray.get(ends.comes_too_late.remote())
+    expected = {
+        "too_large": "TASK_CANCELLED",
+        "needs_a_value": "TASK_EXECUTION_EXCEPTION",
+        "Ends.needs_a_value_too": "TASK_EXECUTION_EXCEPTION",
+        "Ends.comes_too_late": "ACTOR_DIED",
+    }
+    for name, error_type in expected.items():
+        wait_until(lambda name=name: states(state, name) == ["FAILED"])
+        (task,) = tasks(state, name, detail=True)
+        assert task.error_type == error_type, name
+        assert task.type == ("ACTOR_TASK" if name.startswith("Ends.") else "NORMAL_TASK")
+
+
+def test_tasks_whose_process_dies_are_seen(ray, state):
+    @ray.remote(max_retries=0)
+    def crashes():
+        os._exit(1)
+
+    @ray.remote(num_cpus=0)
+    class Crashes:
+        def crashes_too(self):
+            os._exit(1)
+
+        def is_queued_behind(self):
+            pass
+
+    actor = Crashes.remote()
+    for ref in (crashes.remote(), actor.crashes_too.remote(), actor.is_queued_behind.remote()):
+        with pytest.raises((ray.exceptions.WorkerCrashedError, ray.exceptions.ActorDiedError)):
+            ray.get(ref)
+    expected = {
+        "crashes": "WORKER_DIED",
+        "Crashes.crashes_too": "ACTOR_DIED",
+        "Crashes.is_queued_behind": "ACTOR_DIED",
+    }
+    for name, error_type in expected.items():
+        wait_until(lambda name=name: states(state, name) == ["FAILED"])
+        assert tasks(state, name, detail=True)[0].error_type == error_type, name
+
+
 def test_methods_and_constructors_are_tasks(ray, state, gate):
     @ray.remote(num_cpus=0)
     class Sees:
