@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _as_ray, _private_arguments, exceptions
 from raycompat import _init_arguments as arguments
-from raycompat._caller import current_session, first_uses
+from raycompat._caller import current_session, first_uses, setup_hook
 from raycompat._caller import session as sessions
 from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.home import home_at
@@ -326,6 +326,7 @@ def _init(
             folder = tempfile.TemporaryDirectory(prefix="raycompat-packages-")
             scratch = stack.enter_context(folder)
         env, packages = pack(env, Path(scratch))
+        env, given["setup_hook"] = setup_hook.pack(env)
         return _start_or_connect(given, private, authority, env, packages, uses_leases=uses_leases)
 
 
@@ -496,7 +497,7 @@ def _open_session(
     here = segment.host_id()
     home = _home(nodes, here)
     config = given["job_config"]
-    program = _program(config, hides_own_paths="working_dir" in env)
+    program = _program(config, given["setup_hook"], hides_own_paths="working_dir" in env)
     namespace = config.ray_namespace or str(uuid.uuid4())
     setup = sessions.Setup(
         job=ids.new_job_id(),
@@ -557,7 +558,7 @@ def _lose_node(session: sessions.Session, cluster: LocalCluster) -> None:
     threading.Thread(target=look, name="raycompat-node-death", daemon=True).start()
 
 
-def _program(config: JobConfig, *, hides_own_paths: bool) -> bytes:
+def _program(config: JobConfig, hook: bytes | None, *, hides_own_paths: bool) -> bytes:
     """Return the program's settings for executors, pickled: paths are not always valid UTF-8."""
     logs = config.py_logging_config
     program = {
@@ -575,6 +576,7 @@ def _program(config: JobConfig, *, hides_own_paths: bool) -> bytes:
         "hidden_paths": _own_paths() if hides_own_paths else [],
         "argv": sys.argv,
         "cwd": import_paths.current_folder(),
+        "setup_hook": hook,
     }
     return pickle.dumps(plain_where_possible(program), protocol=5)
 

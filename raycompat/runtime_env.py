@@ -65,6 +65,11 @@ class RuntimeEnv(dict[str, Any]):
         Packages for pip to install: requirements, a file of them, or both with pip's options
         (``packages``, ``pip_check``, ``pip_version``, ``pip_install_options``). Nodes that `init` did
         not start do so only with ``RAYCOMPAT_ALLOW_PIP=1``.
+    worker_process_setup_hook : callable or str, optional
+        A function without arguments, or its import path ``"module.function"``. Each process that runs
+        tasks or actors calls it once, before its first call; the driver does not. When it fails, calls
+        raise `WorkerCrashedError`, and actors are dead, with its traceback. A function is for a job;
+        tasks and actors can name an import path.
     config : dict or RuntimeEnvConfig, optional
         Settings of the set-up.
 

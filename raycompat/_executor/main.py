@@ -31,6 +31,7 @@ from raycompat._executor import (
     exit_work,
     native_output,
     rank,
+    setup_hook,
     signals,
     stray,
     threads,
@@ -348,6 +349,7 @@ class Executor:
         title.show(title.IDLE)
         leaves_at_once = False
         try:
+            self._run_setup_hook()
             self._serve_calls()
             self.session.wait_until_idle(self._patience_s)
         except SystemExit as exit_:
@@ -356,6 +358,13 @@ class Executor:
         if not leaves_at_once:
             self._leave_cluster()
         return self._chosen_code
+
+    def _run_setup_hook(self) -> None:
+        """Run the function that the runtime environment names; end the process if it fails."""
+        if why := setup_hook.run(self.setup):
+            print(f"raycompat: this process ends: {why}", file=sys.stderr, flush=True)
+            self.send(executor_messages.UNPREPARED, "", why)
+            raise SystemExit(1)
 
     def _finish(self) -> None:
         """Do what user code wants to be done at the end of the process."""

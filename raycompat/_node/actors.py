@@ -90,7 +90,7 @@ class Actors:
                 executor, running, payload, [to_wire(value) for value in values]
             )
         except ExecutorDied as died:
-            text = f"it ended {died} in the constructor."
+            text = f"it ended in the constructor, {died}"
             return actor.error or self._why_it_died(running, actor, text)
         if outcome[0] == executor_messages.FAILED:
             actor.error = outcome[1]

@@ -95,6 +95,8 @@ class Executor:
         self.owns = False
         #: Whether it can run no more calls, because user code has changed its process.
         self.is_spent = False
+        #: Why it could not run calls, as it has said before its end.
+        self._why_unprepared = ""
         #: Its id in reports of metrics; empty if it has reported none.
         self.measures_as = ""
         self._pool = pool
@@ -138,7 +140,7 @@ class Executor:
             return (kind, *rest)
         if not self.alive:
             code = await asyncio.shield(self.ended)
-            raise ExecutorDied(describe_exit(code), code)
+            raise ExecutorDied(self.describe_end(code), code)
         try:
             return await outcome
         finally:
@@ -157,7 +159,7 @@ class Executor:
         self._pool.forget(self)
         for outcome in self._outcomes.values():
             if not outcome.done():
-                outcome.set_exception(ExecutorDied(describe_exit(code), code))
+                outcome.set_exception(ExecutorDied(self.describe_end(code), code))
 
     async def _take_messages(self, reader: asyncio.StreamReader) -> None:
         while (message := await frames.read_async(reader)) is not None:
@@ -176,6 +178,8 @@ class Executor:
                 self._kill_after(executor_messages.EXIT_WORK_S + _GRACE_S)
             elif operation == executor_messages.SPENT:
                 self.is_spent = True
+            elif operation == executor_messages.UNPREPARED:
+                self._why_unprepared = rest[0]
             else:
                 self._handle(operation, key, rest)
 
@@ -209,6 +213,11 @@ class Executor:
             await asyncio.sleep(0)
         if self.alive and self._writer is not None:
             self._writer.transport.abort()
+
+    def describe_end(self, code: int | None) -> str:
+        """Describe how the process ended, in words."""
+        how = describe_exit(code)
+        return f"{how}: {self._why_unprepared}" if self._why_unprepared else how
 
     def describe(self) -> dict[str, Any]:
         """Describe this process for the state API; times are in seconds since 1970."""

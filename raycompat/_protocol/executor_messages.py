@@ -64,6 +64,8 @@ ITEM = "item"
 NEED_FUNCTION = "need-function"
 #: Store a value from now on: the id of this process's Dask client, the value.
 HAND_OVER = "hand-over"
+#: This process cannot run calls: "", why.
+UNPREPARED = "unprepared"
 #: This process has no more calls, and begins with its exit handlers: "".
 LEAVING = "leaving"
 #: An actor ends because its code asked for it: its key, the error of later calls.

@@ -32,6 +32,10 @@ ARCHIVES: Final = (".zip", ".tar.gz", ".tgz", ".tar.xz")
 #: Seconds for the set-up of an environment; Ray's value.
 SETUP_TIMEOUT_S: Final = 600
 
+#: The field with the function that each executor of a job runs first. In an environment of a call it is
+#: text: an import path, or the name of the job's function.
+SETUP_HOOK: Final = "worker_process_setup_hook"
+
 #: Ray's fields that raycompat does not support, and the alternative.
 _REFUSED = {
     "conda": "Use pip, or start the nodes in that environment",
@@ -40,7 +44,6 @@ _REFUSED = {
     "image_uri": "Run the nodes in that container",
     "java_jars": "Only Python runs here",
     "py_executable": "Start the nodes with that interpreter",
-    "worker_process_setup_hook": "Call the function at the start of each task",
     "nsight": "Start the nodes under the profiler",
     "rocprof_sys": "Start the nodes under the profiler",
     "_nsight": "Start the nodes under the profiler",
@@ -203,6 +206,21 @@ def _config(value: Any) -> dict[str, Any]:
     return {"setup_timeout_seconds": seconds, "eager_install": eager, "log_files": []}
 
 
+def _setup_hook(value: Any) -> Any:
+    if not callable(value) and not isinstance(value, str):
+        raise TypeError(
+            f"runtime_env[{SETUP_HOOK!r}] must be a function, or its import path 'module.function', "
+            f"got {type(value)}."
+        )
+    return value
+
+
+def is_import_path(hook: str) -> bool:
+    """Return whether a hook is named by its import path; otherwise it is the function of a job."""
+    module, _, name = hook.rpartition(".")
+    return bool(module and name)
+
+
 _FIELDS: dict[str, Callable[[Any], Any]] = {
     "py_modules": _py_modules,
     "working_dir": _working_dir,
@@ -210,6 +228,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "pip": _pip,
     "env_vars": _env_vars,
     "config": _config,
+    SETUP_HOOK: _setup_hook,
 }
 
 
@@ -271,6 +290,11 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
 def checked_for_call(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the stored environment of a task or an actor, which cannot have local folders."""
     fields = checked(given)
+    if not isinstance(fields.get(SETUP_HOOK, ""), str):
+        raise TypeError(
+            f"runtime_env[{SETUP_HOOK!r}]: a task or an actor can only name a function by its import "
+            "path, 'module.function'. Give the function itself to ray.init."
+        )
     if "working_dir" in fields:
         if not isinstance(given["working_dir"], str):
             raise TypeError(f"`working_dir` must be a string, got {type(given['working_dir'])}.")

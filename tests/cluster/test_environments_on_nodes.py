@@ -362,7 +362,6 @@ def test_a_close_name_is_named(no_cluster):
         {"container": {"image": "a"}},
         {"image_uri": "a"},
         {"py_executable": "python3"},
-        {"worker_process_setup_hook": print},
         {"working_dir": "https://example.invalid/a.zip"},
         {"py_modules": ["s3://bucket/a.zip"]},
         {"config": {"log_files": ["a"]}},

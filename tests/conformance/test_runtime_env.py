@@ -440,6 +440,7 @@ def test_what_the_driver_has_beside_it_is_hidden_by_a_working_directory(begin, p
         ({"config": {"setup_timeout_seconds": 0}}, ValueError),
         ({"config": {"setup_timeout_seconds": "1"}}, TypeError),
         ({"config": {"eager_install": "yes"}}, TypeError),
+        ({"worker_process_setup_hook": 3}, TypeError),
     ],
 )
 def test_impossible_values_are_told_by_init(begin, ray, env, error):
@@ -506,6 +507,55 @@ def test_a_job_whose_environment_fails(begin):
     with pytest.raises(ray.exceptions.RuntimeEnvSetupError, match="/nonexistent-folder"):
         ray.get([ray.remote(lambda: 1).remote() for _ in range(5)])
     with pytest.raises(ray.exceptions.RuntimeEnvSetupError, match="/nonexistent-folder"):
+        ray.get(ray.remote(type("Actor", (), {"look": lambda self: 1})).remote().look.remote())
+
+
+# --- the function that processes run first --------------------------------------------------------
+
+
+def test_a_setup_hook_runs_once_in_each_process(begin):
+    def hook():
+        os.environ["HOOKS"] = os.environ.get("HOOKS", "") + "x"
+
+    ray = begin({"worker_process_setup_hook": hook})
+    look = ray.remote(variables("HOOKS"))
+    nested = ray.remote(lambda: ray.get(look.remote()))
+    assert ray.get([look.remote() for _ in range(3)] + [nested.remote()]) == [["x"]] * 4
+    assert ray.get(look.options(runtime_env={"env_vars": {"A": "1"}}).remote()) == ["x"]
+
+    @ray.remote
+    class Actor:
+        def look(self):
+            return os.environ["HOOKS"], ray.get_runtime_context().runtime_env
+
+    hooks, env = ray.get(Actor.remote().look.remote())
+    assert (hooks, env["worker_process_setup_hook"]) == ("x", "hook")
+    assert "HOOKS" not in os.environ
+    assert ray.get_runtime_context().runtime_env["worker_process_setup_hook"] == "hook"
+    with pytest.raises(TypeError):
+        look.options(runtime_env={"worker_process_setup_hook": hook}).remote()
+
+
+def test_a_setup_hook_may_be_named_by_its_import_path(begin):
+    def is_tracing():
+        import tracemalloc
+
+        return tracemalloc.is_tracing()
+
+    ray = begin({"worker_process_setup_hook": "tracemalloc.start"})
+    assert ray.get(ray.remote(is_tracing).remote())
+    env = ray.get_runtime_context().runtime_env
+    assert env["worker_process_setup_hook"] == "tracemalloc.start"
+
+
+def test_calls_of_a_job_whose_setup_hook_fails(begin):
+    def hook():
+        raise ValueError("no hook today")
+
+    ray = begin({"worker_process_setup_hook": hook})
+    with pytest.raises(ray.exceptions.WorkerCrashedError):
+        ray.get(ray.remote(max_retries=0)(lambda: 1).remote())
+    with pytest.raises(ray.exceptions.ActorDiedError, match="no hook today"):
         ray.get(ray.remote(type("Actor", (), {"look": lambda self: 1})).remote().look.remote())
 
 
