@@ -12,9 +12,11 @@ from typing import Any, overload
 from raycompat import _driver
 from raycompat._caller import put as puts
 from raycompat._caller import resolve, send, tensors
+from raycompat._caller.trace_events import events_of
 from raycompat._protocol.operations import Request
 from raycompat._protocol.option_rules import checked_transport
 from raycompat._protocol.options import actor_options, task_options
+from raycompat._protocol.spans import Ran
 from raycompat._typing import P, R, RemoteDecorator, RemoteDecoratorOfResults, T
 from raycompat.actor import ActorClass, ActorHandle
 from raycompat.object_ref import ObjectRef, ObjectRefGenerator
@@ -489,10 +491,12 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
     -------
     list of dict or None
         One event for each call that has ended, the last 20,000 at most; None with `filename`. `name` is
-        the name of the function or method, `pid` the node's IP address, `tid` the process, `ts` the
-        start in microseconds since 1970, and `dur` the duration in microseconds. ``args["calls"]`` is
-        the number of calls in the event: short calls of one name that follow closely form one event,
-        of 0.25 s at most.
+        the name of the function or method, `cat` is ``task::NAME``, `pid` the node's IP address, `tid`
+        the process, `ts` the start in microseconds since 1970, and `dur` the duration in microseconds.
+        ``args["calls"]`` is the number of calls in the event: short calls of one name that follow
+        closely form one event, of 0.25 s at most. Each event is followed by those of its parts, whose
+        `cat` and `name` are ``task:deserialize_arguments``, ``task:execute`` and
+        ``task:store_outputs``; for several calls, a part has their sum.
 
     Raises
     ------
@@ -501,24 +505,13 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
 
     Notes
     -----
-    Ray source: ``ray.timeline``, 2.60.0. Differs from Ray: it needs no option at the start; there are
-    no events for the parts of a call. Calls appear up to a second after their end.
+    Ray source: ``ray.timeline``, 2.60.0. Differs from Ray: there are no events for the submission of
+    calls; the name of a function has no module. Calls appear up to a second after their end.
     """
     session = _driver.connected_session("timeline")
     ips = {node["address"]: node["ip"] for node in session.rpc(Request.STATE)["nodes"]}
-    events = [
-        {
-            "cat": "task",
-            "name": name,
-            "pid": ips.get(address, address),
-            "tid": f"worker:{process}",
-            "ts": start * 1e6,
-            "dur": (stop - start) * 1e6,
-            "ph": "X",
-            "args": {"calls": calls, "failed": failed},
-        }
-        for address, process, name, calls, start, stop, failed in session.rpc(Request.TIMELINE)
-    ]
+    calls = map(Ran.from_wire, session.rpc(Request.TIMELINE))
+    events = [event for ran in calls for event in events_of(ran, ips)]
     if filename is None:
         return events
     Path(filename).write_text(json.dumps(events), encoding="utf-8")

@@ -293,15 +293,16 @@ def show_in_task_stream(
     stream = scheduler.plugins.get(TaskStreamPlugin.name)
     if stream is None:
         return
-    for name, key, count, start, stop, failure, _ in spans:
-        digits = key.rpartition("-")[2]
+    for span in spans:
+        digits = span.key.rpartition("-")[2]
         stream.buffer.append(
             {
-                "key": f"{name}-{digits}" + (f"-x{count}" if count > 1 else ""),
-                "startstops": [{"action": "compute", "start": start, "stop": stop}],
+                "key": f"{span.name}-{digits}"
+                + (f"-x{span.num_calls}" if span.num_calls > 1 else ""),
+                "startstops": [{"action": "compute", "start": span.start, "stop": span.stop}],
                 "worker": worker,
                 "thread": thread,
-                "status": "error" if failure is not None else "OK",
+                "status": "error" if span.failure is not None else "OK",
                 "type": b"",
                 "nbytes": 0,
             }

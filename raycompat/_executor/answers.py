@@ -47,13 +47,15 @@ class Answers(Sink):
         else:
             window.wait()
 
-    def read_arrived(self) -> None:
-        """Read callers' messages in the main thread; other threads leave them to the main thread."""
+    def go_on_unwanted(self) -> None:
+        """Lend the CPUs, and read callers' messages; other threads leave both to the main thread."""
+        self._executor.lend_cpus()
         if threading.current_thread() is threading.main_thread():
             self._caller.mailbox.read_arrived_sometimes()
 
     def close(self) -> None:
         """Stop sending items."""
+        self._executor.take_cpus_back()
         self._caller.windows.pop(self._key, None)
 
     def item(self, index: int, wire: Wire, outcome: Outcome) -> None:

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -113,6 +114,8 @@ class Executor:
         self._limits = Limits()
         #: Whether it can run no more calls, because user code has limited its process.
         self.is_spent = False
+        #: Whether the running call lends its CPUs until its end.
+        self._lends_cpus = False
         self._recursion_limit = sys.getrecursionlimit()
         #: The modules of this process before user code.
         self._modules = dict(sys.modules)
@@ -167,7 +170,21 @@ class Executor:
     def _send_tracked(self, records: list[Any]) -> None:
         self.send(executor_messages.TRACKED, self.session.worker_id, records)
 
+    def lend_cpus(self) -> None:
+        """Lend the CPUs of the running task until `take_cpus_back`, although it goes on."""
+        if self.actor is None and not self._lends_cpus:
+            self._tell_of_block(executor_messages.BLOCKED)
+            self._lends_cpus = True
+
+    def take_cpus_back(self) -> None:
+        """End what `lend_cpus` has begun."""
+        if self._lends_cpus:
+            self._lends_cpus = False
+            self._tell_of_block(executor_messages.UNBLOCKED)
+
     def _tell_of_block(self, operation: str) -> None:
+        if self._lends_cpus:
+            return
         call = this_process.current()
         # As in Ray, an actor keeps its CPUs; only tasks lend them.
         if call is None or call.actor is not None:
@@ -428,6 +445,7 @@ class Executor:
     def _run_one(self, call: Call, about: dict[str, Any]) -> None:
         key, name = call.running.key, call.running.name
         outcome: Outcome | None = None
+        start = time.time()
         this_process.enter(call.running)
         rank.show_cpus(call.running.resources.get("CPU", 0))
         title.show(name)
@@ -455,9 +473,9 @@ class Executor:
             this_process.leave()
             title.show(self.actor.class_name if self.actor is not None else title.IDLE)
         self._answered = ""
-        stray.conclude(lambda: self._answer(key, outcome), lambda: self._answered == key)
+        stray.conclude(lambda: self._answer(key, outcome, start), lambda: self._answered == key)
 
-    def _answer(self, key: str, outcome: Outcome) -> None:
+    def _answer(self, key: str, outcome: Outcome, start: float) -> None:
         self.forget_cancelled(key, outcome)
         self.session.table.collect_dropped()
         self.session.sharing.wait_until_synced()
@@ -465,7 +483,7 @@ class Executor:
         if self.actor is not None and outcome.values is None:
             self.actor.instance = None  # so that it never runs a method
         self._report_state()
-        self.send(*outcome.message(key))
+        self.send(*outcome.message(key, start))
         self._answered = key
 
     def begin_user_code(self, key: str) -> None:
@@ -622,11 +640,13 @@ class _NodeSink(Sink):
         finally:
             session.on_unblock()
 
-    def read_arrived(self) -> None:
-        """Read nothing: another thread reads the node's messages."""
+    def go_on_unwanted(self) -> None:
+        """Lend the CPUs. Another thread reads the node's messages."""
+        self._executor.lend_cpus()
 
     def close(self) -> None:
         """Stop sending items."""
+        self._executor.take_cpus_back()
 
     def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
         """Send one item; its references live as long as the generator, and are then pinned."""

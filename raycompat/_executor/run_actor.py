@@ -325,7 +325,9 @@ class Actor:
         executor = self.executor
         executor.forget_cancelled(running.key, outcome)
         self._running.pop(running.key, None)
-        self._timeline.add(running.name, running.key, start, time.time(), outcome.failure)
+        self._timeline.add(
+            running.name, running.key, start, time.time(), outcome.failure, outcome.marks
+        )
         if executor.session.table.dropped:
             executor.session.table.collect_dropped()
         executor.flush_output()

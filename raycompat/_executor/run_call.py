@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import pickle
 import sys
+import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from raycompat._protocol import executor_messages, failures, item_credit, segmen
 from raycompat._protocol.actor_about import bound_method
 from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
 from raycompat._protocol.serialization import deserialize, serialize, shortened, unpicklable
-from raycompat._protocol.spans import Failure
+from raycompat._protocol.spans import Failure, Phases
 from raycompat._protocol.values import ErrorValue, InlineValue, Wire, from_wire, to_wire
 from raycompat.object_ref import DynamicObjectRefGenerator, ObjectRef
 
@@ -46,6 +47,9 @@ class Call:
     running: RunningCall
     payload: dict[str, Any]
     wires: Sequence[Wire]
+    #: When it had its arguments and its function, and when its user code has ended.
+    loaded: float = 0.0
+    executed: float = 0.0
 
 
 @dataclass(slots=True)
@@ -61,6 +65,8 @@ class Outcome:
     refs: set[str] = field(default_factory=set)
     #: Objects that keep `refs` alive until the receiver of the results holds them.
     holds: list[Any] = field(default_factory=list)
+    #: The marks of the call for the timeline (`_executor.timeline.Marks`).
+    marks: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
     def cancelled(cls, key: str, name: str) -> Outcome:
@@ -120,10 +126,11 @@ class Outcome:
             if wire[0] == "segment":
                 executor.session.home.place.remove(wire[1])
 
-    def message(self, key: str) -> tuple[Any, ...]:
-        """Return the message for the node."""
+    def message(self, key: str, start: float) -> tuple[Any, ...]:
+        """Return the message for the node. `start` is when the call began, in seconds since 1970."""
         if self.values is not None:
-            return (executor_messages.DONE, key, self.values)
+            phases = Phases.between(start, *self.marks, time.time())
+            return (executor_messages.DONE, key, self.values, tuple(phases))
         return (executor_messages.FAILED, key, self.error, self.text, self.retry)
 
 
@@ -142,8 +149,8 @@ class Sink:
         """Wait in this thread until the generator may continue."""
         raise NotImplementedError
 
-    def read_arrived(self) -> None:
-        """Read the consumer's messages, if no other thread does: it may be dead."""
+    def go_on_unwanted(self) -> None:
+        """Lend the call's CPUs, because it goes on without a consumer, who may even be dead."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -178,17 +185,18 @@ def run(executor: Executor, call: Call, sink: Sink) -> Outcome:
         except BaseException:
             outcome.discard(executor)
             raise
-        return outcome
     except BaseException as error:
         outcome = _outcome_of(executor, call, error)
         executor.environment.end_failed()
-        return outcome
+    outcome.marks = (call.loaded, call.executed)
+    return outcome
 
 
 def _run(executor: Executor, call: Call, sink: Sink) -> Outcome:
     work = prepare(executor, call)
     if isinstance(work, Outcome):
         return work
+    call.loaded = time.time()
     executor.begin_user_code(call.running.key)
     try:
         result = user_code(work)
@@ -197,11 +205,18 @@ def _run(executor: Executor, call: Call, sink: Sink) -> Outcome:
             return stream(executor, call, result, sink)
     finally:
         executor.end_user_code()
+        call.executed = time.time()
     return lay_out(executor, call, result)
 
 
 async def run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
     """Run one call that may be a coroutine, as `run` does."""
+    outcome = await _run_async(executor, call, sink)
+    outcome.marks = (call.loaded, call.executed)
+    return outcome
+
+
+async def _run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
     executor.environment.begin(call.payload["environment"])
     # After the user's code this may be a forked child, in which no loop runs.
     task = asyncio.current_task()
@@ -209,6 +224,7 @@ async def run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
         work = prepare(executor, call)
         if isinstance(work, Outcome):
             return work
+        call.loaded = time.time()
         try:
             result = user_code(work)
             del work
@@ -218,6 +234,7 @@ async def run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
                 await asyncio.sleep(0)  # a cancellation that no ``await`` has raised is raised here
         finally:
             executor.check_process()
+            call.executed = time.time()
         if call.payload["num_returns"] == "streaming":
             return await stream_in_loop(executor, call, result, sink)
         return lay_out(executor, call, result)
@@ -410,6 +427,7 @@ def stream(executor: CallRunner, call: Call, items: Any, sink: Sink) -> Outcome:
     """Send each item as soon as it is yielded; the outcome is that of the generator's end.
 
     Items that the consumer does not need are dropped, and the generator runs to its end, as in Ray.
+    It may have none, so it lends its CPUs then.
     """
     _check_is_iterator(call, items)
     window = sink.open()
@@ -422,7 +440,7 @@ def stream(executor: CallRunner, call: Call, items: Any, sink: Sink) -> Outcome:
             if not window.may_go_on:
                 sink.wait(window)
             elif not window.is_wanted:
-                sink.read_arrived()
+                sink.go_on_unwanted()
             if window.is_closed:
                 return Outcome.cancelled(call.running.key, call.running.name)
     finally:

@@ -193,7 +193,7 @@ class Lease:
     ) -> None:
         executor, key, start = self._executor, message.key, self._since
         executor.forget_cancelled(key, outcome)
-        self._timeline.add(message.name, key, start, stop, outcome.failure)
+        self._timeline.add(message.name, key, start, stop, outcome.failure, outcome.marks)
         if executor.session.table.dropped:
             executor.session.table.collect_dropped()
         executor.flush_output()

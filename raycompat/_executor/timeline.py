@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-from raycompat._protocol.spans import Ended, Failure, Span, pack
+from raycompat._protocol.spans import Ended, Failure, Phases, Span, pack
 
 #: Seconds between two reports, and the maximum length of a span of several calls.
 REPORT_S = 0.25
@@ -21,8 +21,11 @@ _GAP_S = 0.001
 #: Characters of a failure's text that are kept.
 _MANY_CHARACTERS = 300
 
-#: A call that has ended: the name of its function, its key, its start and end, and why it failed.
-_Call = tuple[str, str, float, float, Failure | None]
+#: When a call had its arguments and its function, and when user code has ended; 0 before that.
+Marks = tuple[float, float]
+
+#: A call that has ended: the name of its function, its key, its start and end, its failure, its marks.
+_Call = tuple[str, str, float, float, Failure | None, Marks]
 
 
 class Timeline:
@@ -36,12 +39,18 @@ class Timeline:
         self._lock = threading.Lock()
 
     def add(
-        self, name: str, key: str, start: float, stop: float, failure: Failure | None = None
+        self,
+        name: str,
+        key: str,
+        start: float,
+        stop: float,
+        failure: Failure | None = None,
+        marks: Marks = (0.0, 0.0),
     ) -> None:
         """Add a call that has ended."""
         if failure is not None:
             failure = Failure(failure.type, failure.text[:_MANY_CHARACTERS])
-        self._calls.append((name, key, start, stop, failure))
+        self._calls.append((name, key, start, stop, failure, marks))
         if stop - self._reported > REPORT_S:
             self._reported = stop
             self.flush()
@@ -60,21 +69,30 @@ class Timeline:
 def spans_of(calls: Iterable[_Call]) -> Iterator[Span]:
     """Join each call to those before it if they can be in one span."""
     ended: list[Ended] = []
+    marked: list[Marks] = []
     of_span: tuple[str, Failure | None] = ("", None)
     first = last = 0.0
-    for name, key, start, stop, failure in calls:
+    for name, key, start, stop, failure, marks in calls:
         is_near = start - last < _GAP_S and stop - first < REPORT_S
         if not is_near or of_span != (name, failure):
             if ended:
-                yield _span(*of_span, ended, last)
-            of_span, ended, first, last = (name, failure), [], start, stop
+                yield _span(*of_span, ended, marked, last)
+            of_span, ended, marked, first, last = (name, failure), [], [], start, stop
         ended.append((key, start, stop))
+        marked.append(marks)
         if stop > last:
             last = stop
     if ended:
-        yield _span(*of_span, ended, last)
+        yield _span(*of_span, ended, marked, last)
 
 
-def _span(name: str, failure: Failure | None, ended: list[Ended], stop: float) -> Span:
+def _span(
+    name: str, failure: Failure | None, ended: list[Ended], marked: list[Marks], stop: float
+) -> Span:
     key, start, _ = ended[0]
-    return Span(name, key, len(ended), start, stop, failure, pack(ended))
+    of_calls = [
+        Phases.between(begun, *marks, end)
+        for (_, begun, end), marks in zip(ended, marked, strict=True)
+    ]
+    phases = Phases(*map(sum, zip(*of_calls, strict=True)))
+    return Span(name, key, len(ended), start, stop, failure, pack(ended), phases)

@@ -148,7 +148,7 @@ class _Items(Sink):
     def wait(self, window: ItemWindow) -> None:
         """Return at once: each item is acknowledged when it is added."""
 
-    def read_arrived(self) -> None:
+    def go_on_unwanted(self) -> None:
         """Read nothing: there are no messages."""
 
     def close(self) -> None:

@@ -105,8 +105,9 @@ class Tasks:
             error, text = outcome[1], outcome[2]
             self._node.tell({**report, "error": error})
             raise CallFailed(error, text)
-        stored = self._keep(outcome[1])
-        self._node.tell({**report, "values": outcome[1]})
+        _, values, phases = outcome
+        stored = self._keep(values)
+        self._node.tell({**report, "values": values, "phases": phases})
         return stored
 
     def _keep_results(self, key: str, wires: list[Any]) -> Any:

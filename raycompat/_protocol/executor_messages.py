@@ -46,7 +46,8 @@ END = "end"
 
 # --- from an executor
 
-#: A call has ended: its key, its results. For a lease: its key, whether all answers were written.
+#: A call has ended: its key, its results, its phases (`_protocol.spans`).
+#: For a lease: its key, whether all answers were written.
 DONE = "done"
 #: A call has failed: its key, the error, its text, whether the options of the call allow another try.
 FAILED = "failed"

@@ -30,6 +30,49 @@ class Failure(NamedTuple):
     text: str
 
 
+class Phases(NamedTuple):
+    """The seconds that calls spent on their arguments, in user code, and on their results."""
+
+    loading_s: float = 0.0
+    executing_s: float = 0.0
+    storing_s: float = 0.0
+
+    @classmethod
+    def between(cls, start: float, loaded: float, executed: float, stop: float) -> Phases:
+        """Return the phases of a call. `loaded` is 0 if no user code has run.
+
+        The clocks of two machines may differ, so the times may lie outside of the call.
+        """
+        if not loaded:
+            return cls(loading_s=stop - start)
+        loaded = min(max(start, loaded), stop)
+        executed = min(max(loaded, executed), stop)
+        return cls(loaded - start, executed - loaded, stop - executed)
+
+
+class Ran(NamedTuple):
+    """Calls that ran one after the other in a process."""
+
+    worker: str
+    #: The process; a thread of the node if it is not known.
+    process: int
+    name: str
+    #: The id of the first call, as hexadecimal digits.
+    task: str
+    num_calls: int
+    #: In seconds since 1970.
+    start: float
+    stop: float
+    is_failed: bool
+    phases: Phases
+
+    @classmethod
+    def from_wire(cls, wire: Sequence[Any]) -> Ran:
+        """Return the record from its fields as a message has them."""
+        *fields, phases = wire
+        return cls._make((*fields, Phases(*phases)))
+
+
 class Span(NamedTuple):
     """Calls of one function or method that ran one after the other and ended in the same way."""
 
@@ -40,20 +83,22 @@ class Span(NamedTuple):
     start: float
     stop: float
     failure: Failure | None
-    #: The calls, as `pack` encodes them.
+    #: The calls, as `pack` encodes them, and their phases together.
     calls: bytes
+    phases: Phases = Phases()
 
     def to_wire(self) -> tuple[Any, ...]:
         """Return the span as plain values, for Dask's messages."""
         failure = tuple(self.failure) if self.failure is not None else None
-        return (self.name, self.key, self.num_calls, self.start, self.stop, failure, self.calls)
+        times = (self.num_calls, self.start, self.stop)
+        return (self.name, self.key, *times, failure, self.calls, tuple(self.phases))
 
     @classmethod
     def from_wire(cls, wire: Sequence[Any]) -> Span:
         """Return the span from the values of `to_wire`. Spans of one name share its text."""
-        name, key, num_calls, start, stop, failure, calls = wire
+        name, key, num_calls, start, stop, failure, calls, phases = wire
         known = Failure(*failure) if failure is not None else None
-        return cls(sys.intern(name), key, num_calls, start, stop, known, calls)
+        return cls(sys.intern(name), key, num_calls, start, stop, known, calls, Phases(*phases))
 
 
 def pack(calls: Sequence[Ended]) -> bytes:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
@@ -19,6 +19,7 @@ from raycompat._protocol import failures, task_bodies
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.operations import ToCaller, ToNode
 from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.spans import Phases
 from raycompat._protocol.strategy import InGroup, Strategy, from_wire
 from raycompat._protocol.values import CallFailed
 from raycompat._scheduler.actors import DETACHED
@@ -45,6 +46,8 @@ class Call:
     #: Its start on a node, in seconds since 1970, and the process that ran it there.
     started: float = 0.0
     pid: int | None = None
+    #: How long its phases took, if it has succeeded.
+    phases: Phases = field(default_factory=Phases)
     holding: Holding | None = None
     #: Whether it is about to fail and must not start again.
     is_doomed: bool = False
@@ -395,14 +398,22 @@ class Calls:
 
     # --- reports from nodes ---------------------------------------------------------------------
 
-    def result(self, worker: str, key: str, owner: str, pid: int | None, **outcome: Any) -> None:
+    def result(
+        self,
+        worker: str,
+        key: str,
+        owner: str,
+        pid: int | None,
+        phases: tuple[float, ...] = (),
+        **outcome: Any,
+    ) -> None:
         """Pass on how a call has ended on a node.
 
         Its resources are free before its owner hears of it, although Dask reports the end later: the
         owner's next call may need them, and have another choice if they are not free.
         """
         if (call := self.by_key.get(key)) is not None:
-            call.pid = pid
+            call.pid, call.phases = pid, Phases(*phases)
             if call.address == worker:
                 self._release(key, call)
         if "error" in outcome and key in self.by_key:

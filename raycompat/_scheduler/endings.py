@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat._protocol import failures, ids
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._protocol.spans import Failure, Span
+from raycompat._protocol.spans import Failure, Ran, Span
 from raycompat._protocol.strategy import InGroup
 from raycompat._scheduler.history import EndedCalls, Function, History
 
@@ -108,9 +108,11 @@ class Endings:
         if call is None or call.spec["kind"] != "task" or call.results is not None:
             return  # a call that its owner has run is in a span
         name = call.spec["name"]
-        self._parts.run_times.ran(name, worker, call.pid or thread, startstops or [], failed=failed)
         times = [each for each in startstops or [] if each["action"] == "compute"]
         start, stop = (times[-1]["start"], times[-1]["stop"]) if times else (0.0, 0.0)
+        if times:
+            about = (worker, call.pid or thread, name, ids.task_hex(key))
+            self._parts.run_times.ran(Ran(*about, 1, start, stop, failed, call.phases))
         failure = self._why(key) if failed else None
         self._add(key, call, start, stop, worker, call.pid, failure)
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import itertools
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat import _dask_adapter as adapter
-from raycompat._protocol.spans import Span
+from raycompat._protocol import ids
+from raycompat._protocol.spans import Ran, Span
 from raycompat._scheduler.history import MANY_SPANS
 
 if TYPE_CHECKING:
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
 
 #: The most names of one actor or lease that count in the progress: Dask stores 3 KB for each.
 _MANY_NAMES = 200
-
-#: Calls that ran one after the other: the node, the process or thread, name, number of calls, start and
-#: end in seconds since 1970, and whether they failed.
-Ran = tuple[str, int, str, int, float, float, bool]
 
 
 class RunTimes:
@@ -44,27 +41,23 @@ class RunTimes:
     def show(self, worker: str, key: str, pid: int, spans: list[Span]) -> None:
         """Add spans of calls of an actor or a lease."""
         adapter.show_in_task_stream(self._scheduler, worker, pid, spans)
-        for name, _, count, start, stop, failure, _ in spans:
-            self._enter((worker, pid, name, count, start, stop, failure is not None))
+        for span in spans:
+            task, failed = ids.task_hex(span.key), span.failure is not None
+            times = (span.num_calls, span.start, span.stop, failed, span.phases)
+            self.ran(Ran(worker, pid, span.name, task, *times))
         if not adapter.known(self._scheduler, key):
             return
         counted = self._counted.setdefault(key, Counter())
-        for name, _, count, _, _, failure, _ in spans:
-            state = "erred" if failure is not None else "released"
+        for span in spans:
+            name, count = span.name, span.num_calls
+            state = "erred" if span.failure is not None else "released"
             if (name, state) not in counted and len(counted) >= _MANY_NAMES:
                 continue  # a program may give each call a different name
             counted[name, state] += count
             adapter.count_in_progress(self._scheduler, name, state, count)
 
-    def ran(
-        self, name: str, worker: str, thread: int, startstops: list[dict[str, Any]], *, failed: bool
-    ) -> None:
-        """Add a call that ran as a Dask task; `startstops` are the times that Dask reports."""
-        for each in startstops:
-            if each["action"] == "compute":
-                self._enter((worker, thread, name, 1, each["start"], each["stop"], failed))
-
-    def _enter(self, ran: Ran) -> None:
+    def ran(self, ran: Ran) -> None:
+        """Add calls that have ended."""
         self._spans.append(ran)
         self._num_spans += 1
 

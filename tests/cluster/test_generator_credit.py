@@ -141,6 +141,26 @@ def test_a_generator_that_is_dropped_runs_on_and_sends_nothing(kind, tmp_path, w
     assert isinstance(ray.get(first), Item)
 
 
+@pytest.mark.parametrize("more", [{}, {"memory": 1}], ids=["lease", "scheduler"])
+def test_a_generator_that_is_dropped_lends_its_cpus(more, tmp_path, wait_until):
+    ended = tmp_path / "ended"
+
+    @ray.remote(num_cpus=2, **more)
+    def until_others_run():
+        deadline = time.monotonic() + DEADLINE_S
+        while not ended.exists() and time.monotonic() < deadline:
+            yield 0
+        ended.write_text("over" if ended.exists() else "in vain")
+
+    items = until_others_run.remote()
+    next(items)
+    del items
+    gc.collect()
+    ray.get(ray.remote(num_cpus=2)(lambda: ended.touch()).remote(), timeout=DEADLINE_S)
+    wait_until(lambda: ended.read_text() == "over", DEADLINE_S)
+    wait_until(lambda: ray.available_resources().get("CPU") == 2.0, DEADLINE_S)
+
+
 @pytest.mark.parametrize("source", [Source, AsyncSource], ids=["in order", "async"])
 def test_a_generator_ends_whose_consumer_is_dead(source):
     @ray.remote(max_retries=0)

@@ -226,6 +226,21 @@ def test_the_timeline_has_each_call_with_its_process_and_time(
         assert event["ph"] == "X"
         assert event["dur"] >= 0.04e6
         assert begin - 0.01 <= event["ts"] / 1e6 <= end
+    assert {event["cat"] for event in events} == {"task::work"}
+    for one in (event for event in events if not event["args"]["failed"]):
+        whole = (one["ts"], one["ts"] + one["dur"])
+        parts = [
+            event
+            for event in ray.timeline()
+            if event["tid"] == one["tid"]
+            and event["cat"].startswith("task:")
+            and event["cat"] == event["name"]
+            and whole[0] <= event["ts"] <= whole[1]
+        ]
+        assert sum(event["dur"] for event in parts) <= one["dur"] + 1
+        executed = [event["dur"] for event in parts if event["cat"] == "task:execute"]
+        assert sum(executed) >= 0.04e6
+        assert {"task:deserialize_arguments", "task:store_outputs"} < {e["cat"] for e in parts}
     assert {event["tid"] for event in calls("Worker.step")[0]} == {f"worker:{pid}"}
     assert ray.timeline(str(tmp_path / "trace.json")) is None
     assert [event["name"] for event in json.loads((tmp_path / "trace.json").read_text())]

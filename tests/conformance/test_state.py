@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import time
 
 import pytest
 from _polling import wait_until
@@ -535,3 +536,34 @@ def test_logs(ray, state):
     assert own(printed(filename=name, node_id=node)) == ["first line", "second line"]
     with pytest.raises(AssertionError):
         state.list_logs()
+
+
+def test_the_timeline_has_the_phases_of_a_call(cluster):
+    ray = cluster
+
+    @ray.remote
+    def phased(number):
+        time.sleep(0.02)
+        return number
+
+    ray.get(phased.remote(1))
+
+    def events():
+        return [event for event in ray.timeline() if event["cat"] == "task::phased"]
+
+    wait_until(events)
+    (call,) = events()
+    assert set(call) == {"cat", "name", "pid", "tid", "ts", "dur", "ph", "cname", "args"}
+    assert {"name", "task_id"} <= set(call["args"])
+    assert (call["ph"], call["cname"]) == ("X", "generic_work")
+    phases = {
+        event["cat"]: event
+        for event in ray.timeline()
+        if event["tid"] == call["tid"] and call["ts"] <= event["ts"] <= call["ts"] + call["dur"]
+    }
+    assert {name: event["cname"] for name, event in phases.items() if name == event["name"]} == {
+        "task:deserialize_arguments": "rail_load",
+        "task:execute": "rail_animation",
+        "task:store_outputs": "rail_idle",
+    }
+    assert phases["task:execute"]["dur"] >= 0.015e6

@@ -56,6 +56,25 @@ def test_calls_that_fail_for_different_reasons_are_spans_of_their_own():
     ]
 
 
+def test_a_span_has_the_phases_of_its_calls_together():
+    reported = []
+    timeline = Timeline(reported.extend)
+    timeline.add("f", ids.call_key("f", ids.new_task_id()), 1.0, 2.0, None, (1.25, 1.75))
+    for begun in (8.0, 8.5):
+        timeline.add("g", ids.call_key("g", ids.new_task_id()), begun, begun + 0.5, None, (0, 0))
+    late = (12.5, 11.5)  # on another clock
+    timeline.add("h", ids.call_key("h", ids.new_task_id()), 11.0, 12.0, None, late)
+    timeline.flush()
+    assert [tuple(span.phases) for span in reported] == [
+        (0.25, 0.5, 0.25),
+        (0.5, 0, 0),
+        (0.5, 0, 0),
+        (1.0, 0, 0),
+    ]
+    wire = msgpack.unpackb(msgpack.packb(reported[0].to_wire()))
+    assert Span.from_wire(wire) == reported[0]
+
+
 def test_what_is_said_of_a_failure_is_cut():
     reported = []
     timeline = Timeline(reported.extend)

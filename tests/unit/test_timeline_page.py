@@ -6,12 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from raycompat._protocol.spans import Phases, Ran
 from raycompat._scheduler.pages import timeline
 from raycompat._scheduler.run_times import RunTimes
 
 
 def ran(pid, name="f", count=1, start=100.0, stop=100.5, failed=False):
-    return (f"tcp://10.0.0.1:{7000 + pid % 2}", pid, name, count, start, stop, failed)
+    worker = f"tcp://10.0.0.1:{7000 + pid % 2}"
+    return Ran(worker, pid, name, "00", count, start, stop, failed, Phases())
 
 
 @pytest.fixture
@@ -28,10 +30,10 @@ def page(shown):
 
 def test_only_what_is_new_is_returned(shown):
     for pid in range(5):
-        shown._enter(ran(pid))
+        shown.ran(ran(pid))
     first, seen = shown.since(0, 3)
     assert ([each[1] for each in first], seen) == ([2, 3, 4], 5)
-    shown._enter(ran(9))
+    shown.ran(ran(9))
     later, seen = shown.since(seen, 3)
     assert ([each[1] for each in later], seen) == ([9], 6)
     assert shown.since(seen, 3) == ([], 6)
@@ -40,8 +42,8 @@ def test_only_what_is_new_is_returned(shown):
 def test_bars_are_added_and_processes_have_rows(shown, page):
     page.update()
     assert page.source.data["name"] == []
-    shown._enter(ran(4))
-    shown._enter(ran(3, name="g", count=1000, failed=True))
+    shown.ran(ran(4))
+    shown.ran(ran(3, name="g", count=1000, failed=True))
     page.update()
     page.update()
     data = page.source.data
@@ -55,7 +57,7 @@ def test_bars_are_added_and_processes_have_rows(shown, page):
     assert data["colour"][0] != data["colour"][1] == "black"
     assert page._processes.factors == ["10.0.0.1:7001  3  Scaler", "10.0.0.1:7000  4"]
     page._parts.actors.rows.clear()
-    shown._enter(ran(3))
+    shown.ran(ran(3))
     page.update()
     assert page.source.data["process"][-1] == "10.0.0.1:7001  3  Scaler"
 
@@ -64,7 +66,7 @@ def test_bars_and_rows_are_bounded(monkeypatch, shown, page):
     monkeypatch.setattr(timeline, "_MANY_BARS", 4)
     monkeypatch.setattr(timeline, "_MANY_PROCESSES", 2)
     for pid in (0, 2, 4, 6, 8, 10):
-        shown._enter(ran(pid))
+        shown.ran(ran(pid))
         page.update()
     assert len(page.source.data["process"]) == 4
     assert page._processes.factors == ["10.0.0.1:7000  8", "10.0.0.1:7000  10"]

@@ -86,15 +86,16 @@ class Timeline:
             return
         bars: dict[str, Any] = {field: [] for field in self.source.data}
         actors = classes_of_processes(self._parts)
-        for worker, pid, name, count, start, stop, has_failed in spans:
-            label = f"{node_name(worker)}  {pid}  {actors.get(pid, '')}".strip()
-            bars["process"].append(self._labels.setdefault((worker, pid), label))
-            bars["left"].append(1e3 * start)
-            bars["right"].append(1e3 * stop)
-            bars["length"].append(1e3 * (stop - start))
-            bars["name"].append(name)
-            bars["about"].append(_about(count, has_failed=has_failed))
-            bars["colour"].append(_FAILED if has_failed else adapter.colour_of(name))
+        for ran in spans:
+            pid = ran.process
+            label = f"{node_name(ran.worker)}  {pid}  {actors.get(pid, '')}".strip()
+            bars["process"].append(self._labels.setdefault((ran.worker, pid), label))
+            bars["left"].append(1e3 * ran.start)
+            bars["right"].append(1e3 * ran.stop)
+            bars["length"].append(1e3 * (ran.stop - ran.start))
+            bars["name"].append(ran.name)
+            bars["about"].append(_about(ran.num_calls, has_failed=ran.is_failed))
+            bars["colour"].append(_FAILED if ran.is_failed else adapter.colour_of(ran.name))
         self.source.stream(bars, rollover=_MANY_BARS)
         self._show_processes()
 
