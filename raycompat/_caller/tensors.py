@@ -27,8 +27,9 @@ from raycompat import exceptions
 from raycompat._caller import resolve, send, this_process
 from raycompat._caller.arguments import Arguments
 from raycompat._caller.calls import Call
-from raycompat._protocol import failures, ids, segment, tensor_bytes
+from raycompat._protocol import failures, gpu_memory, ids, segment, tensor_bytes
 from raycompat._protocol.actor_about import SYSTEM_GROUP
+from raycompat._protocol.gpu_memory import GpuMemory
 from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.serialization import serialize
 from raycompat._protocol.values import InlineValue, to_wire
@@ -53,38 +54,16 @@ _kept: dict[str, _Kept] = {}
 when_kept: Callable[[], object] = lambda: None  # noqa: E731  (replaced by the actor)
 #: Notified when tensors are dropped.
 _dropped = threading.Condition()
-#: A reader counts down in shared memory of this name when it is done. PyTorch expects exactly one
-#: reader, so readers are given a name that does not exist, which PyTorch ignores.
-_NO_COUNTER = b"/raycompat-has-no-counter"
-
-#: Addresses of memory that another process owns. PyTorch cannot hand it over once more.
-_foreign: set[int] = set()
 
 
 def _reset_in_child() -> None:
     """Forget the tensors of the parent, in a forked process."""
     global _dropped
     _kept.clear()
-    _foreign.clear()
     _dropped = threading.Condition()
 
 
 os.register_at_fork(after_in_child=_reset_in_child)
-
-
-@dataclass(slots=True)
-class _Memory:
-    """The memory of a CUDA tensor, for processes that can use the same GPU."""
-
-    #: The UUID of the GPU.
-    gpu: str
-    #: Arguments of PyTorch's ``_new_shared_cuda`` after the device.
-    handle: tuple[Any, ...]
-    kind: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
-    requires_grad: bool
 
 
 # --- in the actor that makes the tensors ------------------------------------------------------------
@@ -127,35 +106,14 @@ class Keeper(tensor_bytes.Reducer):
         where = (self._session.setup.host, pid, segment.process_start(pid))
         return Parcel(token, ref, where, in_order=pickle.loads(about).in_order)
 
-    def _share(self, tensor: Any) -> _Memory | None:
-        """Let other processes open the memory of a tensor; None where CUDA cannot."""
-        import torch
-
-        gpu = _uuid(tensor.device.index)
-        storage = tensor.untyped_storage()
-        if gpu is None or storage.data_ptr() in _foreign:
+    def _share(self, tensor: Any) -> GpuMemory | None:
+        """Let readers open the memory of a CUDA tensor. They have the token as long as they need it."""
+        shared = gpu_memory.share(tensor)
+        if shared is None:
             return None
-        try:
-            _, *handle = storage._share_cuda_()
-        except RuntimeError:  # memory of a kind that cannot be opened elsewhere
-            return None
-        counter, number = handle[3], handle[4]
-        # PyTorch keeps the memory until a reader has released it. Readers have the token for that, and
-        # there may be none or several; so this process does the release.
-        self._holding.releases.append(
-            lambda: torch.UntypedStorage._release_ipc_counter(
-                counter, number, device=tensor.device.index
-            )
-        )
-        return _Memory(
-            gpu,
-            tuple(handle),
-            str(tensor.dtype).removeprefix("torch."),
-            tuple(tensor.shape),
-            tensor.stride(),
-            tensor.storage_offset(),
-            tensor.requires_grad,
-        )
+        memory, release = shared
+        self._holding.releases.append(release)
+        return memory
 
     def commit(self) -> None:
         """Keep the tensors until the token is gone: the value has been pickled."""
@@ -262,13 +220,13 @@ class Parcel:
     def __reduce__(self) -> Any:
         return Parcel, (self.token, self._actor, self._where, self._in_order)
 
-    def tensor(self, number: int, memory: _Memory | None) -> Any:
+    def tensor(self, number: int, memory: GpuMemory | None) -> Any:
         """Return one of the tensors: itself, its memory opened, or a copy."""
         holding = _kept.get(self.token._key)
         if holding is not None:
             return holding.tensors[number]
         if memory is not None and (device := self._device(memory)) is not None:
-            return _opened(memory, device, self.token)
+            return gpu_memory.opened(memory, device, self.token)
         if self._copies is None:
             self._copies = self._fetch()
         return self._copies[number]
@@ -287,20 +245,17 @@ class Parcel:
             session.table.dropped.append(channel)
             session.wake()
 
-    def _device(self, memory: _Memory) -> int | None:
+    def _device(self, memory: GpuMemory) -> int | None:
         """Return the number of the tensor's GPU here; None if this process cannot open its memory."""
         host, pid, start = self._where
-        if host != self.token._session.setup.host or not tensor_bytes.may_use_gpu():
+        if host != self.token._session.setup.host:
             return None
         if segment.process_start(pid) != start:  # CUDA would map memory that is gone
             return None
-        import torch
-
-        numbers = range(torch.cuda.device_count())
-        return next((each for each in numbers if _uuid(each) == memory.gpu), None)
+        return gpu_memory.device_of(memory.gpu)
 
 
-def _take(parcel: Parcel, number: int, memory: _Memory | None) -> Any:
+def _take(parcel: Parcel, number: int, memory: GpuMemory | None) -> Any:
     return parcel.tensor(number, memory)
 
 
@@ -315,48 +270,3 @@ def _as_array(library: str, tensor: Any) -> Any:
     import cupy
 
     return cupy.from_dlpack(tensor)
-
-
-class _Opened:
-    """The opened memory of another process. Tensors in it keep this object, which keeps the token."""
-
-    def __init__(self, storage: Any, token: ObjectRef[Any]) -> None:
-        self._storage = storage
-        self._token = token
-        self._address = storage.data_ptr()
-        _foreign.add(self._address)
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The memory as bytes, in CUDA's common form."""
-        return {
-            "shape": (self._storage.nbytes(),),
-            "typestr": "|u1",
-            "data": (self._address, False),
-            "version": 2,
-        }
-
-    def __del__(self) -> None:
-        _foreign.discard(self._address)
-
-
-def _opened(memory: _Memory, device: int, token: ObjectRef[Any]) -> Any:
-    """Return a tensor in the memory of another process, which keeps it as long as `token` exists."""
-    import torch
-
-    handle, size, offset, _, _, *event = memory.handle
-    arguments = (handle, size, offset, _NO_COUNTER, 0, *event)
-    with torch.cuda.device(device):
-        storage = torch.UntypedStorage._new_shared_cuda(device, *arguments)
-        flat = torch.as_tensor(_Opened(storage, token), device=torch.device("cuda", device))
-    tensor = flat.view(getattr(torch, memory.kind))
-    tensor = tensor.as_strided(memory.shape, memory.strides, memory.offset)
-    return tensor.requires_grad_(memory.requires_grad)
-
-
-def _uuid(device: int) -> str | None:
-    """Return the UUID of a GPU; None where PyTorch is too old to say it."""
-    import torch
-
-    found = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-    return None if found is None else str(found)

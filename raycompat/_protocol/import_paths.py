@@ -54,17 +54,26 @@ def modules_that_hide_others() -> list[str]:
 
 
 def _hidden_names() -> list[str]:
-    """Return the names of standard and installed modules that this program's folders have too."""
+    """Return the names of modules in this program's folders that standard or later ones have too.
+
+    Packages may be in a folder of PYTHONPATH, which is one of the program's.
+    """
     own = own_folders()
     others = [folder for folder in of_this_process() if folder not in own]
-    return sorted(_names_in(own) & (sys.stdlib_module_names | _names_in(others)))
+    hidden: set[str] = set()
+    later = sys.stdlib_module_names | _names_in(others)
+    for folder in reversed(own):
+        names = _names_in([folder])
+        hidden |= names & later
+        later |= names
+    return sorted(hidden)
 
 
 def own_folders() -> list[str]:
     """Return the folders that come before the standard library: the program's, and PYTHONPATH's."""
     folders = of_this_process()
     first = next((at for at, path in enumerate(folders) if is_standard(path)), len(folders))
-    return folders[:first]
+    return list(dict.fromkeys(folders[:first]))
 
 
 def _file_in(folders: Iterable[str], name: str) -> str | None:

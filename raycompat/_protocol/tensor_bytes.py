@@ -134,6 +134,8 @@ class Reducer:
 
     #: Whether the bytes are written beside the pickle.
     is_out_of_band = True
+    #: Where the tensors land: "default" as described above, "cpu" or "cuda".
+    place = "default"
     #: What is to be written for the placeholders, by their addresses. None until there is one: each
     #: value has a reducer, and hardly any value has a tensor.
     _real: dict[int, DeviceBytes] | None = None
@@ -163,7 +165,7 @@ class Reducer:
                     start += len(piece)
         kind = str(tensor.dtype).removeprefix("torch.")
         index = tensor.device.index if tensor.is_cuda else None
-        about = (kind, tuple(tensor.shape), index, tensor.requires_grad)
+        about = (kind, tuple(tensor.shape), index, tensor.requires_grad, self.place)
         return from_bytes, (pickle.PickleBuffer(buffer), *about)
 
     def real(self, view: memoryview) -> memoryview | DeviceBytes:
@@ -182,7 +184,12 @@ class InBandReducer(Reducer):
 
 
 def from_bytes(
-    buffer: Any, kind: str, shape: tuple[int, ...], index: int | None, requires_grad: bool
+    buffer: Any,
+    kind: str,
+    shape: tuple[int, ...],
+    index: int | None,
+    requires_grad: bool,
+    place: str = "default",
 ) -> Any:
     """Return a tensor from its bytes. `index` is that of its GPU; None for a CPU tensor."""
     import numpy as np
@@ -191,10 +198,7 @@ def from_bytes(
     from raycompat._protocol.warm_memory import copy_array
 
     source = np.frombuffer(buffer, np.uint8)
-    device = torch.device("cpu")
-    if index is not None and may_use_gpu():
-        number = index if index < torch.cuda.device_count() else torch.cuda.current_device()
-        device = torch.device("cuda", number)
+    device = _device(index, place)
     tensor = torch.empty(shape, dtype=getattr(torch, kind), device=device)
     if len(source):
         flat = tensor.reshape(-1).view(torch.uint8)
@@ -203,6 +207,22 @@ def from_bytes(
         else:
             _copy_to_gpu(source, flat)
     return tensor.requires_grad_(requires_grad)
+
+
+def _device(index: int | None, place: str) -> Any:
+    """Return the device on which a tensor lands here."""
+    import torch
+
+    if place == "cuda":
+        if not torch.cuda.is_available():
+            raise RuntimeError(
+                "A tensor shall land on a GPU, but this process has none. Give the actor a GPU, for "
+                "example .options(num_gpus=1), or use device='default', which keeps it on the CPU here."
+            )
+    elif place == "cpu" or index is None or not may_use_gpu():
+        return torch.device("cpu")
+    is_known = index is not None and index < torch.cuda.device_count()
+    return torch.device("cuda", index if is_known else torch.cuda.current_device())
 
 
 def _copy_to_gpu(source: Any, target: Any) -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterable
+from typing import Any
 
+from raycompat._protocol.tensor_bytes import pieces_of
 from raycompat.dag.packing import Packed
 
 #: Bytes. A smaller value is sent inside its frame.
@@ -31,12 +33,13 @@ class Buffer:
         os.ftruncate(self.descriptor, num_bytes)
         self._map = mmap.mmap(self.descriptor, num_bytes)
 
-    def write(self, parts: Iterable[bytes | memoryview]) -> None:
+    def write(self, parts: Iterable[Any]) -> None:
         """Fill the buffer from its beginning."""
         position = 0
         for part in parts:
-            self._map[position : position + len(part)] = part
-            position += len(part)
+            for piece in pieces_of(part):
+                self._map[position : position + len(piece)] = piece
+                position += len(piece)
 
     def close(self) -> None:
         """Free the memory, when the last reader has too."""

@@ -25,6 +25,7 @@ from raycompat.dag.exchange import EndedError, Exchange, Frame, Link, value_of
 from raycompat.dag.input_node import DAGInputData
 from raycompat.dag.node import DAGNode
 from raycompat.dag.packing import ERROR, Failure, Packed, pack
+from raycompat.dag.tensors import Sender
 from raycompat.exceptions import (
     GetTimeoutError,
     RayCgraphCapacityExceeded,
@@ -79,7 +80,8 @@ class CompiledDAG:
 
     * Values between processes of one host travel through Unix sockets, and above 64 KiB through memory
       that is shared for this value alone. Between hosts they travel over TCP, not encrypted.
-    * Values never go through the memory of GPUs, and tensors get no other treatment than other values.
+    * Tensors between GPUs go through the memory of the host, also with a transport: there is no NCCL.
+      On one GPU, `DAGNode.with_tensor_transport` lets them stay there.
     * An actor can be in one graph at a time; the second compilation is a `ValueError`. In Ray it waits.
     * An error in one output is the error of all outputs of that execution, as in Ray.
     """
@@ -130,7 +132,9 @@ class CompiledDAG:
         door = seat.Door(num_processes)
         opened: list[ray.ObjectRef[Any]] = []
         try:
-            opened = self._in_all(seat.open_door, token, num_processes)
+            opened = self._in_all(
+                seat.open_door, token, num_processes, plan.has_transports or bool(plan.with_gpus)
+            )
             addresses = [door.address, *self._checked(ray.get(opened))]
             if len({address.place for address in addresses}) > 1:
                 reachable = self._in_all(seat.open_to_other_hosts, token)
@@ -163,6 +167,14 @@ class CompiledDAG:
                 raise ValueError(
                     f"{actor!r} belongs to a compiled graph already: an actor can be in one at a time. "
                     "Call teardown() of the other graph first."
+                )
+        for rank, node in self._plan.with_gpus.items():
+            given = addresses[rank - 1]
+            if given is not None and not given.num_gpus:
+                raise ValueError(
+                    f"{node!r} has an accelerator's transport, but {self._plan.actors[rank - 1]!r}, "
+                    "which gives or reads its value, was given no GPU. Use .options(num_gpus=1), or "
+                    "with_tensor_transport('auto')."
                 )
         return [address for address in addresses if address is not None]
 
@@ -251,7 +263,8 @@ class CompiledDAG:
                 value = DAGInputData(*args, **kwargs) if kwargs else args[0]
             else:
                 value = args[each.key] if isinstance(each.key, int) else kwargs[each.key]
-            sent.append((each.slot, pack(value), each.readers))
+            tensors = None if each.tensors is None else Sender(each.tensors)
+            sent.append((each.slot, pack(value, tensors), each.readers))
         return sent
 
     def _check_capacity(self, num_running: int) -> None:
@@ -281,11 +294,10 @@ class CompiledDAG:
         """Return the value of an output whose execution has ended, or raise its error."""
         self._not_awaited.discard(execution)
         results = self._results[execution]
-        result = results[output or 0]
-        value = result if isinstance(result, Failure) else value_of(result)
-        del results[output or 0]
+        result = results.pop(output or 0)
         if not results:
             del self._results[execution]
+        value = result if isinstance(result, Failure) else value_of(result)
         if isinstance(value, Failure):
             raise value.error()
         return value

@@ -41,7 +41,7 @@ class DAGContext:
         The number of results that may wait in the driver because later ones were fetched first. By
         default 1000.
     overlap_gpu_communication : bool
-        By default False. True is refused: values travel through the memory of the CPU.
+        By default False. True is refused: compiled graphs have no communicators.
 
     Examples
     --------

@@ -21,6 +21,7 @@ from typing import Any
 
 from raycompat.dag.arena import SHARED_BYTES, Arena, Buffer
 from raycompat.dag.packing import Packed, room, unpack
+from raycompat.dag.tensors import Loan
 
 #: Kind of the value, slot, number of bytes, and the shared buffer that has them; -1: they follow.
 _HEADER = struct.Struct("<cIQq")
@@ -29,6 +30,13 @@ _CLOSE = b"q"
 #: The kinds of frames about the buffer in the place of the slot: the reader has copied the value; the
 #: writer will not use it again.
 _FREE, _REPLACED = b"f", b"r"
+#: The kind of the frame before a value with tensors in the memory of a GPU. It has the number of the
+#: loan in the place of the slot, with which the reader frees the memory, as it frees buffers.
+_LOAN = b"l"
+#: The number of the first loan. Buffers have smaller ones.
+_FIRST_LOAN = 1 << 31
+#: Seconds for the readers of loans to free them when the graph ends.
+_LOANS_S = 10.0
 
 #: Bytes to read at a time; bytes of a value that is joined with its header; of a connection's buffer.
 _READ_BYTES, _SMALL_BYTES, _BUFFER_BYTES = 64 << 10, 16 << 10, 4 << 20
@@ -43,7 +51,7 @@ class EndedError(Exception):
 
 
 #: A value that was not unpacked yet: its kind and its bytes.
-Frame = tuple[bytes, "bytes | memoryview | Shared"]
+Frame = tuple[bytes, "bytes | memoryview | Shared | Lent"]
 
 
 class Shared:
@@ -55,6 +63,17 @@ class Shared:
 
     def __del__(self) -> None:
         self.view.release()
+        self._link.freed.append(self._number)
+
+
+class Lent:
+    """A value with tensors in the memory of a GPU, which is freed with the last reference to this."""
+
+    def __init__(self, link: Link, number: int, data: bytes | memoryview | Shared) -> None:
+        self._link, self._number = link, number
+        self.data = data
+
+    def __del__(self) -> None:
         self._link.freed.append(self._number)
 
 
@@ -84,12 +103,18 @@ class Link:
         #: The large frame that is arriving: slot, kind, memory, and the number of its bytes.
         self._large: tuple[int, bytes, memoryview] | None = None
         self._num_received = 0
+        #: The loan of the next value.
+        self._loan: int | None = None
         connection.setblocking(False)
         # The kernel gives as much of this as its settings allow.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
 
-    def post(self, slot: int, packed: Packed, buffer: Buffer | None = None) -> None:
+    def post(
+        self, slot: int, packed: Packed, buffer: Buffer | None = None, loan: int | None = None
+    ) -> None:
         """Put a frame into the outbox; `buffer` has the value, if it is large."""
+        if loan is not None:
+            self._append(_HEADER.pack(_LOAN, loan, 0, -1))
         if buffer is not None:
             head = _HEADER.pack(packed.kind, slot, packed.size, buffer.number)
             new = buffer.number not in self._known
@@ -97,10 +122,11 @@ class Link:
             self._append(head, buffer.descriptor if new else None)
             return
         head = _HEADER.pack(packed.kind, slot, packed.size, -1)
+        parts = packed.host_parts()
         if packed.size <= _SMALL_BYTES:
-            self._append(b"".join((head, *packed.parts)))
+            self._append(b"".join((head, *parts)))
         else:
-            for part in (head, *packed.parts):
+            for part in (head, *parts):
                 if len(part):
                     self._append(part)
 
@@ -167,7 +193,7 @@ class Link:
             slot, kind, memory = self._large
             if self._num_received == len(memory):
                 self._large = None
-                yield slot, (kind, memory)
+                yield slot, self._frame(kind, memory)
 
     def _frames_of(self, data: bytes) -> Iterable[tuple[int, Frame]]:
         position = 0
@@ -176,7 +202,8 @@ class Link:
             start = position + _HEADER.size
             if number >= 0:
                 position = start
-                yield slot, (kind, Shared(self, number, memoryview(self._map(number))[:size]))
+                data_there = Shared(self, number, memoryview(self._map(number))[:size])
+                yield slot, self._frame(kind, data_there)
                 continue
             end = start + size
             if end > len(data):
@@ -187,9 +214,16 @@ class Link:
             position = end
             if kind == _REPLACED:
                 self._maps.pop(slot).close()
+            elif kind == _LOAN:
+                self._loan = slot
             else:
-                yield slot, (kind, data[start:end])
+                yield slot, self._frame(kind, data[start:end])
         self._inbox = data[position:]
+
+    def _frame(self, kind: bytes, data: bytes | memoryview | Shared) -> Frame:
+        """Return a frame, with the loan that was announced before it."""
+        loan, self._loan = self._loan, None
+        return kind, data if loan is None else Lent(self, loan, data)
 
     def _map(self, number: int) -> mmap.mmap:
         """Return a buffer of the other process; its descriptor came with its first use."""
@@ -245,6 +279,9 @@ class Exchange:
         self.has_ended = False
         self.step = _Step()
         self._arena = Arena()
+        #: The loans that were not freed, with the connections to their readers.
+        self._loans: dict[int, tuple[Loan, list[Link]]] = {}
+        self._num_loans = 0
         self._by_number = {link.socket.fileno(): link for link in links.values()}
         self._poll = select.poll()
         for number in self._by_number:
@@ -340,10 +377,45 @@ class Exchange:
         for slot, packed, readers in sent:
             links = [self.links[rank] for rank in readers]
             buffer = self._shared(packed, [link for link in links if link.is_near])
+            loan = self._lend(packed.loan, links)
             for link in links:
-                link.post(slot, packed, buffer if link.is_near else None)
+                link.post(slot, packed, buffer if link.is_near else None, loan)
             used += links
         return used
+
+    def _lend(self, loan: Loan | None, readers: Sequence[Link]) -> int | None:
+        if loan is None:
+            return None
+        number = _FIRST_LOAN + self._num_loans % _FIRST_LOAN
+        self._num_loans += 1
+        self._loans[number] = (loan, list(readers))
+        return number
+
+    def _free(self, link: Link, number: int) -> None:
+        """Note that a reader has copied from a buffer or a loan."""
+        if number < _FIRST_LOAN:
+            self._arena.free(number)
+            return
+        loan, readers = self._loans[number]
+        readers.remove(link)
+        if not readers:
+            del self._loans[number]
+            loan.end()
+
+    def _end_loans(self) -> None:
+        """Wait until the readers have freed their loans, or have ended. Free those of others first."""
+        self.arrived.clear()
+        self.flush_freed()
+        deadline = time.monotonic() + _LOANS_S
+        while any(not link.has_ended for _, readers in self._loans.values() for link in readers):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            self.turn(left)
+            self.arrived.clear()
+            self.flush_freed()
+        while self._loans:
+            self._loans.popitem()[1][0].end()
 
     def flush_freed(self) -> None:
         """Report the buffers that this process has copied from."""
@@ -403,7 +475,7 @@ class Exchange:
             if frame[0] == _CLOSE:
                 self.has_ended = True
             elif frame[0] == _FREE:
-                self._arena.free(slot)
+                self._free(link, slot)
             else:
                 self.arrived[slot].append(frame)
         if link.has_ended:
@@ -431,6 +503,8 @@ class Exchange:
     def close(self) -> None:
         """Close the connections."""
         self.arrived.clear()
+        if self._loans:
+            self._end_loans()
         for link in self.links.values():
             link.close()
         self._arena.close()
@@ -439,6 +513,8 @@ class Exchange:
 def value_of(frame: Frame) -> Any:
     """Return the value of a frame, or the `Failure` that came in its place."""
     kind, data = frame
-    return unpack(
-        kind, data.view if isinstance(data, Shared) else data, keep=not isinstance(data, Shared)
-    )
+    if isinstance(data, Lent):
+        data = data.data  # the frame keeps the loan until the tensors are copied
+    if isinstance(data, Shared):
+        return unpack(kind, data.view, keep=False)
+    return unpack(kind, data, keep=True)

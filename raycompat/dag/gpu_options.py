@@ -1,13 +1,47 @@
-"""The options of compiled graphs that concern GPUs: what is valid, and what is refused."""
+"""The options of compiled graphs that concern tensors and GPUs."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from raycompat.dag.context import DAGContext
 from raycompat.exceptions import UnsupportedRayFeatureError
 
-_REASON = "compiled graphs send values through the memory of the CPU"
+_REASON = "compiled graphs have no communicators: actors copy tensors from each other's memory"
+
+#: Today's name of a transport or device, by the names that Ray accepts.
+_TRANSPORTS = {"auto": "auto", "shm": "shm", "nccl": "accelerator", "accelerator": "accelerator"}
+_DEVICES = {"default": "default", "cpu": "cpu", "gpu": "cuda", "cuda": "cuda"}
+
+
+@dataclass(frozen=True)
+class TensorTransport:
+    """How the tensors in the value of a node travel, and where they land.
+
+    Attributes
+    ----------
+    name : str
+        ``"auto"``: through the memory of the GPU where all readers can use it, otherwise through that
+        of the host. ``"shm"``: always through the memory of the host. ``"accelerator"``: as "auto",
+        between actors with GPUs.
+    device : str
+        ``"default"``, ``"cpu"`` or ``"cuda"``.
+    is_static : bool
+        Whether types and shapes of the tensors must be those of the first execution.
+    is_direct : bool
+        Whether the value must be a tensor itself.
+    """
+
+    name: str
+    device: str
+    is_static: bool = False
+    is_direct: bool = False
+
+    @property
+    def may_use_gpu(self) -> bool:
+        """Whether tensors may go through the memory of a GPU."""
+        return self.name != "shm" and self.device != "cpu"
 
 
 def check_options(
@@ -36,24 +70,24 @@ def check_options(
         )
 
 
-def check_transport(transport: Any, device: Any) -> None:
-    """Check the arguments of `DAGNode.with_tensor_transport`."""
-    if device not in ("default", "cpu", "gpu", "cuda"):
-        raise ValueError(
-            f"device={device!r}: expected 'default', 'cpu', or 'gpu' or 'cuda', which are refused."
-        )
-    is_communicator = hasattr(transport, "initialize") and not isinstance(transport, str)
-    if transport not in ("auto", "shm", "nccl", "accelerator") and not is_communicator:
-        raise ValueError(
-            f"transport={transport!r}: expected 'auto' or 'shm'; 'nccl' and 'accelerator' are refused."
-        )
-    if is_communicator or transport in ("nccl", "accelerator"):
+def tensor_transport(
+    transport: Any, device: Any, static_shape: bool, direct_return: bool
+) -> TensorTransport:
+    """Check the arguments of `DAGNode.with_tensor_transport`, and return what they mean."""
+    if device not in _DEVICES:
+        raise ValueError(f"device={device!r}: expected 'default', 'cpu', 'gpu' or 'cuda'.")
+    if not isinstance(transport, str) and hasattr(transport, "initialize"):
         raise UnsupportedRayFeatureError(
-            f"with_tensor_transport({transport!r})", _REASON, "use 'auto' or 'shm'"
+            f"with_tensor_transport({transport!r})", _REASON, "use 'auto' or 'accelerator'"
         )
-    if device in ("gpu", "cuda"):
-        raise UnsupportedRayFeatureError(
-            f"with_tensor_transport(device={device!r})",
-            _REASON,
-            "use 'default', and move tensors to the GPU in the method",
+    if transport not in _TRANSPORTS:
+        raise ValueError(
+            f"transport={transport!r}: expected 'auto', 'shm', 'nccl' or 'accelerator'."
         )
+    found = TensorTransport(_TRANSPORTS[transport], _DEVICES[device], static_shape, direct_return)
+    if found.name == "accelerator" and found.device == "cpu":
+        raise ValueError(
+            f"transport={transport!r} sends tensors from GPU to GPU, so device='cpu' does not go with "
+            "it. Use transport='shm'."
+        )
+    return found

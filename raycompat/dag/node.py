@@ -11,6 +11,7 @@ from raycompat.dag.arguments import nodes_in, replaced
 
 if TYPE_CHECKING:
     from raycompat.dag.compiled_dag_node import CompiledDAG
+    from raycompat.dag.gpu_options import TensorTransport
     from raycompat.dag.input_node import InputNode
 
 
@@ -63,6 +64,7 @@ class DAGNode:
         #: The nodes that have this one as an argument, and are still used.
         self._downstream: WeakSet[DAGNode] = WeakSet()
         self._was_compiled = False
+        self._tensor_transport: TensorTransport | None = None
         for value in (*self._bound_args, *self._bound_kwargs.values()):
             if isinstance(value, DAGNode):
                 value._downstream.add(self)
@@ -171,9 +173,9 @@ class DAGNode:
             The number of results that may wait in the driver because later ones were fetched first.
             By default 1000.
         _overlap_gpu_communication : bool, optional
-            True is refused: values travel through the memory of the CPU.
+            True is refused: there are no communicators.
         _default_communicator : "create" or None
-            Both have no effect. Communicators are refused, for the same reason.
+            Both have no effect. Communicators are refused.
 
         Raises
         ------
@@ -218,13 +220,20 @@ class DAGNode:
         Parameters
         ----------
         transport : str, default "auto"
-            ``"auto"`` or ``"shm"``: through shared memory, as all values. ``"nccl"``,
-            ``"accelerator"`` and communicators are refused.
+            ``"auto"``: tensors on a GPU go through its memory, if all readers are actors of the same
+            host that were given the same GPU; all others through the memory of the host. ``"shm"``:
+            always through the memory of the host. ``"accelerator"`` and ``"nccl"``: as ``"auto"``, and
+            the caller and all readers must be actors with GPUs. Communicators are refused.
         device : str, default "default"
-            ``"default"`` or ``"cpu"``: tensors arrive on the CPU. ``"gpu"`` and ``"cuda"`` are
-            refused.
-        _static_shape, _direct_return : bool
-            Hints for the transports that are refused; they have no effect on the others, as in Ray.
+            Where the tensors land. ``"default"``: on the GPU if they come from one and the reader has
+            one, otherwise on the CPU. ``"cpu"``: on the CPU. ``"gpu"`` or ``"cuda"``: on the reader's
+            GPU; a reader without one fails.
+        _static_shape : bool, default False
+            With ``"accelerator"``: tensors whose types or shapes differ from those of the first
+            execution are an error. Otherwise it has no effect, as in Ray.
+        _direct_return : bool, default False
+            With ``"accelerator"``: a value that is not a tensor itself is an error. Otherwise it has
+            no effect, as in Ray.
 
         Returns
         -------
@@ -234,18 +243,19 @@ class DAGNode:
         Raises
         ------
         ValueError
-            When `transport` or `device` is not one of these.
+            When an argument is not one of these, or ``"cpu"`` is combined with ``"accelerator"``.
         UnsupportedRayFeatureError
-            When it is refused.
+            When `transport` is a communicator.
 
         Notes
         -----
         Ray source: ``ray.dag.DAGNode.with_tensor_transport``, 2.60.0. Differs from Ray: PyTorch need
-        not be installed.
+        not be installed; there is no group of NCCL, so tensors between two GPUs go through the memory
+        of the host; an actor with logical GPUs passes CPU tensors on.
         """
-        from raycompat.dag.gpu_options import check_transport
+        from raycompat.dag.gpu_options import tensor_transport
 
-        check_transport(transport, device)
+        self._tensor_transport = tensor_transport(transport, device, _static_shape, _direct_return)
         return self
 
     def apply_recursive(self, fn: Callable[[DAGNode], Any]) -> Any:

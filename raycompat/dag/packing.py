@@ -18,7 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from raycompat import cloudpickle, exceptions
+from raycompat import exceptions
+from raycompat._protocol import serialization
+from raycompat._protocol.tensor_bytes import DeviceBytes, pieces_of
+from raycompat.dag.tensors import Loan, Sender
 from raycompat.util import get_node_ip_address
 
 #: The kinds of values: bytes as they are, a pickle, a pickle with buffers, and a pickled error.
@@ -57,16 +60,41 @@ def _is_own_file(path: str) -> bool:
 
 
 class Packed:
-    """A packed value. It may be sent to several processes."""
+    """A packed value. It may be sent to several processes.
 
-    def __init__(self, kind: bytes, parts: Sequence[Any]) -> None:
+    Parameters
+    ----------
+    loan : Loan, optional
+        Memory of a GPU from which the readers copy.
+    """
+
+    def __init__(self, kind: bytes, parts: Sequence[Any], loan: Loan | None = None) -> None:
         self.kind = kind
         self.parts = parts
-        self.size = sum(len(part) for part in parts)
+        self.size = sum(_num_bytes(part) for part in parts)
+        self.loan = loan
+
+    def host_parts(self) -> Sequence[bytes | memoryview]:
+        """Return the parts, with those on a GPU copied to the host."""
+        self.parts = [_on_host(part) for part in self.parts]
+        return self.parts
 
 
-def pack(value: Any) -> Packed:
-    """Pack a value.
+def _num_bytes(part: Any) -> int:
+    return part.nbytes if isinstance(part, DeviceBytes) else len(part)
+
+
+def _on_host(part: bytes | memoryview | DeviceBytes) -> bytes | memoryview:
+    if not isinstance(part, DeviceBytes):
+        return part
+    memory = bytearray()
+    for piece in pieces_of(part):
+        memory += piece
+    return memoryview(memory)
+
+
+def pack(value: Any, tensors: Sender | None = None) -> Packed:
+    """Pack a value; `tensors` says how its tensors travel.
 
     Raises
     ------
@@ -80,16 +108,19 @@ def pack(value: Any) -> Packed:
     if isinstance(value, Failure):
         return Packed(ERROR, (value.pickled,))
     buffers: list[pickle.PickleBuffer] = []
+    reducer = Sender() if tensors is None else tensors
     try:
-        data = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+        data = serialization.dumps(value, buffers.append, reducer)
     except Exception as error:
+        reducer.end_loan()
         raise TypeError(
             f"Could not serialize {_shortened(value)}: {error!r}. A value that goes to another process "
             "must be picklable: give the data, not open files, locks or sockets."
         ) from error
     if not buffers:
-        return Packed(PICKLE, (data,))
-    return Packed(BUFFERS, _laid_out(data, [buffer.raw() for buffer in buffers]))
+        return Packed(PICKLE, (data,), reducer.loan)
+    views = [reducer.real(buffer.raw()) for buffer in buffers]
+    return Packed(BUFFERS, _laid_out(data, views), reducer.loan)
 
 
 def _shortened(value: Any) -> str:
@@ -97,14 +128,14 @@ def _shortened(value: Any) -> str:
     return text if len(text) <= 200 else text[:200] + "..."
 
 
-def _laid_out(data: bytes, views: Sequence[memoryview]) -> list[Any]:
-    lengths = b"".join(_LENGTH.pack(len(each)) for each in (data, *views))
+def _laid_out(data: bytes, views: Sequence[memoryview | DeviceBytes]) -> list[Any]:
+    lengths = b"".join(_LENGTH.pack(_num_bytes(each)) for each in (data, *views))
     parts: list[Any] = [_COUNT.pack(len(views)) + lengths, data]
     position = _COUNT.size + len(lengths) + len(data)
     for view in views:
         padding = -position % _ALIGNMENT_BYTES
         parts += [bytes(padding), view]
-        position += padding + len(view)
+        position += padding + _num_bytes(view)
     return parts
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from raycompat.actor import ActorHandle
 from raycompat.dag.arguments import nodes_in
+from raycompat.dag.gpu_options import TensorTransport
 from raycompat.dag.input_node import InputAttributeNode, InputNode
 from raycompat.dag.node import DAGNode
 from raycompat.dag.output_node import MultiOutputNode
@@ -37,6 +38,7 @@ class Output:
     slot: int
     readers: tuple[int, ...]
     index: int | None = None
+    tensors: TensorTransport | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Input:
     key: int | str | None
     slot: int
     readers: tuple[int, ...]
+    tensors: TensorTransport | None = None
 
 
 @dataclass
@@ -85,6 +88,10 @@ class Plan:
     names: tuple[str, ...] = ()
     #: The pairs of ranks with a connection, the lower first.
     pairs: set[tuple[int, int]] = field(default_factory=set)
+    #: The ranks that must have GPUs, with the node that says so.
+    with_gpus: dict[int, DAGNode] = field(default_factory=dict)
+    #: Whether tensors of some node may go through the memory of a GPU.
+    has_transports: bool = False
 
     def neighbours(self, rank: int) -> list[int]:
         """Return the ranks to which one is connected."""
@@ -247,12 +254,31 @@ class _Planner:
             num_args=1 if None in keys else max(positions, default=-1) + 1,
             names=tuple(key for key in keys if isinstance(key, str)),
         )
+        self._note_transports(plan)
         plan.pairs = {(DRIVER, rank) for rank in self._ranks.values()}
         for rank, schedule in steps.items():
             for step in schedule:
                 for out in step.outputs:
                     plan.pairs |= {(min(rank, to), max(rank, to)) for to in out.readers}
         return plan
+
+    def _note_transports(self, plan: Plan) -> None:
+        """Note what the tensors need, and check that actors alone use an accelerator's transport."""
+        for node, readers in self._readers.items():
+            transport = node._tensor_transport
+            if transport is None:
+                continue
+            plan.has_transports = plan.has_transports or transport.may_use_gpu
+            if transport.name != "accelerator":
+                continue
+            users = [self._writer(node), *readers]
+            if DRIVER in users:
+                raise ValueError(
+                    f"{node!r} has an accelerator's transport, but the driver gives or reads its "
+                    "value, and has no GPU in the graph. Use with_tensor_transport('auto')."
+                )
+            for rank in users:
+                plan.with_gpus.setdefault(rank, node)
 
     def _find_readers(self) -> None:
         for call in self._calls:
@@ -277,11 +303,13 @@ class _Planner:
             for value in call.get_args()
         )
         parts = [
-            Output(self._slot(node), tuple(self._readers[node]), node._index)
+            Output(
+                self._slot(node), tuple(self._readers[node]), node._index, node._tensor_transport
+            )
             for node in self._nodes
             if isinstance(node, OutputNode) and node.get_args()[0] is call
         ]
-        whole = Output(self._slot(call), tuple(self._readers[call]))
+        whole = Output(self._slot(call), tuple(self._readers[call]), tensors=call._tensor_transport)
         return Step(
             call.get_method_name(),
             args,
@@ -296,6 +324,7 @@ class _Planner:
                 node._key if isinstance(node, InputAttributeNode) else None,
                 self._slot(node),
                 tuple(self._readers[node]),
+                node._tensor_transport,
             )
             for node in self._nodes
             if node in self._readers and isinstance(node, InputNode | InputAttributeNode)

@@ -14,9 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import raycompat as ray
+from raycompat._protocol import gpu_memory
 from raycompat.dag.exchange import EndedError, Exchange, Link, value_of
-from raycompat.dag.packing import Failure, pack
-from raycompat.dag.plan import Slot, Step
+from raycompat.dag.packing import Failure, Packed, pack
+from raycompat.dag.plan import Output, Slot, Step
+from raycompat.dag.tensors import Checks, Sender
 from raycompat.exceptions import RayChannelError
 from raycompat.util.collective import _mesh
 
@@ -46,6 +49,10 @@ class Address:
     unix: str
     #: None as long as all processes are in one place.
     tcp: tuple[str, int] | None = None
+    #: The number of GPUs that the actor was given.
+    num_gpus: int = 0
+    #: The UUIDs of the GPUs that its process can use, if the graph needs to know.
+    gpus: tuple[str, ...] = ()
 
 
 class Door:
@@ -76,8 +83,12 @@ _doors: dict[bytes, Door] = {}
 _graph_of: dict[int, bytes] = {}
 
 
-def open_door(instance: Any, token: bytes, num_processes: int) -> Address | None:
+def open_door(
+    instance: Any, token: bytes, num_processes: int, has_transports: bool
+) -> Address | None:
     """Take part in a graph: accept connections from now on.
+
+    With `has_transports`, find out which GPUs this process can use.
 
     Return None when the actor takes part in another graph, which was not torn down.
     """
@@ -85,6 +96,10 @@ def open_door(instance: Any, token: bytes, num_processes: int) -> Address | None
         return None
     _graph_of[id(instance)] = token
     door = _doors[token] = Door(num_processes)
+    num_gpus = len(ray.get_gpu_ids())
+    if has_transports and num_gpus:
+        gpus = tuple(each for each in gpu_memory.usable() if each is not None)
+        door.address = replace(door.address, num_gpus=num_gpus, gpus=gpus)
     return door.address
 
 
@@ -120,7 +135,7 @@ def run(
         at_end.callback(exchange.close)
         at_end.callback(leave, instance, token)
         with contextlib.suppress(EndedError):
-            _Seat(instance, exchange, steps).run()
+            _Seat(instance, exchange, steps, [each.gpus for each in addresses]).run()
 
 
 def connect(
@@ -157,13 +172,53 @@ def connect(
         mesh.close()
 
 
+class _Outlet:
+    """Where the values of one slot leave this process."""
+
+    def __init__(self, output: Output, exchange: Exchange, gpus: Sequence[Sequence[str]]) -> None:
+        """`gpus` are those that each rank can use."""
+        self._transport = output.tensors
+        self._checks = Checks(output.tensors)
+        self._gpus: frozenset[str] = frozenset()
+        is_near = all(exchange.links[rank].is_near for rank in output.readers)
+        if output.tensors is not None and output.tensors.may_use_gpu and is_near:
+            self._gpus = frozenset.intersection(*(frozenset(gpus[rank]) for rank in output.readers))
+
+    def pack(self, value: Any) -> Packed:
+        """Pack a value for the readers of the slot."""
+        if self._transport is None or isinstance(value, Failure):
+            return pack(value)
+        self._checks.before(value)
+        sender = Sender(self._transport, self._gpus)
+        packed = pack(value, sender)
+        try:
+            self._checks.after(sender)
+        except ValueError:
+            sender.end_loan()
+            raise
+        return packed
+
+
 class _Seat:
     """The schedule of one actor."""
 
-    def __init__(self, instance: Any, exchange: Exchange, steps: Sequence[Step]) -> None:
+    def __init__(
+        self,
+        instance: Any,
+        exchange: Exchange,
+        steps: Sequence[Step],
+        gpus: Sequence[Sequence[str]],
+    ) -> None:
         self._exchange = exchange
         self._name = type(instance).__name__
+        # As in Ray, an attribute of the actor hides a method here, although not in other calls.
         self._steps = [(step, getattr(instance, step.method)) for step in steps]
+        self._outlets = {
+            output.slot: _Outlet(output, exchange, gpus)
+            for step in steps
+            for output in step.outputs
+            if output.readers
+        }
 
     def run(self) -> None:
         while True:
@@ -209,7 +264,7 @@ class _Seat:
             value = parts[output.index] if output.index is not None else result
             values[output.slot] = value
             if output.readers:
-                sent.append((output.slot, self._packed(step, value), output.readers))
+                sent.append((output.slot, self._packed(step, output, value), output.readers))
         self._exchange.send(sent, None)
 
     def _parts(self, step: Step, result: Any) -> Sequence[Any]:
@@ -227,8 +282,8 @@ class _Seat:
                 result = Failure.of(error, f"{self._name}.{step.method}")
         return (result,) * step.num_returns
 
-    def _packed(self, step: Step, value: Any) -> Any:
+    def _packed(self, step: Step, output: Output, value: Any) -> Packed:
         try:
-            return pack(value)
-        except TypeError as error:
+            return self._outlets[output.slot].pack(value)
+        except (TypeError, ValueError) as error:
             return pack(Failure.of(error, f"{self._name}.{step.method}"))

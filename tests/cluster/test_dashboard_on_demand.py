@@ -10,6 +10,8 @@ import subprocess
 import sys
 import textwrap
 
+from _python_path import before_others
+
 START = """
     import socket, sys, urllib.error, urllib.request
     from concurrent.futures import ThreadPoolExecutor
@@ -104,5 +106,5 @@ def test_where_bokeh_cannot_be_imported_the_page_says_which_is_needed(tmp_path):
         assert "Dask needs bokeh" in read("/")
         call()
         """,
-        PYTHONPATH=str(tmp_path),
+        PYTHONPATH=before_others(tmp_path),
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from _python_path import before_others
 
 import raycompat as ray
 from raycompat._launch import forkserver_client, process
@@ -192,7 +193,7 @@ def test_one_that_is_stopped_is_an_error_and_ends(cluster, monkeypatch):
 def test_one_that_cannot_import_says_why(cluster, tmp_path):
     (tmp_path / "dask.py").write_text("raise ValueError('this is no Dask')")
     with pytest.raises(ray.exceptions.RaySystemError, match=r"(?s)ended.* 1\..*this is no Dask"):
-        cluster.add_node(env_vars={"PYTHONPATH": str(tmp_path)})
+        cluster.add_node(env_vars={"PYTHONPATH": before_others(tmp_path)})
 
 
 REFUSES = """

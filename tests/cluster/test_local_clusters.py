@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from _python_path import before_others
 
 import raycompat as ray
 from raycompat._protocol import current_cluster, own_folder, segment
@@ -69,7 +70,7 @@ def test_a_cluster_that_outlives_its_program_is_refused():
 def test_a_node_that_does_not_start_is_an_error_with_its_log(cluster, tmp_path):
     (tmp_path / "tornado.py").write_text("raise RuntimeError('not the real one')")
     with pytest.raises(ray.exceptions.RaySystemError, match="not the real one"):
-        cluster.add_node(env_vars={"PYTHONPATH": str(tmp_path)})
+        cluster.add_node(env_vars={"PYTHONPATH": before_others(tmp_path)})
     assert cluster.list_all_nodes() == []
     cluster.add_node(num_cpus=1)
     cluster.connect()

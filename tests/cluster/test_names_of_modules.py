@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from _python_path import before_others
 
 #: The driver imports `code` later than the executor, which has imported Python's with its debugger.
 PROGRAM = """
@@ -91,7 +92,7 @@ def test_executors_import_the_program_s_modules_and_raycompat_python_s(program, 
         path = f"{program}{os.pathsep}{path}"
         script = Path(shutil.move(program / "program.py", program / "lib"))
         command, folder = [python, str(script)], program / "lib"
-    done = run(command, folder, PYTHONPATH=path)
+    done = run(command, folder, PYTHONPATH=before_others(path))
     assert "done 1" in done.stdout.splitlines(), done.stderr
 
 

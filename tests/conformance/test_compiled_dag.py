@@ -738,3 +738,67 @@ def test_a_task_uses_a_graph(ray, dag, new):
         return importlib.import_module(f"{ray_name}.dag")
 
     assert ray.get(use.remote(new())) == 2
+
+
+# --- tensors --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def torch(ray):
+    return pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"transport": "shm", "device": "cpu", "_static_shape": True}]
+)
+def test_tensors_arrive_on_the_cpu_where_no_gpu_is(ray, torch, new, given, arguments):
+    first, second = new(), new()
+    # The import of PyTorch by both actors at once may take longer than a graph waits.
+    ray.get([each.echo.remote(torch.ones(1)) for each in (first, second)])
+    passed = first.echo.bind(given.with_tensor_transport(**arguments))
+    passed = passed.with_tensor_transport(**arguments)
+    with compiled(second.echo.bind(passed).with_tensor_transport(**arguments)) as graph:
+        for number in (1, 2):
+            sent = {"large": torch.full((50_000,), number), "small": torch.ones(2).half(), "n": 7}
+            found = ray.get(graph.execute(sent))
+            assert found["n"] == 7
+            for name in ("large", "small"):
+                assert torch.equal(found[name], sent[name])
+                assert (found[name].dtype, str(found[name].device)) == (sent[name].dtype, "cpu")
+
+
+def test_an_accelerators_transport_needs_actors_with_gpus(ray, torch, new, new_input):
+    with pytest.raises(ValueError, match=r"(?i)cpu"):
+        new().echo.bind(new_input()).with_tensor_transport("nccl", device="cpu")
+    first, second = new(), new()
+    passed = first.echo.bind(new_input()).with_tensor_transport("nccl")
+    with pytest.raises(ValueError, match=r"(?i)actor"):
+        second.echo.bind(passed).experimental_compile()
+
+
+@pytest.mark.parametrize("end", ["input", "output"])
+def test_the_driver_takes_no_part_in_an_accelerators_transport(ray, torch, new, given, end):
+    if end == "input":
+        node = new().echo.bind(given.with_tensor_transport("accelerator"))
+    else:
+        node = new().echo.bind(given).with_tensor_transport("accelerator")
+    with pytest.raises(ValueError, match="(?i)driver"):
+        node.experimental_compile()
+
+
+def test_an_attribute_of_the_actor_hides_a_method_in_a_graph_alone(ray, dag):
+    @ray.remote(num_cpus=0)
+    class Hidden:
+        def __init__(self):
+            self.name = lambda value: "attribute"
+
+        def name(self, value):
+            return "method"
+
+    actor = Hidden.remote()
+    assert ray.get(actor.name.remote(0)) == "method"
+    with dag.InputNode() as given:
+        node = actor.name.bind(given)
+    with compiled(node) as graph:
+        assert ray.get(graph.execute(0)) == "attribute"
+    ray.kill(actor)

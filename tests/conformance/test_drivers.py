@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from _polling import is_running, wait_until
+from _python_path import before_others
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +34,7 @@ def run_script(ray, folder, text):
     """Run a script in a folder as a driver of its own, with `ray` imported; return what it was."""
     script = folder / "driver.py"
     script.write_text(f"import {ray.__name__} as ray\n{text}")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": before_others(ROOT)}
     return subprocess.run(
         [sys.executable, str(script)],
         check=False,

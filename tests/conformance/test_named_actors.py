@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from _polling import is_running, wait_until
+from _python_path import before_others
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -127,7 +128,7 @@ def driver(ray, cluster, space, tmp_path):
         with script.with_suffix(".stderr").open("w") as errors:
             process = subprocess.Popen(
                 [sys.executable, str(script)],
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                env={**os.environ, "PYTHONPATH": before_others(ROOT)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

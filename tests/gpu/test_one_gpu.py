@@ -16,6 +16,7 @@ import pytest
 
 import raycompat as ray
 from raycompat._node import accelerators, nvml
+from raycompat.dag import InputNode
 from raycompat.util import collective, state
 from raycompat.util.collective import types
 
@@ -304,6 +305,25 @@ def test_arrays_of_other_libraries_are_handed_over(library, monkeypatch):
     ref = one.make.options(tensor_transport="cuda_ipc").remote()
     assert ray.get(two.take.remote(ref)) == ({"jax": "jaxlib"}.get(library, library), 499500.0)
     assert float(ray.get(ref).sum()) == 499500.0
+
+
+def test_tensors_of_a_compiled_graph_stay_on_the_gpu():
+    giver, taker = holder(), holder()
+    ray.get([giver.make.remote(GIB), taker.first.remote()])
+    with InputNode() as given:
+        made = giver.call.bind(given).with_tensor_transport("nccl")
+        dag = taker.take.bind(made)
+    graph = dag.experimental_compile()
+    for what in ("first", "second", "third"):
+        found, seconds = timed(lambda: ray.get(graph.execute(full_gibibyte), timeout=60))
+        assert found[:4] == ("cuda:0", 5, 5, GIB)
+        show(f"1 GiB made and passed on in a compiled graph, {what}", seconds)
+    graph.teardown()
+    assert ray.get(giver.allocated.remote()) < 3 * GIB
+
+
+def full_gibibyte():
+    return torch.full((GIB,), 5, dtype=torch.uint8, device="cuda")
 
 
 # --- groups -------------------------------------------------------------------------------------------

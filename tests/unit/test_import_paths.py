@@ -8,13 +8,17 @@ import sys
 import types
 
 import pytest
+from _python_path import before_others
 
 from raycompat._protocol import import_paths, lifeline, run_module
 
 
 @pytest.fixture
 def program(tmp_path, monkeypatch):
-    """A folder that comes first in ``sys.path``."""
+    """A folder that is the only one in ``sys.path`` before the standard library."""
+    own = import_paths.own_folders()
+    others = [path for path in import_paths.of_this_process() if path not in own]
+    monkeypatch.setattr(sys, "path", others)
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path
 
@@ -26,7 +30,7 @@ def test_standard_modules_come_before_the_folders_of_pythonpath(tmp_path):
     (tmp_path / "raycompat_program.py").write_text(script)
     done = subprocess.run(
         run_module.command("raycompat_program"),
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": before_others(tmp_path)},
         capture_output=True,
         text=True,
         check=True,
@@ -68,6 +72,17 @@ def test_an_imported_file_that_hides_another_is_named(program, monkeypatch):
     with pytest.raises(AttributeError) as caught, import_paths.NamingHidden():
         shelve.open  # noqa: B018
     assert any(str(program / "shelve.py") in note for note in caught.value.__notes__)
+
+
+def test_a_folder_of_packages_in_pythonpath_can_be_hidden(program, tmp_path_factory, monkeypatch):
+    packages = tmp_path_factory.mktemp("packages")
+    (packages / "unlike_any_other.py").touch()
+    monkeypatch.syspath_prepend(str(packages))
+    monkeypatch.syspath_prepend(str(program))
+    (program / "mine.py").touch()
+    assert import_paths.modules_that_hide_others() == []  # although the folder is in the path twice
+    (program / "unlike_any_other.py").touch()
+    assert import_paths.modules_that_hide_others() == ["unlike_any_other"]
 
 
 def test_other_errors_get_no_note():

@@ -14,6 +14,7 @@ from raycompat.data import block
 from raycompat.data import torch as tensors
 from raycompat.train._worker import Place
 from raycompat.train.torch import _process_group, config
+from raycompat.train.torch import train_loop_utils as loops
 from raycompat.train.torch._process_group import Member
 
 Pair = collections.namedtuple("Pair", ["x", "y"])
@@ -142,6 +143,7 @@ def test_a_divided_loader_keeps_its_options():
         prefetch_factor=5,
         persistent_workers=True,
         multiprocessing_context="spawn",
+        pin_memory=True,
     )
     part = loaders.divided(loader, 2, 1)
     names = ["batch_size", "num_workers", "collate_fn", "drop_last", "timeout", "prefetch_factor"]
@@ -180,13 +182,66 @@ def test_devices_are_counted_among_those_that_are_visible(monkeypatch):
 
 
 def test_gpus_that_pytorch_does_not_see_are_told_before_cuda_does(monkeypatch):
+    check, gpus = _process_group.check_gpus_exist, [torch.device("cuda", n) for n in (0, 1)]
     monkeypatch.setattr(_process_group.ray, "get_gpu_ids", lambda: [0, 1])
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    _process_group._check_gpus_exist([torch.device("cuda", 1)])  # they are numbers
+    check(gpus, "gloo")  # they are numbers
+    with pytest.raises(RuntimeError, match=r"PyTorch sees 0 GPUs.*use_gpu=False"):
+        check(gpus, "nccl")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    _process_group._check_gpus_exist([torch.device("cuda", 0), torch.device("cpu")])
-    with pytest.raises(RuntimeError, match="PyTorch sees 1 GPUs"):
-        _process_group._check_gpus_exist([torch.device("cuda", 0), torch.device("cuda", 1)])
+    check([gpus[0], torch.device("cpu")])
+    for backend in ("nccl", "gloo"):
+        with pytest.raises(RuntimeError, match=r"PyTorch sees 1 GPUs.*'GPU': 0.5"):
+            check(gpus, backend)
+
+
+@pytest.fixture
+def worker(monkeypatch):
+    """Make this thread the second of two workers of Train, with a GPU that does not exist."""
+    context = SimpleNamespace(get_world_size=lambda: 2, get_world_rank=lambda: 1)
+    monkeypatch.setattr(loops._session, "current", lambda caller: SimpleNamespace(context=context))
+    monkeypatch.setattr(loops, "get_device", lambda: torch.device("cuda", 1))
+    monkeypatch.setattr(_process_group.ray, "get_gpu_ids", lambda: [1])
+
+
+def test_what_moves_to_a_gpu_that_does_not_exist_is_told_so(worker):
+    model = torch.nn.Linear(1, 1)
+    loader = torch.utils.data.DataLoader(range(4), pin_memory=True)
+    with pytest.raises(RuntimeError, match="move_to_device=False"):
+        loops.prepare_model(model)
+    with pytest.raises(RuntimeError, match="move_to_device=False"):
+        loops.prepare_data_loader(loader)
+    assert loops.prepare_model(model, False, None) is model
+    part = loops.prepare_data_loader(loader, move_to_device=False)
+    assert part.pin_memory
+    assert list(part.sampler) == [1, 3]
+
+
+def test_fsdp_wraps_the_model_that_was_moved(worker, monkeypatch):
+    calls = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: calls.append(device))
+    from torch.distributed import fsdp
+
+    def wrap(model, **options):
+        calls.append(("fsdp", model, options))
+        return "wrapped"
+
+    monkeypatch.setattr(fsdp, "FullyShardedDataParallel", wrap)
+    model = SimpleNamespace(to=lambda device: f"model on {device}")
+    options = {"mixed_precision": fsdp.MixedPrecision(param_dtype=torch.bfloat16)}
+    given = {"parallel_strategy": "fsdp", "parallel_strategy_kwargs": options}
+    assert loops.prepare_model(model, **given) == "wrapped"
+    assert calls == [torch.device("cuda", 1), ("fsdp", "model on cuda:1", options)]
+
+
+def test_mixed_precision_of_older_rays_names_that_of_pytorch():
+    with (
+        pytest.warns(match=r"torch\.autocast"),
+        pytest.raises(NotImplementedError, match=r"torch\.autocast"),
+    ):
+        loops.accelerate(amp=True)
 
 
 def test_nccl_needs_a_gpu_for_each_worker():

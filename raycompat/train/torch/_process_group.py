@@ -100,7 +100,7 @@ def join(member: Member, backend: str, init_method: str, timeout_s: float) -> No
     """Set the variables, and wait until all members have joined."""
     global _store
     distributed = _distributed()
-    _check_gpus_exist(devices())
+    check_gpus_exist(devices(), backend)
     os.environ.update(member.variables)
     # Hugging Face Accelerate takes this device.
     os.environ["ACCELERATE_TORCH_DEVICE"] = str(devices()[0])
@@ -117,23 +117,30 @@ def join(member: Member, backend: str, init_method: str, timeout_s: float) -> No
     _store = None  # the group keeps it, and frees the port when it is destroyed
 
 
-def _check_gpus_exist(given: list[Any]) -> None:
+def check_gpus_exist(given: list[Any], backend: str = "nccl") -> None:
     """Raise if a machine has fewer GPUs than were declared: CUDA would fail in the program's code.
 
-    On a machine without any, GPUs are numbers, as in Ray, and programs can be tried there.
+    On a machine without any, GPUs are numbers, as in Ray. A program can be tried there with gloo, as
+    long as it moves nothing to them.
     """
     torch = imported("raycompat.train.torch")
     count = torch.cuda.device_count()
-    missing = (
-        [] if not count else [each for each in given if each.type == "cuda" and each.index >= count]
+    missing = [each for each in given if each.type == "cuda" and each.index >= count]
+    if not missing or (not count and backend != "nccl"):
+        return
+    advice = (
+        "Declare as many as there are, or give workers parts of one: "
+        "ScalingConfig(use_gpu=True, resources_per_worker={'GPU': 0.5})."
+        if count
+        else "Train with ScalingConfig(use_gpu=False). To try the program as it is, use "
+        "TorchConfig(backend='gloo'), and move_to_device=False in prepare_model and "
+        "prepare_data_loader."
     )
-    if missing:
-        raise RuntimeError(
-            f"This worker was given the GPUs {ray.get_gpu_ids()}, and PyTorch sees {count} GPUs on its "
-            "node. The cluster has more GPUs than the machine: they were declared with num_gpus. "
-            "Declare as many as there are, or give workers parts of one: "
-            "ScalingConfig(use_gpu=True, resources_per_worker={'GPU': 0.5})."
-        )
+    raise RuntimeError(
+        f"This worker was given the GPUs {ray.get_gpu_ids()}, and PyTorch sees {count} GPUs on its "
+        "node. The cluster has more GPUs than the machine: they were declared with num_gpus. "
+        + advice
+    )
 
 
 def leave() -> None:

@@ -129,6 +129,7 @@ def prepare_model(
     if device.type == "cuda" and torch.cuda.is_available():
         torch.cuda.set_device(device)
     if move_to_device:
+        _process_group.check_gpus_exist([device])
         model = model.to(device)
     if parallel_strategy is None or context.get_world_size() == 1:
         return model
@@ -203,6 +204,7 @@ def prepare_data_loader(
     device = get_device() if move_to_device else None
     if device is None or device.type == "cpu":
         return data_loader
+    _process_group.check_gpus_exist([device])
     return _data_loader.DeviceLoader(data_loader, device, in_background=auto_transfer)
 
 
