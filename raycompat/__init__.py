@@ -14,8 +14,8 @@ The steps of a call, ``ref = f.remote(x)`` and ``ray.get(ref)``:
    the result under the call's key for other processes.
 7. `get` finds it in the table, or fetches it from the node that stores it (`_caller.resolve`).
 
-Most calls need only CPUs and take a shorter way. The scheduler leases executors for many calls, by the
-same steps 2 to 4, and the caller sends them its calls directly (`_caller.by_lease`,
+Most calls need only CPUs and memory, and take a shorter way. The scheduler leases executors for many
+calls, by the same steps 2 to 4, and the caller sends them its calls directly (`_caller.by_lease`,
 `_executor.run_leased`). A call of an actor's method, ``ref = counter.add.remote(2)``, is direct too:
 
 1. `ActorMethod.remote` serializes the arguments (`actor`, `_caller.arguments`).

@@ -224,8 +224,8 @@ def init(
         Settings of the started node: ``worker_niceness``, ``worker_oom_score_adjustment``,
         ``memory_usage_threshold`` and ``memory_monitor_refresh_ms``.
     _leases : bool, default True
-        Send calls that need only CPUs directly to executors that the scheduler lends for many calls.
-        With False, every call goes through the scheduler. The environment variable
+        Send calls that need only CPUs and memory directly to executors that the scheduler lends for
+        many calls. With False, every call goes through the scheduler. The environment variable
         ``RAYCOMPAT_LEASES`` (0 or 1) has the same effect.
     _ray_version : str, optional
         The version of Ray that the program was written for, such as ``"1.12"``: what that version meant

@@ -138,7 +138,7 @@ class RemoteFunction(Generic[P, Returned_co]):
         call.code = session.exported.get(function)
         if args or kwargs:
             call.take_arguments(Arguments(session, args, kwargs, self._function_name))
-        sender = send.sender_of(session, call, only_takes_cpus=options.only_takes_cpus)
+        sender = send.sender_of(session, call, lease_kind=options.lease_kind)
         return send.call(session, call, sender)
 
     def _export(self, session: Session) -> str:

@@ -1,14 +1,16 @@
 """Leases: executors that take calls directly from this process, so that the scheduler sees none of
 them.
 
-A lease is an executor with some CPUs. The scheduler grants it like a call, and it lasts while there are
-calls for it. A pool holds all calls that need only CPUs, of one placement group or of none. It sends
-each call to an idle lease, or to one with only a few milliseconds of work; the others wait here. An
-executor whose call runs longer, or waits for an object, returns the calls that wait behind it.
+A lease is an executor with some resources. The scheduler grants it like a call, and it lasts while
+there are calls for it. A pool holds all calls that differ only in the amount of one resource: the CPUs
+of calls that need nothing else, or the memory (`LeaseKind`). They are of one placement group or of
+none. The pool sends each call to an idle lease, or to one with only a few milliseconds of work; the
+others wait here. An executor whose call runs longer, or waits for an object, returns the calls that
+wait behind it.
 
-A lease also takes calls that need fewer CPUs than it has: otherwise a thousand sizes would need a
-thousand leases. Such a call has too many CPUs for a few milliseconds only. If it runs longer, its
-executor gives back the unused CPUs (`_executor.run_leased`), and the lease becomes smaller.
+A lease also takes calls that need less than it has: otherwise a thousand sizes would need a thousand
+leases. Such a call has too much for a few milliseconds only. If it runs longer, its executor gives back
+what the call does not need (`_executor.run_leased`), and the lease becomes smaller.
 
 The pool handles no failures. A call that had started in a process that died, and a call that is to be
 retried, go to the scheduler.
@@ -40,7 +42,7 @@ from raycompat._protocol.call_spec import new_spec
 from raycompat._protocol.connection import Notes
 from raycompat._protocol.frames import Unreadable
 from raycompat._protocol.operations import ToScheduler
-from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.resource_set import LeaseKind
 from raycompat._protocol.strategy import InGroup
 from raycompat._protocol.values import SegmentLink, Wire
 from raycompat.object_ref import ObjectRef
@@ -69,11 +71,11 @@ _CHOICES = 4
 
 
 class LeasePool(DirectSender):
-    """The sender of calls by lease. A session has one for each placement group, and one for none."""
+    """The sender of calls by lease. A session has one for each kind and each placement group."""
 
-    def __init__(self, session: Session, strategy: LeaseStrategy = "DEFAULT") -> None:
+    def __init__(self, session: Session, strategy: LeaseStrategy, kind: LeaseKind) -> None:
         super().__init__(session)
-        self._strategy = strategy
+        self._strategy, self._kind = strategy, kind
         #: Calls that are ready to be sent.
         self._waiting = WaitingCalls()
         #: The granted leases. `_choose` compares a few at a time, and moves those to the end.
@@ -90,7 +92,7 @@ class LeasePool(DirectSender):
 
     def submit(self, call: Call) -> None:
         """Send a call when its turn has come. Never waits."""
-        call.units = call.request.get("CPU")
+        call.units = call.request.get(self._kind.varies)
         for entry in call.returns:
             entry.origin = call
         try:
@@ -316,7 +318,7 @@ class LeasePool(DirectSender):
             key,
             self._waiting.name_of(units),
             setup.job,
-            ResourceSet.from_units({"CPU": units}),
+            self._kind.with_units(units),
             strategy=self._strategy,
             runtime_env=setup.runtime_env,
         )
@@ -391,7 +393,7 @@ class LeasePool(DirectSender):
             self._leases.remove(lease)
 
     def _ask_no_more(self, above: int = -1) -> None:
-        """Withdraw requests for leases of more than `above` units of CPU."""
+        """Withdraw requests for leases of more than `above` units."""
         asked = [lease for lease in self._asked.values() if lease.units > above]
         for lease in asked:
             del self._asked[lease.key]

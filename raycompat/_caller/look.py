@@ -82,7 +82,8 @@ def _call(call: Call) -> dict[str, Any]:
         state = "PENDING_ARGS_AVAIL"
     else:
         state = "PENDING_NODE_ASSIGNMENT"
-    return {**found, "state": state, "is_method": is_method, "units": call.units}
+    resources = {} if is_method else call.request.units()
+    return {**found, "state": state, "is_method": is_method, "resources": resources}
 
 
 def _object(key: str, entry: Entry, *, is_used: bool) -> dict[str, Any]:

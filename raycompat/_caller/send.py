@@ -16,6 +16,7 @@ from raycompat.object_ref import ObjectRef, ObjectRefGenerator
 if TYPE_CHECKING:
     from raycompat._caller.sender import Sender
     from raycompat._caller.session import Session
+    from raycompat._protocol.resource_set import LeaseKind
 
 
 def call(session: Session, call: Call, sender: Sender) -> Any:
@@ -56,20 +57,20 @@ def _call(session: Session, call: Call, sender: Sender) -> Any:
     return refs[0] if call.num_returns in (1, "dynamic") else refs or None
 
 
-def sender_of(session: Session, call: Call, *, only_takes_cpus: bool) -> Sender:
+def sender_of(session: Session, call: Call, *, lease_kind: LeaseKind | None) -> Sender:
     """Return the sender for a call of a function: a lease pool if leases can run it, else the
     scheduler.
 
-    `only_takes_cpus`: the call's options need nothing that a lease does not have.
+    `lease_kind`: the kind of lease that has what the call's options need; None if there is none.
     """
     if (
-        only_takes_cpus
+        lease_kind is not None
         and session.setup.uses_leases
         and call.num_returns != "streaming"
         and (call.strategy == "DEFAULT" or isinstance(call.strategy, InGroup))
         and (not call.dependencies or _arguments_come_here(session, call))
     ):
-        return session.lease_pool(call.strategy)
+        return session.lease_pool(call.strategy, lease_kind)
     return session.by_scheduler
 
 

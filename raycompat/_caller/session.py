@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from raycompat._caller.exports import Exported
     from raycompat._caller.html_report import Report
     from raycompat._caller.lease import Lease
-    from raycompat._protocol.resource_set import ResourceSet
+    from raycompat._protocol.resource_set import LeaseKind, ResourceSet
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class Session:
         self.channels: dict[str, Channel] = {}
         #: The granted and requested leases by key, and their pools.
         self.leases: dict[str, Lease] = {}
-        self._pools: dict[LeaseStrategy, LeasePool] = {}
+        self._pools: dict[tuple[LeaseStrategy, LeaseKind], LeasePool] = {}
         #: Whether other callers wait for CPUs: then a lease without a call is returned at once.
         self.is_pressed = False
         #: Channels and leases with gathered calls that were not written yet.
@@ -416,14 +416,14 @@ class Session:
             channel.add_handle()
             return channel
 
-    def lease_pool(self, strategy: LeaseStrategy = "DEFAULT") -> LeasePool:
-        """Return the pool that sends calls to leases, without or with a placement group."""
-        pool = self._pools.get(strategy)
+    def lease_pool(self, strategy: LeaseStrategy, kind: LeaseKind) -> LeasePool:
+        """Return the pool that sends calls to leases of one kind, without or with a placement group."""
+        pool = self._pools.get((strategy, kind))
         if pool is None:
             from raycompat._caller.by_lease import LeasePool
 
             with self.lock:
-                pool = self._pools.setdefault(strategy, LeasePool(self, strategy))
+                pool = self._pools.setdefault((strategy, kind), LeasePool(self, strategy, kind))
         return pool
 
     def return_leases(self) -> None:

@@ -1,8 +1,8 @@
 """A leased executor: a caller sends it calls of functions, and it runs them one after the other.
 
 When a call runs long or waits for an object, a thread returns the calls that wait behind it, so that
-other processes can run them. If the call requested fewer CPUs than the lease has, the others are given
-back: the lease is *trimmed*.
+other processes can run them. If the call requested less than the lease has, the rest is given back: the
+lease is *trimmed*.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from raycompat._executor.run_call import Call, Outcome, run
 from raycompat._executor.timeline import Timeline
 from raycompat._protocol import direct_messages, executor_messages
 from raycompat._protocol.direct_messages import CallMessage
-from raycompat._protocol.resource_set import ResourceSet, to_units
+from raycompat._protocol.resource_set import LeaseKind, ResourceSet
 
 if TYPE_CHECKING:
     from raycompat._executor.main import Executor
@@ -39,8 +39,11 @@ class Lease:
     def __init__(self, executor: Executor, key: str, about: dict[str, Any]) -> None:
         self.key = key
         self._executor = executor
-        #: Its units of CPU, and the resources that calls of the last size see.
-        self._units = to_units("CPU", about["resources"].get("CPU", 0))
+        #: Its units of the resource in which its calls differ, and the resources that calls of the
+        #: last size see.
+        resources = ResourceSet.from_amounts(about["resources"])
+        self._kind = LeaseKind.of(resources)
+        self._units = resources.get(self._kind.varies)
         self._resources: dict[str, float] = about["resources"]
         self._shown_units = self._units
         self._group = this_process.group_of(about)
@@ -156,7 +159,7 @@ class Lease:
             title.show(message.name)
         if message.units != self._shown_units:
             self._shown_units = message.units
-            self._resources = ResourceSet({"CPU": message.units}).amounts()
+            self._resources = self._kind.with_units(message.units).amounts()
             rank.show_cpus(self._resources.get("CPU", 0))
         self._since = time.time()
 
@@ -232,7 +235,7 @@ class Lease:
             caller.post((direct_messages.RETURNED, calls_of_it), now=True)
 
     def _trim(self) -> None:
-        """Give back the CPUs that the running call did not request. The caller holds the lock."""
+        """Give back what the running call did not request. The caller holds the lock."""
         if self._running is not None and self._running_units < self._units:
             self._units = self._running_units
             self._mailbox.tell_all((direct_messages.TRIMMED, self._units))

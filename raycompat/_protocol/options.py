@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from raycompat._protocol.option_rules import ACTOR, DEFAULT_MAX_RETRIES, METHOD, TASK, checked
-from raycompat._protocol.resource_set import TYPE_RESOURCE, TYPE_SHARE, ResourceSet
+from raycompat._protocol.resource_set import (
+    LEASED,
+    TYPE_RESOURCE,
+    TYPE_SHARE,
+    LeaseKind,
+    ResourceSet,
+)
 from raycompat._protocol.strategy import SchedulingStrategy
 
 
@@ -57,19 +63,20 @@ class TaskOptions(PlacementOptions):
     name: str | None = None
     #: The type of the node's GPUs, as in "H100".
     accelerator_type: str | None = None
-    #: Whether a call needs only CPUs and a process without a runtime environment.
-    only_takes_cpus: bool = field(init=False, repr=False, compare=False)
-    #: Whether, in addition, any node is allowed.
+    #: The kind of lease that runs its calls. None: it needs other resources, or a separate process.
+    lease_kind: LeaseKind | None = field(init=False, repr=False, compare=False)
+    #: Whether any lease of this kind can run its calls, on any node.
     is_simple: bool = field(init=False, repr=False, compare=False)
     _request: ResourceSet = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         request = _resource_set(self.num_cpus or 0, self)
         object.__setattr__(self, "_request", request)
-        is_like_any_other = self.max_calls == 0 and not self.runtime_env
-        only_cpus = request.units().keys() == {"CPU"}
-        object.__setattr__(self, "only_takes_cpus", is_like_any_other and only_cpus)
-        object.__setattr__(self, "is_simple", self.only_takes_cpus and self.is_plain)
+        is_leased = bool(request) and request.units().keys() <= LEASED
+        if self.max_calls or self.runtime_env:
+            is_leased = False
+        object.__setattr__(self, "lease_kind", LeaseKind.of(request) if is_leased else None)
+        object.__setattr__(self, "is_simple", is_leased and self.is_plain)
 
     @property
     def max_calls(self) -> int:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from decimal import Decimal
 from numbers import Real
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 from raycompat._protocol.text import checked_key
 
@@ -148,6 +148,34 @@ class ResourceSet:
     def text_of(self, names: Iterable[str]) -> str:
         """Return a text with the amounts of these resources, also those of which there is none."""
         return f"{{{', '.join(f'{name}: {_readable(name, self.get(name))}' for name in names)}}}"
+
+
+class LeaseKind(NamedTuple):
+    """What leases for the same calls have in common: all resources except the amount of one.
+
+    A lease takes all calls that need less of that one than it has, because there can be a thousand
+    amounts.
+    """
+
+    #: "memory" for calls that need memory; otherwise "CPU".
+    varies: str
+    #: The names and units of the other resources.
+    fixed: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, request: ResourceSet) -> LeaseKind:
+        """Return the kind of lease that runs calls with this request."""
+        varies = "memory" if request.get("memory") else "CPU"
+        return cls(varies, tuple((name, n) for name, n in request.items() if name != varies))
+
+    def with_units(self, units: int) -> ResourceSet:
+        """Return the resources of a lease of this size."""
+        return ResourceSet({**dict(self.fixed), self.varies: units})
+
+
+#: The resources that leases have. Leases of others, of which there are often few, would only be given
+#: from one caller to the next.
+LEASED: Final = frozenset({"CPU", "memory"})
 
 
 def _checked_name(name: object) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat import _dask_adapter as adapter
 from raycompat._protocol.operations import ToCaller, ToNode
-from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.resource_set import LeaseKind, ResourceSet
 
 if TYPE_CHECKING:
     from raycompat._protocol.strategy import Strategy
@@ -28,6 +28,9 @@ Shape: TypeAlias = "tuple[str, ResourceSet, Strategy]"
 
 #: Minimum seconds of a lease; also the seconds until another one is revoked if the first has not ended.
 QUANTUM_S = 0.02
+
+#: Seconds of a lease after which a client without any gets its place; Ray's leases last as long.
+TURN_S = 0.5
 
 #: Seconds for an executor to start before its lease may be revoked.
 _START_S = 1.0
@@ -73,23 +76,32 @@ def choose(
 
     They are the oldest leases of the client that has most: one for a call; for leases, enough to make
     the shares equal, or none if `owner` has only one less. Leases of `owner` that are too small for the
-    request count as those of another client.
+    request count as those of another client. If `owner` has leases of other kinds only, one of them is
+    enough for its first lease of this kind. If it has none, it gets the place of one that had its turn.
     """
     if not held:
         return []
     theirs: Sequence[Held] = max(held.values(), key=len)
-    number = 1
-    if is_lease:
-        own = held.get(owner, ())
+    own = held.get(owner, ())
+    number, lasts_s = 1, QUANTUM_S
+    if is_lease and len(theirs) - len(own) > 1:
         number = (len(theirs) - len(own)) // 2
-        if not number:
-            theirs = [each for each in own if each.request.get("CPU") < request.get("CPU")]
-            number = max(0, 2 * len(theirs) - len(own)) // 2
-    if not number:
-        return []
-    theirs = [each for each in theirs if now - each.since >= QUANTUM_S]
+    elif is_lease and not own:
+        lasts_s = TURN_S
+    elif is_lease:
+        theirs = [each for each in own if not request.fits_in(each.request)]
+        number = max(0, 2 * len(theirs) - len(own)) // 2
+        if not number and not _has_kind(own, request):
+            theirs, number = own, 1
+    theirs = [each for each in theirs if now - each.since >= lasts_s]
     theirs.sort(key=lambda each: each.since)
     return theirs[: min(number, num_waiting)]
+
+
+def _has_kind(held: Iterable[Held], request: ResourceSet) -> bool:
+    """Return whether one of the leases is of the kind that a request is for."""
+    kind = LeaseKind.of(request)
+    return any(LeaseKind.of(each.request) == kind for each in held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,15 +204,20 @@ class Leases:
         """Return the leases whose end helps a request, by client; for many requests, look once."""
         found = self._helpful.get((request, places))
         if found is None:
-            helpful = {
-                place
-                for place in {each.place for each in self._held.values()}
-                if place in places and self._parts.ledger.lacks_only_cpus(place, request)
-            }
+            leased: dict[Place, set[str]] = {}
+            for each in self._held.values():
+                if each.place in places:
+                    leased.setdefault(each.place, set()).update(each.request)
+            helpful: dict[Place, set[str]] = {}
+            for place, names in leased.items():
+                lacking = self._parts.ledger.lacking(place, request)
+                if lacking is not None and lacking <= names:
+                    helpful[place] = lacking or names
             found = self._helpful[request, places] = by_owner(
                 each
                 for each in (self._held.values() if helpful else ())
-                if each.place in helpful and not self._is_lent(each.key)
+                if not helpful.get(each.place, set()).isdisjoint(each.request)
+                and not self._is_lent(each.key)
             )
         return found
 
@@ -225,7 +242,7 @@ class Leases:
         for each in chain(*held.values()):
             by_place.setdefault(each.place, []).append(each)
         for place, leases in by_place.items():
-            if any(shape[1].get("CPU") <= each.request.get("CPU") for each in leases):
+            if any(shape[1].fits_in(each.request) for each in leases):
                 continue  # one revoked lease is enough
             if ledger.fits_without(place, shape[1], [each.request for each in leases]):
                 self._reservation = Reservation(place, shape, now + _RESERVED_S)
@@ -300,10 +317,11 @@ class Leases:
         adapter.tell_client(self._scheduler, owner, message)
 
     def trimmed(self, worker: str, key: str, units: int) -> None:
-        """Handle a node's report that a lease needs only `units` of CPU from now on."""
-        call, request = self._parts.calls.by_key.get(key), ResourceSet({"CPU": units})
+        """Handle a node's report that a lease needs only `units` of what varies from now on."""
+        call = self._parts.calls.by_key.get(key)
         if call is None or call.holding is None or call.address != worker:
             return
+        request = LeaseKind.of(call.request).with_units(units)
         call.holding = self._parts.ledger.shrink(call.holding, request)
         if key in self._held:
             self._held[key] = replace(self._held[key], request=request)

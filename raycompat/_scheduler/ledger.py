@@ -215,13 +215,19 @@ class Ledger:
                     largest[name] = max(units, largest.get(name, 0))
         return Room(total, largest)
 
-    def lacks_only_cpus(self, place: Place, request: ResourceSet) -> bool:
-        """Return whether a place could take the request now, if enough of its CPUs were free."""
+    def lacking(self, place: Place, request: ResourceSet) -> set[str] | None:
+        """Return the resources of which a place has too little free for a request now.
+
+        None: it has too little even when all are free, or there is no such place.
+        """
         node = self._at(place)
-        if node is None or node.total.get("CPU") < request.get("CPU"):
-            return False
-        others = {name: units for name, units in request.items() if name != "CPU"}
-        return node.fits(ResourceSet(others))
+        if node is None or not request.fits_in(node.total):
+            return None
+        found = {name for name, units in request.items() if node.free.get(name, 0) < units}
+        gpus = request.get("GPU")
+        if gpus and _choose_gpus(node.free_gpus, gpus) is None:
+            found.add("GPU")
+        return found
 
     def fits_without(
         self, place: Place, request: ResourceSet, others: Iterable[ResourceSet]

@@ -67,12 +67,12 @@ def slow(number: int, seconds: float) -> int:
     return number * number
 
 
-@ray.remote(max_retries=-1, memory=1)
+@ray.remote(max_retries=-1, scheduling_strategy="SPREAD")
 def total(array: np.ndarray) -> float:
     return float(array.sum())
 
 
-@ray.remote(max_retries=-1, memory=1)
+@ray.remote(max_retries=-1, scheduling_strategy="SPREAD")
 def made(number: int) -> np.ndarray:
     return np.full(LARGE_BYTES // 8, float(number))
 
@@ -96,7 +96,10 @@ class Work:
 
     def __init__(self, seconds: float = 0.1) -> None:
         self.calls = [slow.remote(number, seconds) for number in range(20)]
-        self.parked = [slow.options(memory=1).remote(number, seconds) for number in range(6)]
+        self.parked = [
+            slow.options(scheduling_strategy="SPREAD").remote(number, seconds)
+            for number in range(6)
+        ]
         self.actors = [Adder.remote() for _ in range(3)]
         self.sums = [actor.add.remote(number, 1) for actor in self.actors for number in range(20)]
         self.stream = items.remote(10, seconds / 4)
@@ -180,7 +183,7 @@ def executor_is_stopped(folder: Path, limit_s: float) -> None:
     actor = Once.remote()
     calls = [
         once.remote(str(folder / "lease")),
-        once.options(memory=1).remote(str(folder / "scheduler")),
+        once.options(scheduling_strategy="SPREAD").remote(str(folder / "scheduler")),
         actor.method.remote(str(folder / "actor")),
     ]
     assert ray.get(calls, timeout=2 * limit_s + SLACK_S) == ["done"] * 3

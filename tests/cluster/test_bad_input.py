@@ -217,7 +217,7 @@ SCHEDULING = ray.util.scheduling_strategies
 def what_cannot_be_sent():
     return [
         lambda: one.options(name=BROKEN).remote(),
-        lambda: one.options(name=BROKEN, memory=1).remote(),
+        lambda: one.options(name=BROKEN, scheduling_strategy="SPREAD").remote(),
         lambda: one.options(resources={BROKEN: 1}).remote(),
         lambda: one.options(max_retries=LARGE).remote(),
         lambda: ray.remote(max_calls=LARGE)(named("one")).remote(),
@@ -254,7 +254,7 @@ def test_what_cannot_be_sent_and_was_not_refused_ends_no_connection(session):
         dask_worker.plugins["raycompat"].node.tell({"op": "raycompat-blocked", "key": broken})
 
     session.client.run(tell_the_scheduler)
-    assert ray.get(one.options(memory=1).remote(), timeout=30) == 1
+    assert ray.get(one.options(scheduling_strategy="SPREAD").remote(), timeout=30) == 1
 
 
 class Name(str):
@@ -266,7 +266,11 @@ class Name(str):
 
 def test_a_name_may_be_of_a_subclass_of_str():
     name = Name("odd")
-    calls = [one.options(name=name), one.options(name=name, memory=1), Actor.remote().method]
+    calls = [
+        one.options(name=name),
+        one.options(name=name, scheduling_strategy="SPREAD"),
+        Actor.remote().method,
+    ]
     calls[2] = calls[2].options(name=name)
     assert ray.get([call.remote() for call in calls], timeout=30) == [1, 1, "done"]
 
@@ -278,7 +282,7 @@ def test_a_message_that_cannot_be_handled_ends_no_connection_and_its_caller_is_t
     session.send("raycompat-load", key=key, source="", surplus=1)
     with pytest.raises(ray.exceptions.RaySystemError, match="could not handle a message"):
         ray.get(ref, timeout=30)
-    assert ray.get(one.options(memory=1).remote(), timeout=30) == 1
+    assert ray.get(one.options(scheduling_strategy="SPREAD").remote(), timeout=30) == 1
 
 
 def test_an_executor_that_cannot_read_what_its_node_says_ends(session):

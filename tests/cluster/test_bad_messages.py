@@ -165,7 +165,11 @@ def test_an_answer_that_cannot_be_written_or_read_fails_alone(what, is_strict, c
                 _spoil_answer(Opaque() if strict else _foreign(), strict=strict)
             return value
 
-    options = {"max_retries": 0, "memory": 1} if what == "task" else {"max_retries": 0}
+    options = (
+        {"max_retries": 0, "scheduling_strategy": "SPREAD"}
+        if what == "task"
+        else {"max_retries": 0}
+    )
     if what == "actor":
         call = ray.remote(num_cpus=0)(Echo).remote().same
     else:
@@ -180,7 +184,7 @@ def test_an_answer_that_cannot_be_written_or_read_fails_alone(what, is_strict, c
 def test_a_message_to_the_scheduler_that_cannot_be_written_fails_its_call(
     what, cluster, monkeypatch
 ):
-    function = ray.remote(lambda value: value).options(memory=1)
+    function = ray.remote(lambda value: value).options(scheduling_strategy="SPREAD")
     actor_class = ray.remote(num_cpus=0)(type("Echo", (), {"same": lambda self, value: value}))
 
     def call(value):
@@ -223,7 +227,7 @@ def test_a_call_that_a_node_cannot_pass_on_fails_alone(is_strict, cluster):
         Calls.run = spoilt
 
     dask.client().run(spoil, strict=is_strict)
-    call = ray.remote(memory=1, max_retries=0)(lambda value: value)
+    call = ray.remote(scheduling_strategy="SPREAD", max_retries=0)(lambda value: value)
     with pytest.raises(ray.exceptions.RaySystemError, match="could not be (written|read)"):
         ray.get(call.options(name="bad").remote(2), timeout=TIMEOUT_S)
     assert ray.get([call.remote(each) for each in (3, 4)], timeout=TIMEOUT_S) == [3, 4]

@@ -78,7 +78,10 @@ def test_functions_and_classes_go_with_their_last_call(session, wait_until):
     for number in range(30):
         size = make(number)
         assert ray.get(size.remote()) == 1000 + number
-        assert ray.get(size.options(memory=1000).remote([ray.put(1)])) == 1000 + number
+        assert (
+            ray.get(size.options(scheduling_strategy="SPREAD").remote([ray.put(1)]))
+            == 1000 + number
+        )
         large = ray.put(np.zeros(200_000))
         assert ray.get(size.remote(large)) == 1000 + number
 
@@ -117,7 +120,7 @@ def test_a_function_that_several_threads_call_first_stays(session):
                 [each.result() for each in [threads.submit(call.remote) for _ in range(4)]]
             )
         everywhere(session)
-        ray.get(call.options(memory=1).remote())
+        ray.get(call.options(scheduling_strategy="SPREAD").remote())
         client = dask.client()
         assert client.run_on_scheduler(has_code, call._exports[session.setup.job])
         del call
@@ -156,7 +159,7 @@ def test_a_function_that_is_gone_runs_its_calls(session, wait_until):
         pending = waits.wait.remote()
         results = [
             fails_once.remote(pending, "lease"),
-            fails_once.options(memory=1000).remote(pending, "scheduler"),
+            fails_once.options(scheduling_strategy="SPREAD").remote(pending, "scheduler"),
         ]
         before = everywhere(session)
         del fails_once, Waits

@@ -98,7 +98,7 @@ import raycompat as ray
 
 ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
 
-@ray.remote(memory=1)  # so that the scheduler places it
+@ray.remote(scheduling_strategy="SPREAD")  # so that the scheduler places it
 def number(value):
     return value
 
@@ -144,7 +144,9 @@ ENDS = {"return": (lambda: None, 0), "raise": (raises, 1), "sys.exit": (lambda: 
 
 
 @pytest.mark.parametrize(("end", "code"), ENDS.values(), ids=ENDS)
-@pytest.mark.parametrize("options", [{"num_cpus": 1}, {"memory": 1}], ids=["lease", "scheduler"])
+@pytest.mark.parametrize(
+    "options", [{"num_cpus": 1}, {"scheduling_strategy": "SPREAD"}], ids=["lease", "scheduler"]
+)
 def test_a_child_of_a_task_ends_where_it_leaves_the_function(end, code, options):
     task = ray.remote(**options)(fork)
     assert ray.get([task.remote(end), number.remote(5)], timeout=60) == [code, 5]

@@ -50,7 +50,7 @@ def do(request):
         case "leased task":
             return run.remote
         case "other task":
-            return run.options(memory=1).remote
+            return run.options(scheduling_strategy="SPREAD").remote
         case "actor":
             return ray.remote(Runner).remote().do.remote
         case "threaded actor":
@@ -208,7 +208,9 @@ def memory_limit() -> tuple[int, int]:
     return os.getpid(), resource.getrlimit(resource.RLIMIT_AS)[0]
 
 
-@pytest.mark.parametrize("options", [{}, {"memory": 1}], ids=["leased", "not leased"])
+@pytest.mark.parametrize(
+    "options", [{}, {"scheduling_strategy": "SPREAD"}], ids=["leased", "not leased"]
+)
 @pytest.mark.parametrize("is_final", [False, True])
 def test_the_limits_of_a_task_end_with_it(options, is_final):
     task = run.options(**options)
@@ -216,7 +218,7 @@ def test_the_limits_of_a_task_end_with_it(options, is_final):
     for _ in range(2):
         limited = ray.get(task.remote(limit_memory, is_final), timeout=NEVER_S)
         others = [task.remote(memory_limit) for _ in range(4)]
-        others += [run.options(memory=2).remote(memory_limit) for _ in range(2)]
+        others += [run.options(scheduling_strategy="SPREAD").remote(memory_limit) for _ in range(2)]
         for pid, limit in ray.get(others, timeout=NEVER_S):
             assert limit == before
             assert not is_final or pid != limited

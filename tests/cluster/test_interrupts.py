@@ -80,7 +80,9 @@ def test_a_placement_group_is_there_or_not(cluster, wait_until):
     wait_until(lambda: ray.available_resources().get("CPU") == 2)
 
 
-@pytest.mark.parametrize("options", [{}, {"memory": 1}], ids=["lease", "scheduler"])
+@pytest.mark.parametrize(
+    "options", [{}, {"scheduling_strategy": "SPREAD"}], ids=["lease", "scheduler"]
+)
 def test_a_value_that_was_about_to_be_passed_is_there(cluster, options):
     call = size.options(**options)
     ray.get(call.remote(np.zeros(1)))
@@ -110,7 +112,7 @@ def test_a_put_is_there_or_not(cluster):
 def test_no_item_of_a_generator_is_lost(cluster, wait_until):
     for waits in (False, True):
         for interruption in interruptions():
-            items = count.options(memory=1).remote(4)
+            items = count.options(scheduling_strategy="SPREAD").remote(4)
             if not waits:
                 wait_until(lambda items=items: items._stream._ended)
             first = interruption.run(lambda items=items: next(items))

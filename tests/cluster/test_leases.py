@@ -783,7 +783,9 @@ def test_a_call_that_is_cancelled_while_it_is_submitted_does_not_run(no_cluster,
     assert [len(pool._waiting) for pool in session._pools.values()] == [0]
 
 
-@pytest.mark.parametrize("options", [{}, {"memory": 1}], ids=["lease", "scheduler"])
+@pytest.mark.parametrize(
+    "options", [{}, {"scheduling_strategy": "SPREAD"}], ids=["lease", "scheduler"]
+)
 def test_a_process_that_dies_and_leaves_a_child_is_noticed(
     no_cluster, tmp_path, wait_until, options
 ):

@@ -24,7 +24,7 @@ class Actor:
 with ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False):
     see = ray.remote(what_is_seen)
     by_scheduler = see.options(runtime_env={"env_vars": {"LARGE": "x" * 2**20}})
-    calls = [see.remote(), see.options(memory=1).remote(), Actor.remote().see.remote()]
+    calls = [see.remote(), see.options(scheduling_strategy="SPREAD").remote(), Actor.remote().see.remote()]
     assert ray.get([*calls, by_scheduler.remote()], timeout=60) == [what_is_seen()] * 4
 """
 

@@ -348,7 +348,7 @@ def test_an_inner_reference_outlives_the_outer_object(ray):
     assert ray.get(inner).sum() == LARGE
 
 
-@pytest.mark.parametrize("how", ["task", "task with memory", "method"])
+@pytest.mark.parametrize("how", ["task", "task by the scheduler", "method"])
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_one_of_several_results_is_given_away_before_it_is_made(ray, tmp_path, how, is_kept):
     go = str(tmp_path / "go")
@@ -369,7 +369,9 @@ def test_one_of_several_results_is_given_away_before_it_is_made(ray, tmp_path, h
     @ray.remote
     class Middle:
         def start(self):
-            options = {"num_returns": 3} | ({"memory": 1} if how == "task with memory" else {})
+            options = {"num_returns": 3} | (
+                {"scheduling_strategy": "SPREAD"} if how == "task by the scheduler" else {}
+            )
             if how == "method":
                 self.maker = Maker.remote()
                 refs = self.maker.make.options(**options).remote()

@@ -99,7 +99,7 @@ calls = [named(number) for number in range(first, first + num_shapes)]
 refs = [call.remote() for _ in range(num_calls) for call in calls]
 assert ray.get(refs) == num_calls * list(range(first, first + num_shapes))
 # By the scheduler, which sees each call then.
-assert ray.get([call.options(memory=1).remote() for call in calls[:20]]) == list(range(first, first + 20))
+assert ray.get([call.options(scheduling_strategy="SPREAD").remote() for call in calls[:20]]) == list(range(first, first + 20))
 """
 
 

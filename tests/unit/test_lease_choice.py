@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._scheduler.leases import QUANTUM_S, Held, Leases, by_owner
+from raycompat._scheduler.leases import QUANTUM_S, TURN_S, Held, Leases, by_owner
 from raycompat._scheduler.leases import choose as leases_to_end
 
 ONE, TWO = (ResourceSet.from_amounts({"CPU": cpus}) for cpus in (1, 2))
@@ -40,7 +41,7 @@ def test_a_call_that_goes_by_the_scheduler_gets_room_from_its_own_callers_leases
 
 def test_a_lease_is_not_taken_from_somebody_who_has_no_more_than_one_more():
     assert not choose(held("a", "b"), "a", ONE, is_lease=True, now=1.0)
-    assert not choose(held("a"), "b", ONE, is_lease=True, now=1.0)
+    assert not choose(held("a"), "b", ONE, is_lease=True, now=TURN_S / 2)
     assert choose(held("a", "a"), "b", ONE, is_lease=True, now=1.0)
 
 
@@ -48,6 +49,29 @@ def test_leases_of_one_caller_yield_to_its_calls_that_need_something_else():
     assert choose(held("a", "a"), "a", TWO, is_lease=True, now=1.0)
     assert not choose(held("a"), "a", TWO, is_lease=True, now=1.0)
     assert not choose(held("a", "a"), "a", ONE, is_lease=True, now=1.0)
+
+
+def test_the_first_lease_of_a_kind_gets_the_place_of_one_of_another_kind():
+    """Both kinds have calls without end: neither may wait for ever."""
+    memory = ResourceSet.from_amounts({"CPU": 1, "memory": 5})
+    assert choose(held("a"), "a", memory, is_lease=True, now=1.0)
+    with_memory = [replace(each, request=memory) for each in held("a", "a")]
+    assert len(choose(with_memory, "a", ONE, is_lease=True, now=1.0)) == 1
+    both = [*held("a"), with_memory[1]]
+    assert not choose(both, "a", ONE, is_lease=True, now=1.0)
+    assert not choose(both, "a", memory, is_lease=True, now=1.0)
+    less = ResourceSet.from_amounts({"CPU": 1, "memory": 2})
+    assert not choose(with_memory, "a", less, is_lease=True, now=1.0)
+    assert not choose(held("a"), "b", memory, is_lease=True, now=TURN_S / 2)
+
+
+def test_who_has_none_gets_the_place_of_the_oldest_after_its_turn():
+    """Its calls would wait as long as the others have calls."""
+    leases = held("a", "b")
+    assert not choose(leases, "c", is_lease=True, now=TURN_S * 0.9)
+    chosen = choose(leases, "c", is_lease=True, now=TURN_S * 1.1, num_waiting=5)
+    assert [each.owner for each in chosen] == ["a"]
+    assert not choose(leases, "a", is_lease=True, now=TURN_S * 1.1)
 
 
 def test_a_lease_lasts_a_moment():

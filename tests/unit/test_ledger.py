@@ -387,12 +387,22 @@ def test_what_ends_in_a_bundle_makes_room_in_that_alone():
     assert not made.fits_without(two, R({"CPU": 2}), [])
     assert made.fits_without(two, R({"CPU": 2}), [R({"CPU": 1})])
     assert not made.fits_without("a", R({"CPU": 2}), [R({"CPU": 1})])
-    assert made.lacks_only_cpus(two, R({"CPU": 2}))
-    assert not made.lacks_only_cpus(two, R({"CPU": 3}))
-    assert not made.lacks_only_cpus(two, R({"CPU": 1, "x": 1}))
+    assert made.lacking(two, R({"CPU": 2})) == {"CPU"}
+    assert made.lacking(two, R({"CPU": 1})) == set()
+    assert made.lacking(two, R({"CPU": 3})) is None
+    assert made.lacking(two, R({"CPU": 1, "x": 1})) is None
     made.release(two)
     assert not made.fits_without(two, R({"CPU": 1}), [])
-    assert not made.lacks_only_cpus(two, R({"CPU": 1}))
+    assert made.lacking(two, R({"CPU": 1})) is None
+
+
+def test_a_place_lacks_what_is_not_free():
+    made = ledger(a={"CPU": 4, "memory": 10, "GPU": 2})
+    made.acquire(R({"CPU": 3, "memory": 8, "GPU": 1}))
+    assert made.lacking("a", R({"CPU": 2, "memory": 3})) == {"CPU", "memory"}
+    assert made.lacking("a", R({"CPU": 1, "memory": 3})) == {"memory"}
+    assert made.lacking("a", R({"GPU": 2})) == {"GPU"}
+    assert made.lacking("b", R({"CPU": 1})) is None
 
 
 def test_a_gpu_of_a_bundle_keeps_its_id():

@@ -19,7 +19,7 @@ from raycompat._protocol import frames, text
 from raycompat._protocol.actor_about import methods_of
 from raycompat._protocol.options import actor_options, method_options, task_options
 from raycompat._protocol.plain import plain
-from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.resource_set import LeaseKind, ResourceSet
 from raycompat.util.metrics import Counter
 from raycompat.util.scheduling_strategies import In, NodeLabelSchedulingStrategy
 
@@ -154,6 +154,8 @@ method_values = st.fixed_dictionaries(
 def assert_fields_are_plain(options: object) -> None:
     for field in fields(options):
         value = getattr(options, field.name)
+        if isinstance(value, LeaseKind):
+            value = tuple(value)
         assert_plain(value.units() if isinstance(value, ResourceSet) else value)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raycompat._protocol.resource_set import LARGEST_AMOUNT, UNITS_PER_ONE, ResourceSet
+from raycompat._protocol.resource_set import LARGEST_AMOUNT, UNITS_PER_ONE, LeaseKind, ResourceSet
 
 names = st.sampled_from(["CPU", "GPU", "memory", "disk", "node:10.0.0.1"])
 unit_counts = st.dictionaries(names, st.integers(0, 10**6))
@@ -127,3 +127,20 @@ def test_a_set_survives_its_journeys(one):
 def test_no_units_are_lost_on_the_way_through_a_float(units):
     one = ResourceSet({"CPU": units})
     assert ResourceSet.from_amounts(one.amounts()) == one
+
+
+@pytest.mark.parametrize(
+    ("amounts", "varies", "fixed"),
+    [
+        ({"CPU": 2}, "CPU", {}),
+        ({"memory": 5}, "memory", {}),
+        ({"CPU": 1, "memory": 5}, "memory", {"CPU": 1}),
+    ],
+)
+def test_the_kind_of_a_lease_is_all_but_one_amount(amounts, varies, fixed):
+    request = ResourceSet.from_amounts(amounts)
+    kind = LeaseKind.of(request)
+    assert (kind.varies, ResourceSet(dict(kind.fixed)).amounts()) == (varies, fixed)
+    assert kind.with_units(request.get(varies)) == request
+    assert kind == LeaseKind.of(ResourceSet.from_amounts({**amounts, varies: 7}))
+    assert hash(kind) == hash(LeaseKind.of(kind.with_units(7)))

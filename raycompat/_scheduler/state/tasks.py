@@ -167,7 +167,7 @@ class Tasks:
             "type": "ACTOR_TASK" if call["is_method"] else "NORMAL_TASK",
             "func_or_class_name": call["name"] if call["is_method"] else key.rpartition("-")[0],
             "parent_task_id": call["parent"],
-            "required_resources": ResourceSet.from_units({"CPU": call["units"]}).amounts(),
+            "required_resources": ResourceSet.from_units(call["resources"]).amounts(),
             "placement_group_id": group_of(party),
             "start_time_ms": milliseconds(start),
         }
