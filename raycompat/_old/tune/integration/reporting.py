@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -38,3 +39,63 @@ def report(metrics: dict[str, Any], write: Callable[[str], Any] | None = None) -
     with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
         write(folder)
         session.report(metrics, checkpoint=Checkpoint.from_directory(folder))
+
+
+class RoundReports:
+    """Reports after each round of a library that boosts trees, with the model as a checkpoint.
+
+    Parameters
+    ----------
+    metrics : str, list of str or dict, optional
+        Which, such as ``"eval-logloss"``; by default all.
+    filename : str, optional
+        The model's file in the checkpoint; by default `CHECKPOINT_NAME`.
+    frequency : int, default 5
+        At each which round there is a checkpoint; 0 for none.
+    checkpoint_at_end : bool, default False
+        Whether there is one at the end too.
+    results_postprocessing_fn : callable, optional
+        Changes the evaluations before they are reported.
+    """
+
+    CHECKPOINT_NAME: str
+
+    def __init__(
+        self,
+        metrics: Metrics = None,
+        filename: str | None = None,
+        frequency: int = 5,
+        checkpoint_at_end: bool = False,
+        results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> None:
+        super().__init__()
+        self._metrics, self._filename = metrics, filename or self.CHECKPOINT_NAME
+        self._frequency, self._at_end = frequency, checkpoint_at_end
+        self._changed = results_postprocessing_fn
+        self._last: dict[str, Any] = {}
+
+    def _report(self, model: Any, number: int, found: dict[str, Any], is_last: bool) -> None:
+        """Report the evaluations of a round; rounds are counted from 1."""
+        if self._changed is not None:
+            found = self._changed(found)
+        self._last = chosen(self._metrics, found)
+        is_due = self._frequency > 0 and number % self._frequency == 0
+        if is_due or (is_last and self._at_end):
+            report(self._last, self._writer(model))
+        else:
+            report(self._last)
+
+    def _writer(self, model: Any) -> Callable[[str], Any]:
+        return lambda folder: model.save_model(os.path.join(folder, self._filename))
+
+
+class WithoutCheckpoints:
+    """Makes a class of `RoundReports` report the evaluations alone."""
+
+    def __init__(
+        self,
+        metrics: Metrics = None,
+        results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> None:
+        more: Any = {"frequency": 0, "results_postprocessing_fn": results_postprocessing_fn}
+        super().__init__(metrics, **more)  # type: ignore[call-arg]

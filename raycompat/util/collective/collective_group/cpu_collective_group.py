@@ -15,28 +15,14 @@ from raycompat.util.collective._peers import Peers
 from raycompat.util.collective._ring import Ring
 from raycompat.util.collective._shared_memory import SharedMemory
 from raycompat.util.collective._tensors import Array
-from raycompat.util.collective.collective_group.base_collective_group import BaseGroup
-from raycompat.util.collective.types import (
-    AllGatherOptions,
-    AllReduceOptions,
-    Backend,
-    BarrierOptions,
-    BroadcastOptions,
-    CollectiveError,
-    RecvOptions,
-    ReduceOp,
-    ReduceOptions,
-    ReduceScatterOptions,
-    SendOptions,
-)
+from raycompat.util.collective.collective_group._plain_group import DEFAULT_TIMEOUT_MS, PlainGroup
+from raycompat.util.collective.types import Backend, CollectiveError, ReduceOp
 
 #: With ``0`` in the environment of a member, its groups use connections instead of shared memory.
 SHARED_MEMORY_VARIABLE = "RAYCOMPAT_COLLECTIVE_SHARED_MEMORY"
 
-_DEFAULT_TIMEOUT_MS = 30_000
 
-
-class CPUGroup(BaseGroup):
+class CPUGroup(PlainGroup):
     """A group in CPU memory: shared memory on one host, connections between hosts.
 
     Parameters
@@ -62,10 +48,10 @@ class CPUGroup(BaseGroup):
         world_size: int,
         rank: int,
         group_name: str,
-        gloo_timeout: int | None = _DEFAULT_TIMEOUT_MS,
+        gloo_timeout: int | None = DEFAULT_TIMEOUT_MS,
     ) -> None:
         super().__init__(world_size, rank, group_name)
-        timeout_s = (gloo_timeout or _DEFAULT_TIMEOUT_MS) / 1000
+        timeout_s = (gloo_timeout or DEFAULT_TIMEOUT_MS) / 1000
         others, places = _mesh.connect(group_name, world_size, rank, timeout_s)
         self._peers = Peers(rank, world_size, others, timeout_s)
         #: Only one operation runs at a time, in any thread.
@@ -134,40 +120,28 @@ class CPUGroup(BaseGroup):
 
     # --- operations -------------------------------------------------------------------------------
 
-    def allreduce(
-        self, tensor: list[Any], allreduce_options: AllReduceOptions | None = None
-    ) -> None:
-        """Combine the tensors of all ranks, in place."""
-        op = (allreduce_options or AllReduceOptions()).reduceOp
-        function = _function(op, tensor[0])
-        with _tensors.writable(tensor[0]) as values, self._operation() as algorithm:
+    def _allreduce(self, tensor: Any, op: ReduceOp) -> None:
+        function = _function(op, tensor)
+        with _tensors.writable(tensor) as values, self._operation() as algorithm:
             if algorithm is not None:
-                call = f"allreduce({_tensors.describe(tensor[0])}, {op.name})"
+                call = f"allreduce({_tensors.describe(tensor)}, {op.name})"
                 algorithm.allreduce(call, values, function)
 
-    def barrier(self, barrier_options: BarrierOptions | None = None) -> None:
-        """Wait for all ranks."""
+    def _barrier(self) -> None:
         with self._operation() as algorithm:
             if algorithm is not None:
                 algorithm.barrier("barrier()")
 
-    def reduce(self, tensor: list[Any], reduce_options: ReduceOptions | None = None) -> None:
-        """Combine the tensors of all ranks in the root's."""
-        options = reduce_options or ReduceOptions()
-        op, root = options.reduceOp, options.root_rank
-        function = _function(op, tensor[0])
-        call = f"reduce({_tensors.describe(tensor[0])}, {op.name}, dst_rank={root})"
-        with self._result(tensor[0], self.rank == root) as values, self._operation() as algorithm:
+    def _reduce(self, tensor: Any, op: ReduceOp, root: int) -> None:
+        function = _function(op, tensor)
+        call = f"reduce({_tensors.describe(tensor)}, {op.name}, dst_rank={root})"
+        with self._result(tensor, self.rank == root) as values, self._operation() as algorithm:
             if algorithm is not None:
                 algorithm.reduce(call, values, root, function)
 
-    def broadcast(
-        self, tensor: list[Any], broadcast_options: BroadcastOptions | None = None
-    ) -> None:
-        """Copy the root's tensor to all ranks."""
-        root = (broadcast_options or BroadcastOptions()).root_rank
-        call = f"broadcast({_tensors.describe(tensor[0])}, src_rank={root})"
-        with self._result(tensor[0], self.rank != root) as values, self._operation() as algorithm:
+    def _broadcast(self, tensor: Any, root: int) -> None:
+        call = f"broadcast({_tensors.describe(tensor)}, src_rank={root})"
+        with self._result(tensor, self.rank != root) as values, self._operation() as algorithm:
             if algorithm is not None:
                 algorithm.broadcast(call, values, root)
 
@@ -179,55 +153,40 @@ class CPUGroup(BaseGroup):
         else:
             yield _tensors.readable(tensor)
 
-    def allgather(
-        self,
-        tensor_list: list[list[Any]],
-        tensor: list[Any],
-        allgather_options: AllGatherOptions | None = None,
-    ) -> None:
-        """Store the tensors of all ranks in a list."""
-        _check_alike(tensor_list[0], tensor[0])
-        call = f"allgather({_tensors.describe(tensor[0])})"
+    def _allgather(self, outputs: list[Any], tensor: Any) -> None:
+        _check_alike(outputs, tensor)
+        call = f"allgather({_tensors.describe(tensor)})"
         with contextlib.ExitStack() as stack:
-            outputs = [stack.enter_context(_tensors.writable(each)) for each in tensor_list[0]]
+            arrays = [stack.enter_context(_tensors.writable(each)) for each in outputs]
             algorithm = stack.enter_context(self._operation())
-            values = _tensors.readable(tensor[0])
+            values = _tensors.readable(tensor)
             if algorithm is not None:
-                algorithm.allgather(call, outputs, values)
+                algorithm.allgather(call, arrays, values)
             else:
-                outputs[0][:] = values
+                arrays[0][:] = values
 
-    def reducescatter(
-        self,
-        tensor: list[Any],
-        tensor_list: list[list[Any]],
-        reducescatter_options: ReduceScatterOptions | None = None,
-    ) -> None:
-        """Combine the lists of all ranks; each rank keeps the tensor with its number."""
-        _check_alike(tensor_list[0], tensor[0])
-        op = (reducescatter_options or ReduceScatterOptions()).reduceOp
-        function = _function(op, tensor[0])
-        call = f"reducescatter({_tensors.describe(tensor[0])}, {op.name})"
-        inputs = [_tensors.readable(each) for each in tensor_list[0]]
-        with _tensors.writable(tensor[0]) as output, self._operation() as algorithm:
+    def _reducescatter(self, output: Any, tensors: list[Any], op: ReduceOp) -> None:
+        _check_alike(tensors, output)
+        function = _function(op, output)
+        call = f"reducescatter({_tensors.describe(output)}, {op.name})"
+        inputs = [_tensors.readable(each) for each in tensors]
+        with _tensors.writable(output) as values, self._operation() as algorithm:
             if algorithm is not None:
-                algorithm.reducescatter(call, output, inputs, function)
+                algorithm.reducescatter(call, values, inputs, function)
             else:
-                output[:] = inputs[0]
+                values[:] = inputs[0]
 
-    def send(self, tensor: list[Any], send_options: SendOptions) -> None:
-        """Send a tensor to one rank."""
-        call = f"send and recv of {_tensors.describe(tensor[0])}"
-        data = _tensors.as_bytes(_tensors.readable(tensor[0]))
+    def _send(self, tensor: Any, to: int) -> None:
+        call = f"send and recv of {_tensors.describe(tensor)}"
+        data = _tensors.as_bytes(_tensors.readable(tensor))
         with self._operation():
-            self._peers.exchange(call, to=send_options.dst_rank, data=data, alone=True)
+            self._peers.exchange(call, to=to, data=data, alone=True)
 
-    def recv(self, tensor: list[Any], recv_options: RecvOptions) -> None:
-        """Receive a tensor from one rank."""
-        call = f"send and recv of {_tensors.describe(tensor[0])}"
-        with _tensors.writable(tensor[0]) as values, self._operation():
+    def _recv(self, tensor: Any, source: int) -> None:
+        call = f"send and recv of {_tensors.describe(tensor)}"
+        with _tensors.writable(tensor) as values, self._operation():
             into = _tensors.as_bytes(values)
-            self._peers.exchange(call, source=recv_options.src_rank, into=into, alone=True)
+            self._peers.exchange(call, source=source, into=into, alone=True)
 
 
 def _function(op: ReduceOp, tensor: Any) -> _tensors.Reduction:

@@ -8,23 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from raycompat._pytorch import imported
-from raycompat.util.collective.collective_group.base_collective_group import BaseGroup
+from raycompat.util.collective.collective_group._plain_group import DEFAULT_TIMEOUT_MS, PlainGroup
 from raycompat.util.collective.collective_group.cpu_collective_group import CPUGroup
-from raycompat.util.collective.types import (
-    AllGatherOptions,
-    AllReduceOptions,
-    Backend,
-    BarrierOptions,
-    BroadcastOptions,
-    CollectiveError,
-    RecvOptions,
-    ReduceOp,
-    ReduceOptions,
-    ReduceScatterOptions,
-    SendOptions,
-)
-
-_DEFAULT_TIMEOUT_MS = 30_000
+from raycompat.util.collective.types import Backend, CollectiveError, ReduceOp
 
 #: Bytes for the address of rank 0, as text.
 _ADDRESS_BYTES = 256
@@ -38,7 +24,7 @@ _REDUCTIONS = {
 }
 
 
-class TorchGroup(BaseGroup):
+class TorchGroup(PlainGroup):
     """A group whose operations are those of a process group of PyTorch.
 
     The group is separate from the default one of ``torch.distributed``, which Train uses. Its members
@@ -60,10 +46,10 @@ class TorchGroup(BaseGroup):
         world_size: int,
         rank: int,
         group_name: str,
-        gloo_timeout: int | None = _DEFAULT_TIMEOUT_MS,
+        gloo_timeout: int | None = DEFAULT_TIMEOUT_MS,
     ) -> None:
         super().__init__(world_size, rank, group_name)
-        timeout = timedelta(milliseconds=gloo_timeout or _DEFAULT_TIMEOUT_MS)
+        timeout = timedelta(milliseconds=gloo_timeout or DEFAULT_TIMEOUT_MS)
         distributed = imported("raycompat.util.collective").distributed
         meeting = CPUGroup(world_size, rank, group_name, gloo_timeout)
         try:
@@ -104,72 +90,49 @@ class TorchGroup(BaseGroup):
 
     # --- operations -------------------------------------------------------------------------------
 
-    def allreduce(
-        self, tensor: list[Any], allreduce_options: AllReduceOptions | None = None
-    ) -> None:
-        """Combine the tensors of all ranks, in place."""
-        self._check(*tensor)
+    def _allreduce(self, tensor: Any, op: ReduceOp) -> None:
+        self._check(tensor)
         options = self._options("AllreduceOptions")
-        options.reduceOp = _reduction((allreduce_options or AllReduceOptions()).reduceOp)
-        self._run("allreduce", lambda: self._group.allreduce(tensor, options))
+        options.reduceOp = _reduction(op)
+        self._run("allreduce", lambda: self._group.allreduce([tensor], options))
 
-    def barrier(self, barrier_options: BarrierOptions | None = None) -> None:
-        """Wait for all ranks."""
+    def _barrier(self) -> None:
         torch = imported("raycompat.util.collective")
         token = torch.ones(1, device=self.device)
-        self.allreduce([token])
+        self._allreduce(token, ReduceOp.SUM)
         token.item()
 
-    def reduce(self, tensor: list[Any], reduce_options: ReduceOptions | None = None) -> None:
-        """Combine the tensors of all ranks in the root's; the others keep theirs."""
-        self._check(*tensor)
-        given = reduce_options or ReduceOptions()
+    def _reduce(self, tensor: Any, op: ReduceOp, root: int) -> None:
+        self._check(tensor)
         options = self._options("ReduceOptions")
-        options.reduceOp, options.rootRank = _reduction(given.reduceOp), given.root_rank
-        values = tensor if self.rank == given.root_rank else [each.clone() for each in tensor]
+        options.reduceOp, options.rootRank = _reduction(op), root
+        values = [tensor if self.rank == root else tensor.clone()]
         self._run("reduce", lambda: self._group.reduce(values, options))
 
-    def broadcast(
-        self, tensor: list[Any], broadcast_options: BroadcastOptions | None = None
-    ) -> None:
-        """Copy the root's tensor to all ranks."""
-        self._check(*tensor)
+    def _broadcast(self, tensor: Any, root: int) -> None:
+        self._check(tensor)
         options = self._options("BroadcastOptions")
-        options.rootRank = (broadcast_options or BroadcastOptions()).root_rank
-        self._run("broadcast", lambda: self._group.broadcast(tensor, options))
+        options.rootRank = root
+        self._run("broadcast", lambda: self._group.broadcast([tensor], options))
 
-    def allgather(
-        self,
-        tensor_list: list[list[Any]],
-        tensor: list[Any],
-        allgather_options: AllGatherOptions | None = None,
-    ) -> None:
-        """Store the tensors of all ranks in a list."""
-        self._check(*tensor, *tensor_list[0])
-        self._run("allgather", lambda: self._group.allgather(tensor_list, tensor))
+    def _allgather(self, outputs: list[Any], tensor: Any) -> None:
+        self._check(tensor, *outputs)
+        self._run("allgather", lambda: self._group.allgather([outputs], [tensor]))
 
-    def reducescatter(
-        self,
-        tensor: list[Any],
-        tensor_list: list[list[Any]],
-        reducescatter_options: ReduceScatterOptions | None = None,
-    ) -> None:
-        """Combine the lists of all ranks; each rank keeps the tensor with its number."""
-        self._check(*tensor, *tensor_list[0])
+    def _reducescatter(self, output: Any, tensors: list[Any], op: ReduceOp) -> None:
+        self._check(output, *tensors)
         options = self._options("ReduceScatterOptions")
-        options.reduceOp = _reduction((reducescatter_options or ReduceScatterOptions()).reduceOp)
+        options.reduceOp = _reduction(op)
         start = self._group.reduce_scatter
-        self._run("reducescatter", lambda: start(tensor, tensor_list, options))
+        self._run("reducescatter", lambda: start([output], [tensors], options))
 
-    def send(self, tensor: list[Any], send_options: SendOptions) -> None:
-        """Send a tensor to one rank."""
-        self._check(*tensor)
-        self._run("send", lambda: self._group.send(tensor, send_options.dst_rank, 0))
+    def _send(self, tensor: Any, to: int) -> None:
+        self._check(tensor)
+        self._run("send", lambda: self._group.send([tensor], to, 0))
 
-    def recv(self, tensor: list[Any], recv_options: RecvOptions) -> None:
-        """Receive a tensor from one rank."""
-        self._check(*tensor)
-        self._run("recv", lambda: self._group.recv(tensor, recv_options.src_rank, 0))
+    def _recv(self, tensor: Any, source: int) -> None:
+        self._check(tensor)
+        self._run("recv", lambda: self._group.recv([tensor], source, 0))
 
     @staticmethod
     def _options(name: str) -> Any:

@@ -1,0 +1,93 @@
+"""Callbacks of libraries that boost trees, as Ray had them: what they report, without the libraries."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from raycompat._old.tune.integration import reporting
+
+
+class Model:
+    def save_model(self, path):
+        Path(path).write_text("trees")
+
+
+@pytest.fixture
+def reports(monkeypatch):
+    """The reports to Tune: metrics, and the files of the checkpoint."""
+    made = []
+
+    def report(metrics, checkpoint=None):
+        files = (
+            [] if checkpoint is None else [path.name for path in Path(checkpoint.path).iterdir()]
+        )
+        made.append((metrics, files))
+
+    monkeypatch.setattr(reporting, "session", SimpleNamespace(report=report))
+    return made
+
+
+@pytest.fixture
+def xgboost(monkeypatch):
+    package, module = types.ModuleType("xgboost"), types.ModuleType("xgboost.callback")
+    package.callback, module.TrainingCallback = module, type("TrainingCallback", (), {})
+    monkeypatch.setitem(sys.modules, "xgboost", package)
+    monkeypatch.setitem(sys.modules, "xgboost.callback", module)
+    name = "raycompat._old.tune.integration.xgboost"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    yield importlib.import_module(name)
+    del sys.modules[name]
+
+
+def lightgbm_round(number, results, end=3):
+    return SimpleNamespace(
+        model=Model(), iteration=number, end_iteration=end, evaluation_result_list=results
+    )
+
+
+def test_lightgbm_reports_each_round(reports):
+    from raycompat._old.tune.integration.lightgbm import (
+        TuneReportCallback,
+        TuneReportCheckpointCallback,
+    )
+
+    callback = TuneReportCheckpointCallback(
+        {"loss": "eval-l2"}, frequency=2, checkpoint_at_end=True
+    )
+    for number in range(3):
+        callback(lightgbm_round(number, [("eval", "l2", number / 2, False)]))
+    assert reports == [
+        ({"loss": 0.0}, []),
+        ({"loss": 0.5}, ["model.txt"]),
+        ({"loss": 1.0}, ["model.txt"]),
+    ]
+    reports.clear()
+    plain = TuneReportCallback(results_postprocessing_fn=lambda found: {**found, "more": 1})
+    plain(lightgbm_round(0, [("cv", "l2", 3.0, False, 0.25)]))
+    assert reports == [({"cv-l2-mean": 3.0, "cv-l2-stdv": 0.25, "more": 1}, [])]
+    with pytest.raises(KeyError, match="eval-auc"):
+        TuneReportCallback("eval-auc")(lightgbm_round(0, [("eval", "l2", 1.0, False)]))
+
+
+def test_xgboost_reports_each_round(reports, xgboost):
+    callback = xgboost.TuneReportCheckpointCallback(
+        ["eval-logloss"], "trees.json", frequency=2, checkpoint_at_end=True
+    )
+    for number in range(2):
+        log = {"eval": {"logloss": [9.0, number], "error": [1.0]}}
+        assert not callback.after_iteration(Model(), number, log)
+    model = Model()
+    assert callback.after_training(model) is model
+    last = ({"eval-logloss": 1}, ["trees.json"])
+    assert reports == [({"eval-logloss": 0}, []), last, last]
+    reports.clear()
+    plain = xgboost.TuneReportCallback("eval-error")
+    plain.after_iteration(Model(), 0, {"eval": {"error": [1.0]}})
+    plain.after_training(Model())
+    assert reports == [({"eval-error": 1.0}, [])]
