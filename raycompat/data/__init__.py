@@ -26,6 +26,7 @@ except ImportError as error:
     ) from error
 
 # Ray has these modules, too; they are not in its list of names.
+from raycompat._surface.modules import names_of
 from raycompat.data import aggregate as aggregate
 from raycompat.data import block as block
 from raycompat.data import collate_fn as collate_fn
@@ -124,3 +125,5 @@ __all__ = [
     "read_text",
     "read_tfrecords",
 ]
+
+__getattr__ = names_of(__name__)

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from raycompat._surface.modules import names_of
 from raycompat.data import tensor
 from raycompat.object_ref import ObjectRef
 
@@ -419,3 +420,6 @@ class BlockAccessor:
 
     def _reduced(self, function: Any, on: str, ignore_nulls: bool) -> Any:
         return function(self._table[on], skip_nulls=ignore_nulls).as_py()
+
+
+__getattr__ = names_of(__name__)

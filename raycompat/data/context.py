@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 
@@ -124,3 +125,6 @@ class DataContext:
     def copy(self) -> DataContext:
         """Return settings that may be changed without changing these."""
         return copy.deepcopy(self)
+
+
+__getattr__ = names_of(__name__)

@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 import raycompat as ray
+from raycompat._surface import forms
+from raycompat._surface.modules import names_of
 from raycompat.data import exchange, grouping, plan
 from raycompat.data.block import Bundle, compact, concat, metadata_of, require_columns
 from raycompat.data.columns import Columns
@@ -333,6 +335,41 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
             raise ValueError(f"limit={limit!r} is not a number of rows.")
         return self._derived(Limit(self._plan, limit))
 
+    def repeat(self, times: int | None = None) -> Any:
+        """Return a `DatasetPipeline` of so many epochs, the form of 2021 to 2023.
+
+        Parameters
+        ----------
+        times : int, optional
+            How often the data set is read. Default: without end.
+
+        Notes
+        -----
+        Ray source: ``Dataset.repeat``, 2.6.3; Ray has removed it since. No known difference.
+        """
+        forms.used("ray.data.Dataset.repeat()", refusal=AttributeError)
+        from raycompat._old.data import pipeline
+
+        return pipeline.repeated(self, times)
+
+    def window(self, *, blocks_per_window: int = 10, bytes_per_window: int | None = None) -> Any:
+        """Return a `DatasetPipeline` of windows, the form of 2021 to 2023.
+
+        Parameters
+        ----------
+        blocks_per_window : int, default 10
+        bytes_per_window : int, optional
+            In its place: the size of a window, but at least one block.
+
+        Notes
+        -----
+        Ray source: ``Dataset.window``, 2.6.3; Ray has removed it since. No known difference.
+        """
+        forms.used("ray.data.Dataset.window()", refusal=AttributeError)
+        from raycompat._old.data import pipeline
+
+        return pipeline.windowed(self, blocks_per_window, bytes_per_window)
+
     def num_blocks(self) -> int:
         """Raise an error: call ``materialize().num_blocks()``.
 
@@ -633,3 +670,6 @@ def from_bundles(bundles: Sequence[Bundle]) -> MaterializedDataset:
 def put_blocks(tables: Iterable[Any]) -> MaterializedDataset:
     """Return a data set of tables that this process has."""
     return from_bundles([Bundle(ray.put(compact(t)), metadata_of(t)) for t in tables])
+
+
+__getattr__ = names_of(__name__)

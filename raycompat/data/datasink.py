@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 import pyarrow.fs
 
+from raycompat._surface.modules import names_of
 from raycompat.data import block, files
 from raycompat.data.block import Block, BlockAccessor
 from raycompat.data.filename_provider import FilenameProvider
@@ -311,3 +312,6 @@ class PartitionedSink(Datasink[list[str]]):
                 **self.options,
             )
         return []
+
+
+__getattr__ = names_of(__name__)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from raycompat._surface.modules import names_of
+
 
 class FilenameProvider:
     """Names the files that are written. Subclass it, and give it to a method that writes files.
@@ -45,3 +47,6 @@ class FilenameProvider:
         parts = [part for part in (self.dataset_uuid, write_uuid) if part is not None]
         ending = "" if self.file_format is None else f".{self.file_format}"
         return "_".join([*parts, f"{task_index:06}"]) + ending
+
+
+__getattr__ = names_of(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from raycompat._surface.modules import names_of
 from raycompat.data import aggregate, batch, columns, expressions, grouping
 from raycompat.data.aggregation import Aggregation
 from raycompat.data.compute import strategy
@@ -251,3 +252,6 @@ def check(aggs: Sequence[Any]) -> None:
                 f"{each!r} is not an aggregation: give instances of the classes in "
                 "raycompat.data.aggregate, Sum('column') for example."
             )
+
+
+__getattr__ = names_of(__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from raycompat._surface.modules import names_of
 from raycompat.data import readers
 from raycompat.data.dataset import Dataset
 from raycompat.data.datasource.partitioning import Partitioning
@@ -893,3 +894,6 @@ def read_parquet(
         growth=3.0,
     )
     return _read(source, parallelism, override_num_blocks, concurrency, options)
+
+
+__getattr__ = names_of(__name__)

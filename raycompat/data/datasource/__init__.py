@@ -1,5 +1,6 @@
 """Data sources and sinks, names of files, and columns in names of folders, where Ray has them."""
 
+from raycompat._surface.modules import names_of
 from raycompat.data.datasink import (
     BlockBasedFileDatasink,
     Datasink,
@@ -32,3 +33,5 @@ __all__ = [
     "SaveMode",
     "WriteResult",
 ]
+
+__getattr__ = names_of(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from raycompat._surface.modules import names_of
 from raycompat.data.block import Block, BlockMetadata, to_table
 
 
@@ -114,3 +115,6 @@ class Datasource:
     def supports_distributed_reads(self) -> bool:
         """Whether it can be read on other nodes."""
         return True
+
+
+__getattr__ = names_of(__name__)

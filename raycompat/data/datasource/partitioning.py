@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
+from raycompat._surface.modules import names_of
 from raycompat.data import files
 
 
@@ -226,3 +227,6 @@ class PathPartitionFilter:
     def __call__(self, paths: list[str]) -> list[str]:
         """Return the paths of the files to read."""
         return [path for path in paths if self.apply(path)]
+
+
+__getattr__ = names_of(__name__)

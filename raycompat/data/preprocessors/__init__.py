@@ -1,5 +1,6 @@
 """Preprocessors: changes of columns before training."""
 
+from raycompat._surface.modules import names_of
 from raycompat.data.preprocessors.concatenator import Chain, Concatenator
 from raycompat.data.preprocessors.discretizer import (
     CustomKBinsDiscretizer,
@@ -52,3 +53,5 @@ __all__ = [
     "TorchVisionPreprocessor",
     "UniformKBinsDiscretizer",
 ]
+
+__getattr__ = names_of(__name__)

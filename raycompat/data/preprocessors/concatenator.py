@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from raycompat._old.data.options import AllBut, Chosen
+from raycompat._surface.forms import takes_old_options_in_constructor
 from raycompat.data.block import require_columns
 from raycompat.data.preprocessor import Preprocessor
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from raycompat.data.dataset import Dataset
 
 
+@takes_old_options_in_constructor("ray.data.preprocessors.Concatenator")
 class Concatenator(Preprocessor):
     """Put columns of numbers into one column of arrays.
 
@@ -47,19 +50,22 @@ class Concatenator(Preprocessor):
         raise_if_missing: bool = False,
         flatten: bool = False,
     ) -> None:
-        self.columns = list(columns)
+        self.columns = columns if isinstance(columns, Chosen) else list(columns)
         self.output_column_name = output_column_name
         self.dtype = dtype
         self.raise_if_missing = raise_if_missing
         self.flatten = flatten
 
     def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
-        require_columns(self.columns, list(df.columns), "Concatenator")
-        parts = [_matrix(df[column]) for column in self.columns]
+        if self.raise_if_missing or not isinstance(self.columns, AllBut):
+            require_columns(self.columns, list(df.columns), "Concatenator")
+        chosen = self.columns
+        columns = chosen.of(df.columns) if isinstance(chosen, Chosen) else chosen
+        parts = [_matrix(df[column]) for column in columns]
         joined = np.concatenate(parts, axis=1)
         if self.dtype is not None:
             joined = joined.astype(self.dtype)
-        rest = df.drop(columns=self.columns)
+        rest = df.drop(columns=columns)
         values = pd.Series(list(joined), index=df.index, dtype=object)
         return rest.assign(**{self.output_column_name: values})
 

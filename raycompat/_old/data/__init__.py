@@ -1,0 +1,1 @@
+"""What of `ray.data` lives only for programs of older Rays."""

@@ -1,0 +1,44 @@
+"""Options of data that have another form today."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+class Chosen(list[str]):
+    """Columns in the order of the data set, as ``Concatenator(include=, exclude=)`` took them."""
+
+    def of(self, columns: Iterable[str]) -> list[str]:
+        """Return the columns that are meant, of those that there are."""
+        return [column for column in columns if column in self]
+
+
+class AllBut(Chosen):
+    """All columns that are not in the list."""
+
+    def of(self, columns: Iterable[str]) -> list[str]:
+        """Return the columns that are meant, of those that there are."""
+        return [column for column in columns if column not in self]
+
+
+def include(given: dict[str, Any], value: Any) -> None:
+    """Concatenate these columns, without those that ``exclude`` names."""
+    if value:
+        excluded = given.get("columns", ())
+        given["columns"] = Chosen(each for each in _names(value) if each not in excluded)
+    else:
+        given.setdefault("columns", AllBut())
+
+
+def exclude(given: dict[str, Any], value: Any) -> None:
+    """Concatenate all columns but these, or those that ``include`` names but these."""
+    excluded, columns = _names(value), given.get("columns")
+    if isinstance(columns, AllBut) or columns is None:
+        given["columns"] = AllBut(excluded)
+    else:
+        given["columns"] = type(columns)(each for each in columns if each not in excluded)
+
+
+def _names(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or ())

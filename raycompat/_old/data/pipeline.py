@@ -1,0 +1,213 @@
+"""`DatasetPipeline`: a data set in windows or in epochs, the form of 2021 to 2023."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from raycompat.data.dataset import Dataset, MaterializedDataset, from_bundles
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+#: Methods of a data set that change each window, by their names in a pipeline.
+_OF_WINDOWS = {
+    **{
+        name: name
+        for name in (
+            "add_column",
+            "drop_columns",
+            "filter",
+            "flat_map",
+            "map",
+            "map_batches",
+            "select_columns",
+        )
+    },
+    "random_shuffle_each_window": "random_shuffle",
+    "randomize_block_order_each_window": "randomize_block_order",
+    "repartition_each_window": "repartition",
+    "sort_each_window": "sort",
+}
+
+#: Methods that read all windows, one after the other.
+_READERS = ("iter_batches", "iter_tf_batches", "iter_torch_batches")
+
+
+class DatasetPipeline:
+    """Windows of data sets, one after the other, in one or more epochs.
+
+    `Dataset.window` and `Dataset.repeat` make one. It has the methods of a data set that change rows,
+    applied to each window when the window is read, and those that read rows.
+
+    Parameters
+    ----------
+    epochs : function without parameters
+        Returns an iterator of the epochs, each an iterator of windows.
+
+    Notes
+    -----
+    Ray source: ``ray.data.dataset_pipeline.DatasetPipeline``, 2.6.3; Ray has removed it since. Differs
+    from Ray: windows are executed when they are read, each as a stream; a pipeline can be read again.
+    """
+
+    def __init__(self, epochs: Callable[[], Iterator[Iterator[Dataset]]]) -> None:
+        self._epochs = epochs
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_WINDOWS:
+            return lambda *args, **kwargs: self.foreach_window(
+                lambda window: getattr(window, _OF_WINDOWS[name])(*args, **kwargs)
+            )
+        if name in _READERS:
+            return lambda *args, **kwargs: itertools.chain.from_iterable(
+                getattr(window, name)(*args, **kwargs) for window in self.iter_datasets()
+            )
+        if not name.startswith("_") and hasattr(Dataset, name):
+            raise UnsupportedRayFeatureError(
+                f"DatasetPipeline.{name}",
+                alternative=f"use Dataset.{name} before window() or repeat()",
+            )
+        raise AttributeError(f"DatasetPipeline has no attribute {name!r}")
+
+    def foreach_window(self, fn: Callable[[Dataset], Dataset]) -> DatasetPipeline:
+        """Return a pipeline with each window changed.
+
+        Parameters
+        ----------
+        fn : function
+            Takes a data set, and returns one.
+        """
+        return DatasetPipeline(lambda: (map(fn, windows) for windows in self._epochs()))
+
+    def repeat(self, times: int | None = None) -> DatasetPipeline:
+        """Return a pipeline with all epochs again and again.
+
+        Parameters
+        ----------
+        times : int, optional
+            How often. Default: without end.
+        """
+        check_times(times)
+        rounds = (lambda: itertools.count()) if times is None else (lambda: iter(range(times)))
+        return DatasetPipeline(
+            lambda: itertools.chain.from_iterable(self._epochs() for _ in rounds())
+        )
+
+    def iter_epochs(self, max_epoch: int = -1) -> Iterator[DatasetPipeline]:
+        """Yield a pipeline for each epoch.
+
+        Parameters
+        ----------
+        max_epoch : int, default -1
+            How many at most; -1 is all.
+        """
+        for windows in itertools.islice(self._epochs(), None if max_epoch < 0 else max_epoch):
+            found = list(windows)
+            yield DatasetPipeline(lambda found=found: iter([iter(found)]))  # type: ignore[misc]
+
+    def iter_datasets(self) -> Iterator[Dataset]:
+        """Yield the windows of all epochs."""
+        return itertools.chain.from_iterable(self._epochs())
+
+    def iter_rows(self) -> Iterator[Any]:
+        """Yield the rows of all windows."""
+        return itertools.chain.from_iterable(each.iter_rows() for each in self.iter_datasets())
+
+    def take(self, limit: int = 20) -> list[Any]:
+        """Return the first rows.
+
+        Parameters
+        ----------
+        limit : int, default 20
+        """
+        return list(itertools.islice(self.iter_rows(), limit))
+
+    def take_all(self, limit: int | None = None) -> list[Any]:
+        """Return all rows.
+
+        Parameters
+        ----------
+        limit : int, optional
+            It is an error that there are more.
+
+        Raises
+        ------
+        ValueError
+            When there are more rows.
+        """
+        rows = self.take(limit + 1) if limit is not None else list(self.iter_rows())
+        if limit is not None and len(rows) > limit:
+            raise ValueError(f"take_all(limit={limit}): the pipeline has more rows.")
+        return rows
+
+    def show(self, limit: int = 20) -> None:
+        """Print the first rows.
+
+        Parameters
+        ----------
+        limit : int, default 20
+        """
+        for row in self.take(limit):
+            print(row)
+
+    def count(self) -> int:
+        """Return the number of rows of all windows."""
+        return sum(window.count() for window in self.iter_datasets())
+
+    def sum(self) -> Any:
+        """Return the sum of the only column, over all windows."""
+        return sum(value for row in self.iter_rows() for value in row.values())
+
+    def schema(self, fetch_if_missing: bool = False) -> Any:
+        """Return the columns of the first window.
+
+        Parameters
+        ----------
+        fetch_if_missing : bool, default False
+            Has no effect: the columns are found out.
+        """
+        first = next(self.iter_datasets(), None)
+        return None if first is None else first.schema()
+
+    def split(self, n: int, **options: Any) -> list[Any]:
+        """Refuse: see `Dataset.streaming_split`."""
+        raise UnsupportedRayFeatureError(
+            f"DatasetPipeline.split({n!r})",
+            "Readers of one pipeline would have to wait for each other",
+            "use Dataset.streaming_split, and let each reader begin again for each epoch",
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+def check_times(times: int | None) -> None:
+    """Raise for what is no number of epochs."""
+    if times is not None and (isinstance(times, bool) or not isinstance(times, int) or times < 1):
+        raise ValueError(f"repeat({times!r}): expected a number of 1 or more, or None for no end.")
+
+
+def repeated(dataset: Dataset, times: int | None) -> DatasetPipeline:
+    """Return a pipeline of epochs, each the data set in one window."""
+    return DatasetPipeline(lambda: iter([iter([dataset])])).repeat(times)
+
+
+def windowed(dataset: Dataset, num_blocks: int, num_bytes: int | None) -> DatasetPipeline:
+    """Return a pipeline of one epoch, with some blocks of the data set in each window."""
+    for name, value in (("blocks_per_window", num_blocks), ("bytes_per_window", num_bytes)):
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise ValueError(f"window({name}={value!r}): expected a number of 1 or more.")
+
+    def windows() -> Iterator[MaterializedDataset]:
+        group: list[Any] = []
+        for bundle in dataset._bundles(keeps_output=True):
+            size = sum(each.size_bytes for each in [*group, bundle])
+            is_full = len(group) == num_blocks if num_bytes is None else size > num_bytes
+            if group and is_full:
+                yield from_bundles(group)
+                group = []
+            group.append(bundle)
+        if group:
+            yield from_bundles(group)
+
+    return DatasetPipeline(lambda: iter([windows()]))

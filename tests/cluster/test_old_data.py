@@ -1,0 +1,129 @@
+"""Data sets of older Rays: pipelines of windows and epochs, modules that moved, options that left."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import raycompat as ray
+from raycompat._surface import era
+from raycompat.data.preprocessors import Concatenator
+from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
+
+pytestmark = pytest.mark.filterwarnings("ignore::raycompat.exceptions.OldFormWarning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    ray.init(num_cpus=2)
+    yield
+    ray.shutdown()
+
+
+def ids(rows):
+    return [row["id"] for row in rows]
+
+
+def numbers(n, blocks):
+    return ray.data.range(n, override_num_blocks=blocks)
+
+
+def test_windows_are_some_blocks_each_and_have_all_rows():
+    pipeline = numbers(10, 5).window(blocks_per_window=2)
+    assert [ids(window.take_all()) for window in pipeline.iter_datasets()] == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+        [8, 9],
+    ]
+    assert ids(pipeline.take_all()) == list(range(10))  # it can be read again
+    assert (pipeline.count(), pipeline.sum(), ids(pipeline.take(2))) == (10, 45, [0, 1])
+    assert [
+        window.count() for window in numbers(10, 5).window(bytes_per_window=1).iter_datasets()
+    ] == [2] * 5
+    with pytest.raises(ValueError, match="more rows"):
+        pipeline.take_all(limit=9)
+
+
+def test_each_window_is_changed():
+    pipeline = numbers(8, 4).window(blocks_per_window=2).map(lambda row: {"id": 10 * row["id"]})
+    batches = list(pipeline.filter(lambda row: row["id"] > 0).iter_batches(batch_size=4))
+    assert [batch["id"].tolist() for batch in batches] == [[10, 20, 30], [40, 50, 60, 70]]
+    shuffled = pipeline.random_shuffle_each_window(seed=1)
+    assert [sorted(ids(window.take_all())) for window in shuffled.iter_datasets()] == [
+        [0, 10, 20, 30],
+        [40, 50, 60, 70],
+    ]
+
+
+def test_epochs():
+    pipeline = numbers(3, 1).repeat(2)
+    assert ids(pipeline.iter_rows()) == [0, 1, 2, 0, 1, 2]
+    assert [epoch.count() for epoch in pipeline.iter_epochs()] == [3, 3]
+    endless = numbers(3, 1).repeat()
+    assert ids(endless.take(7)) == [0, 1, 2, 0, 1, 2, 0]
+    assert [ids(epoch.iter_rows()) for epoch in endless.iter_epochs(2)] == [[0, 1, 2]] * 2
+    both = numbers(4, 2).window(blocks_per_window=1).repeat(2)
+    assert [[w.count() for w in e.iter_datasets()] for e in both.iter_epochs()] == [[2, 2]] * 2
+
+
+def test_what_a_pipeline_cannot_do_says_what_to_do():
+    pipeline = numbers(4, 2).window(blocks_per_window=1)
+    with pytest.raises(UnsupportedRayFeatureError, match="streaming_split"):
+        pipeline.split(2)
+    with pytest.raises(UnsupportedRayFeatureError, match=r"Use Dataset\.groupby before"):
+        pipeline.groupby("id")
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = pipeline.nonsense
+    with pytest.raises(ValueError, match=r"repeat\(0\)"):
+        pipeline.repeat(0)
+    with pytest.raises(ValueError, match="blocks_per_window=0"):
+        numbers(4, 2).window(blocks_per_window=0)
+
+
+def test_the_chosen_ray_has_no_pipelines(monkeypatch):
+    monkeypatch.setenv(era.VARIABLE, "2.60")
+    with pytest.raises(AttributeError, match="does not have it"):
+        numbers(4, 2).repeat(2)
+
+
+@pytest.mark.parametrize(
+    ("options", "rest", "values"),
+    [
+        ({"exclude": ["label"]}, ["label"], [1.0, 2.0]),
+        ({"exclude": "label"}, ["label"], [1.0, 2.0]),
+        ({"include": ["y", "x"]}, ["label"], [1.0, 2.0]),
+        ({"include": ["x", "y"], "exclude": ["y"]}, ["y", "label"], [1.0]),
+        ({"exclude": ["y"], "include": ["x", "y"]}, ["y", "label"], [1.0]),
+    ],
+)
+def test_concatenator_of_its_time(options, rest, values):
+    frame = pd.DataFrame({"x": [1.0], "y": [2.0], "label": [0]})
+    made = Concatenator(output_column_name="all", **options).transform(ray.data.from_pandas(frame))
+    (row,) = made.take_all()
+    assert list(row) == [*rest, "all"]
+    np.testing.assert_array_equal(row["all"], values)
+
+
+def test_names_of_their_time():
+    assert ids(ray.data.read_api.from_items([{"id": 1}]).take()) == [1]
+    assert ray.data.range_arrow(2).take_all() == [{"value": 0}, {"value": 1}]
+    pipeline = importlib.import_module("raycompat.data.dataset_pipeline").DatasetPipeline
+    assert isinstance(numbers(2, 1).repeat(1), pipeline)
+    hasher = importlib.import_module("raycompat.data.preprocessors.hasher")
+    assert hasher.FeatureHasher is ray.data.preprocessors.FeatureHasher
+    with pytest.raises(UnsupportedRayFeatureError, match="read_parquet"):
+        ray.data.datasource.ParquetDatasource("file")
+    with pytest.raises(UnsupportedRayFeatureError, match="from_items"):
+        ray.data.read_sql("SELECT 1", None)
+
+
+def test_an_old_form_warns(monkeypatch):
+    from raycompat._surface import forms
+
+    monkeypatch.setattr(forms, "_seen", set())
+    monkeypatch.setattr(forms, "_is_first_in_program", None)
+    with pytest.warns(OldFormWarning, match="for each epoch"):
+        numbers(2, 1).repeat(2)
