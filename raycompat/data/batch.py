@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from raycompat._old.data import plain_rows
 from raycompat.data import block
 from raycompat.data.block import Block
 
@@ -19,7 +20,7 @@ FORMATS = ("default", "numpy", "pandas", "pyarrow", None)
 
 def check_format(name: str | None) -> None:
     """Raise a `ValueError` for a format that does not exist."""
-    if name not in FORMATS:
+    if name not in FORMATS and not (name == "native" and plain_rows.are_chosen()):
         raise ValueError(
             f'batch_format={name!r} is not a format of batches: it is "default", "numpy", "pandas", '
             '"pyarrow" or None.'

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from raycompat._old.data import plain_rows
 from raycompat._surface.modules import names_of
 from raycompat.data import tensor
 from raycompat.object_ref import ObjectRef
@@ -88,6 +89,7 @@ def to_table(batch: Any) -> Block:
         return batch
     if isinstance(batch, pd.DataFrame):
         return _from_pandas(batch)
+    batch = plain_rows.batch(batch)
     if not isinstance(batch, Mapping):
         raise ValueError(
             f"{_shortened(batch)} is not a batch. A function of batches returns a dictionary of numpy "
@@ -178,6 +180,10 @@ def rows(table: Block) -> Iterator[dict[str, Any]]:
     """Yield the rows of a table as dictionaries of Python values."""
     names = table.column_names
     columns = [tensor.to_list(table[name]) for name in names]
+    plain = plain_rows.rows(names, columns)
+    if plain is not None:
+        yield from plain
+        return
     for values in zip(*columns, strict=True):
         yield dict(zip(names, values, strict=True))
 
@@ -367,7 +373,7 @@ class BlockAccessor:
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a DataFrame."""
-        return to_pandas(self._table)
+        return to_pandas(plain_rows.shown(self._table))
 
     def to_numpy(self, columns: str | Sequence[str] | None = None) -> Any:
         """Return a dictionary of arrays, or the array of one column."""
@@ -377,12 +383,16 @@ class BlockAccessor:
 
     def to_batch_format(self, batch_format: str | None) -> Any:
         """Return the block as a batch: in the format "default", "numpy", "pandas" or "pyarrow"."""
+        if plain_rows.are_chosen():
+            of_its_time = plain_rows.in_format(self._table, batch_format, self)
+            if of_its_time is not None:
+                return of_its_time
         if batch_format in ("default", "numpy"):
             return self.to_numpy()
         if batch_format == "pandas":
             return self.to_pandas()
         if batch_format in ("pyarrow", None):
-            return self._table
+            return plain_rows.shown(self._table)
         raise ValueError(
             f'batch_format={batch_format!r} is not a format of batches: it is "default", "numpy", '
             '"pandas" or "pyarrow".'

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import raycompat as ray
+from raycompat._old.data import plain_rows, tf
 from raycompat.data import aggregate, batch, block, tensor
 from raycompat.data.aggregation import Aggregation
 from raycompat.data.block import Bundle
@@ -271,6 +272,7 @@ class Consumption:
             pin_memory=pin_memory,
         )
 
+    @tf.takes_a_signature
     def to_tf(
         self,
         feature_columns: str | list[str],
@@ -446,7 +448,7 @@ class Consumption:
             raise ValueError(f"to_pandas(limit={limit}): there are more rows. Call limit({limit}).")
         tables = [ray.get(bundle.ref) for bundle in self._bundles()]
         try:
-            return block.to_pandas(block.concat(tables))
+            return block.to_pandas(plain_rows.shown(block.concat(tables)))
         except ValueError:  # a column has another type in some blocks: one of Python's objects here
             frames = [block.to_pandas(table).astype(object) for table in tables]
             return pd.concat(frames, ignore_index=True).infer_objects()
@@ -458,7 +460,7 @@ class Consumption:
         -----
         Ray source: ``Dataset.to_pandas_refs``, 2.60.0. No known difference.
         """
-        return self._converted(block.to_pandas)
+        return self._converted(lambda table: block.to_pandas(plain_rows.shown(table)))
 
     def to_numpy_refs(self, *, column: str | None = None) -> list[Any]:
         """Return a reference to a dictionary of arrays, or to one column's array, for each block.

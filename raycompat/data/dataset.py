@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 import raycompat as ray
-from raycompat._surface import forms
+from raycompat._old.data import keys
+from raycompat._old.data.methods import OldMethods
 from raycompat._surface.modules import names_of
 from raycompat.data import exchange, grouping, plan
 from raycompat.data.block import Bundle, compact, concat, metadata_of, require_columns
@@ -31,7 +32,7 @@ from raycompat.data.writing import Writing
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 
-class Dataset(Maps, Columns, Combination, Consumption, Writing):
+class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
     """Rows in blocks, which are Arrow tables in the object store.
 
     A data set is a plan. Its methods return other data sets at once; the plan is executed when rows are
@@ -231,6 +232,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
         stages = functools.partial(exchange.repartition, counts)
         return self._derived(AllToAll((self._plan,), "Repartition", stages))
 
+    @keys.sorts_by_function
     def sort(
         self,
         key: str | list[str] | None,
@@ -279,6 +281,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
         )
         return self._derived(AllToAll((self._plan,), "Sort", stages))
 
+    @keys.groups_by_function
     def groupby(
         self, key: str | list[str] | None, num_partitions: int | None = None
     ) -> GroupedData:
@@ -334,41 +337,6 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing):
         if not isinstance(limit, int) or limit < 0:
             raise ValueError(f"limit={limit!r} is not a number of rows.")
         return self._derived(Limit(self._plan, limit))
-
-    def repeat(self, times: int | None = None) -> Any:
-        """Return a `DatasetPipeline` of so many epochs, the form of 2021 to 2023.
-
-        Parameters
-        ----------
-        times : int, optional
-            How often the data set is read. Default: without end.
-
-        Notes
-        -----
-        Ray source: ``Dataset.repeat``, 2.6.3; Ray has removed it since. No known difference.
-        """
-        forms.used("ray.data.Dataset.repeat()", refusal=AttributeError)
-        from raycompat._old.data import pipeline
-
-        return pipeline.repeated(self, times)
-
-    def window(self, *, blocks_per_window: int = 10, bytes_per_window: int | None = None) -> Any:
-        """Return a `DatasetPipeline` of windows, the form of 2021 to 2023.
-
-        Parameters
-        ----------
-        blocks_per_window : int, default 10
-        bytes_per_window : int, optional
-            In its place: the size of a window, but at least one block.
-
-        Notes
-        -----
-        Ray source: ``Dataset.window``, 2.6.3; Ray has removed it since. No known difference.
-        """
-        forms.used("ray.data.Dataset.window()", refusal=AttributeError)
-        from raycompat._old.data import pipeline
-
-        return pipeline.windowed(self, blocks_per_window, bytes_per_window)
 
     def num_blocks(self) -> int:
         """Raise an error: call ``materialize().num_blocks()``.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import raycompat as ray
+from raycompat._old.data import plain_rows
 from raycompat.data import batch, block
 from raycompat.data.block import Block, Bundle
 from raycompat.data.context import DataContext
@@ -195,7 +196,8 @@ class DataIterator(abc.ABC):
 
         def cut_tensors() -> Iterator[Any]:
             tables = fetched(self._pieces(), prefetch_batches)
-            return tensorflow.batches(tables, batch_size, drop_last, dtypes)
+            made = tensorflow.batches(tables, batch_size, drop_last, dtypes)
+            return map(plain_rows.unwrapped, made)
 
         return _Again(cut_tensors)
 
@@ -268,7 +270,7 @@ class DataIterator(abc.ABC):
 
         def cut_tensors() -> Iterator[Any]:
             tables = fetched(self._pieces(), prefetch_batches)
-            return converter.batches(tables, batch_size, drop_last)
+            return map(plain_rows.unwrapped, converter.batches(tables, batch_size, drop_last))
 
         return _Again(cut_tensors)
 
@@ -383,6 +385,7 @@ class DataIterator(abc.ABC):
         batches = self.iter_batches(
             prefetch_batches=prefetch_batches,
             batch_size=batch_size,
+            batch_format="numpy",
             drop_last=drop_last,
             local_shuffle_buffer_size=local_shuffle_buffer_size,
             local_shuffle_seed=local_shuffle_seed,

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from raycompat._old.data import plain_rows
 from raycompat.data import block, tensor, tensorflow
 from raycompat.data.block import Block
 from raycompat.data.datasource.partitioning import Partitioning
@@ -240,9 +241,9 @@ class Text:
                     continue
                 lines.append(text)
                 if len(lines) == 64 * _ROWS:
-                    yield pa.table({"text": lines})
+                    yield pa.table({plain_rows.column_of_text(): lines})
                     lines = []
-        yield pa.table({"text": pa.array(lines, pa.string())})
+        yield pa.table({plain_rows.column_of_text(): pa.array(lines, pa.string())})
 
 
 @dataclass(frozen=True)
@@ -252,7 +253,7 @@ class Binary:
     def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
         """Yield one row."""
         with _opened(filesystem, path, opening) as stream:
-            yield pa.table({"bytes": pa.array([stream.read()], pa.binary())})
+            yield pa.table({plain_rows.column("bytes"): pa.array([stream.read()], pa.binary())})
 
 
 @dataclass(frozen=True)
@@ -267,7 +268,8 @@ class Numpy:
         with _opened(filesystem, path, opening) as stream:
             data = io.BytesIO(stream.read())
         values = np.load(data, allow_pickle=self.allow_pickle, **self.options)
-        yield pa.table({block.TENSOR_COLUMN: tensor.from_numpy(np.atleast_1d(values))})
+        column = plain_rows.column(block.TENSOR_COLUMN)
+        yield pa.table({column: tensor.from_numpy(np.atleast_1d(values))})
 
 
 @dataclass(frozen=True)

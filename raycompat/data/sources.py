@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 import raycompat as ray
+from raycompat._old.data import plain_rows
 from raycompat.data import block, exchange, tasks, tensor
 from raycompat.data.block import Block, BlockMetadata, Bundle
 from raycompat.data.compute import TaskPoolStrategy
@@ -119,13 +120,14 @@ _python_range = range
 def _numbers(start: int, stop: int, shape: tuple[int, ...] | None) -> Block:
     numbers = np.arange(start, stop, dtype=np.int64)
     if shape is None:
-        return pa.table({"id": numbers})
+        return pa.table({plain_rows.column("id"): numbers})
+    column = plain_rows.column(block.TENSOR_COLUMN)
     if start == stop:
         type_ = pa.fixed_shape_tensor(pa.int64(), shape)
-        return pa.table({block.TENSOR_COLUMN: pa.array([], type_.storage_type).cast(type_)})
+        return pa.table({column: pa.array([], type_.storage_type).cast(type_)})
     ones = np.ones((1, *shape), np.int64)
     values = ones * numbers.reshape(-1, *([1] * len(shape)))
-    return pa.table({block.TENSOR_COLUMN: tensor.from_numpy(values)})
+    return pa.table({column: tensor.from_numpy(values)})
 
 
 def range(
@@ -256,7 +258,8 @@ def from_items(
     Ray source: ``ray.data.from_items``, 2.60.0. No known difference.
     """
     _connect()
-    rows = [item if isinstance(item, Mapping) else {block.ITEM_COLUMN: item} for item in items]
+    column = plain_rows.column(block.ITEM_COLUMN)
+    rows = [item if isinstance(item, Mapping) else {column: item} for item in items]
     context = DataContext.get_current()
     num = num_tasks(parallelism, override_num_blocks, 1024 * len(rows), context)
     counts = exchange.even(len(rows), max(1, min(num, len(rows))))
@@ -328,7 +331,8 @@ def from_numpy(ndarrays: Any) -> MaterializedDataset:
     Ray source: ``ray.data.from_numpy``, 2.60.0. No known difference.
     """
     _connect()
-    return put_blocks(block.to_table({block.TENSOR_COLUMN: each}) for each in _listed(ndarrays))
+    column = plain_rows.column(block.TENSOR_COLUMN)
+    return put_blocks(block.to_table({column: each}) for each in _listed(ndarrays))
 
 
 def from_blocks(blocks: list[Any]) -> MaterializedDataset:
@@ -382,7 +386,7 @@ def from_numpy_refs(ndarrays: Any) -> MaterializedDataset:
     -----
     Ray source: ``ray.data.from_numpy_refs``, 2.60.0. No known difference.
     """
-    return _from_refs(ndarrays, block.TENSOR_COLUMN)
+    return _from_refs(ndarrays, plain_rows.column(block.TENSOR_COLUMN))
 
 
 def from_dask(df: Any) -> MaterializedDataset:

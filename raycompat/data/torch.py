@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import raycompat as ray
+from raycompat._old.data import plain_rows
 from raycompat._pytorch import imported
 from raycompat.data import batch, block
 from raycompat.data.block import Block, BlockMetadata, require_columns
@@ -295,10 +296,10 @@ class _Items:
         for item in self._in_order():
             waiting.append(item)
             if len(waiting) == _ITEMS_PER_BLOCK:
-                yield block.to_table({block.ITEM_COLUMN: waiting})
+                yield block.to_table({plain_rows.column(block.ITEM_COLUMN): waiting})
                 waiting = []
         if waiting:
-            yield block.to_table({block.ITEM_COLUMN: waiting})
+            yield block.to_table({plain_rows.column(block.ITEM_COLUMN): waiting})
 
     def _in_order(self) -> Iterator[Any]:
         if hasattr(self._dataset, "__iter__"):

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from raycompat._old.data import plain_rows
 from raycompat.data import batch, block
 from raycompat.data.block import Block
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -160,9 +161,12 @@ class MapRows:
 
 def _row(value: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
+        if plain_rows.are_chosen():
+            return plain_rows.row(value)
         raise ValueError(
             f"The function of {what} returned {value!r}, which is not a row. A row is a dictionary "
-            f'of columns and values: {{"{block.ITEM_COLUMN}": {value!r}}}.'
+            f'of columns and values: {{"{block.ITEM_COLUMN}": {value!r}}}. In a program for Ray 2.4 or '
+            "older it can be any value: raycompat run --ray 2.4 program.py"
         )
     return value
 

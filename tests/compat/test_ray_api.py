@@ -166,6 +166,8 @@ def test_entries_are_complete():
 # The three tests, and the signatures.
 
 
+# A name that Ray has had only in older versions warns; another test may have used it before, or not.
+@pytest.mark.filterwarnings("ignore::raycompat.exceptions.OldFormWarning")
 @pytest.mark.parametrize("name", [*WORKING, *ADDITIONS])
 def test_nothing_is_missing(name):
     find(name)

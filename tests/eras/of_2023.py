@@ -113,6 +113,16 @@ def trainer():
     )
 
 
+def columns():
+    from ray.data.preprocessors import Concatenator
+
+    table = ray.data.from_items([{"x": 1.0, "y": 2.0, "label": 0}])
+    both = Concatenator(exclude=["label"], output_column_name="both").fit_transform(table)
+    one = Concatenator(include=["x"], output_column_name="one").fit_transform(table)
+    print("Columns:", both.take(1)[0]["both"].tolist(), sorted(one.take(1)[0]))
+    print("Epochs:", len(list(table.repeat(3).iter_rows())))
+
+
 class Count(tune.Callback):
     results = 0
 
@@ -126,3 +136,4 @@ if __name__ == "__main__":
     classes()
     failing()
     trainer()
+    columns()

@@ -52,6 +52,34 @@ EXPECTED = {
         Workers: {'size': 2}
         Named: True
         """,
+    "data_of_2022": """
+        Twice: [0, 2, 4, 6, 8, 10]
+        Kept: [4, 5]
+        Words: ['a', 'b', 'c']
+        Totals: 15 0 5 2.5 6
+        To rows: [{'a': 0}, {'a': 1}]
+        And back: [0, 1]
+        Table: [{'value': 0}, {'value': 1}] [{'value': 0}]
+        Sorted: [1, 2, 3] [5, 4]
+        Groups: [(0, 3), (1, 3)]
+        Sums: [(0, 6), (1, 9)]
+        Pairs: [(0, 0), (1, 1), (2, 4)]
+        Split: [3, 3]
+        Lists: [[0, 1, 2, 3], [4, 5]]
+        Native: [4, 5]
+        More: [1, 2, 3, 4, 5, 6]
+        Array: [1, 2]
+        Frame: [{'value': 0}, {'value': 2}] ['value']
+        Columns: [{'a': 0, 'b': 0}, {'a': 1, 'b': 2}]
+        Arrays: [[1, 2], [3, 4]] (2, 2)
+        Lines: ['x', 'y']
+        Bytes: [b'x\\ny\\n']
+        Epochs: [1, 2, 3, 1, 2, 3] 12
+        Windows: [[0, 1], [2, 3]]
+        Torch: [[1.0, 2.0]] [[3.0]]
+        Torch batch: [0, 1]
+        TensorFlow: [[1.0, 2.0]] [3.0]
+        """,
     "of_2023": """
         Best: {'x': 2} 4 {'step': 1}
         Checkpoints: 2
@@ -62,6 +90,8 @@ EXPECTED = {
         Predicted: [6, 12]
         No preprocessor: None
         Subclass: True 2
+        Columns: [1.0, 2.0] ['label', 'one', 'y']
+        Epochs: 3
         """,
     "of_2025": """
         Best: {'x': 2} 6 4
@@ -72,7 +102,7 @@ EXPECTED = {
 }
 
 #: The version that a program says it is for, where it does: then there is no warning.
-VERSION = {"of_2021": "1.12"}
+VERSION = {"of_2021": "1.12", "data_of_2022": "1.12"}
 
 
 @pytest.mark.parametrize("program", EXPECTED)
@@ -97,11 +127,11 @@ def test_it_runs_and_prints(program, tmp_path):
 
 
 def _programs() -> str:
-    return "\n".join(path.read_text() for path in sorted(HERE.glob("of_*.py")))
+    return "\n".join(path.read_text() for path in sorted(HERE.glob("*of_*.py")))
 
 
 @pytest.mark.parametrize(
-    "of", [of for library in ("tune", "train", "air") for of in table.rows(library).options]
+    "of", [of for library in ("tune", "train", "air", "data") for of in table.rows(library).options]
 )
 def test_programs_use_each_old_option(of):
     text = _programs()

@@ -88,10 +88,12 @@ class DatasetPipeline:
             How often. Default: without end.
         """
         check_times(times)
-        rounds = (lambda: itertools.count()) if times is None else (lambda: iter(range(times)))
-        return DatasetPipeline(
-            lambda: itertools.chain.from_iterable(self._epochs() for _ in rounds())
-        )
+
+        def epochs() -> Iterator[Iterator[Dataset]]:
+            rounds = itertools.count() if times is None else range(times)
+            return itertools.chain.from_iterable(self._epochs() for _ in rounds)
+
+        return DatasetPipeline(epochs)
 
     def iter_epochs(self, max_epoch: int = -1) -> Iterator[DatasetPipeline]:
         """Yield a pipeline for each epoch.
@@ -156,7 +158,7 @@ class DatasetPipeline:
 
     def sum(self) -> Any:
         """Return the sum of the only column, over all windows."""
-        return sum(value for row in self.iter_rows() for value in row.values())
+        return sum(window.sum() for window in self.iter_datasets())
 
     def schema(self, fetch_if_missing: bool = False) -> Any:
         """Return the columns of the first window.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from raycompat._old.data import plain_rows
 from raycompat.data.dataset import Dataset
 from raycompat.data.sources import range as range_of_ids
 
@@ -17,4 +18,4 @@ def range_arrow(n: int, **options: Any) -> Dataset:
     **options
         Those of `ray.data.range`.
     """
-    return range_of_ids(n, **options).rename_columns({"id": "value"})
+    return range_of_ids(n, **options).rename_columns({plain_rows.column("id"): "value"})

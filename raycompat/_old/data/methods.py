@@ -1,0 +1,67 @@
+"""Methods that data sets have lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from raycompat._surface import forms
+
+if TYPE_CHECKING:
+    from raycompat.data.dataset import Dataset
+
+
+class OldMethods:
+    """Methods of a data set that only programs of older Rays call."""
+
+    def repeat(self, times: int | None = None) -> Any:
+        """Return a `DatasetPipeline` of so many epochs, the form of 2021 to 2023.
+
+        Parameters
+        ----------
+        times : int, optional
+            How often the data set is read. Default: without end.
+
+        Notes
+        -----
+        Ray source: ``Dataset.repeat``, 2.6.3; Ray has removed it since. No known difference.
+        """
+        forms.used("ray.data.Dataset.repeat()", refusal=AttributeError)
+        from raycompat._old.data import pipeline
+
+        return pipeline.repeated(cast("Dataset", self), times)
+
+    def window(self, *, blocks_per_window: int = 10, bytes_per_window: int | None = None) -> Any:
+        """Return a `DatasetPipeline` of windows, the form of 2021 to 2023.
+
+        Parameters
+        ----------
+        blocks_per_window : int, default 10
+        bytes_per_window : int, optional
+            In its place: the size of a window, but at least one block.
+
+        Notes
+        -----
+        Ray source: ``Dataset.window``, 2.6.3; Ray has removed it since. No known difference.
+        """
+        forms.used("ray.data.Dataset.window()", refusal=AttributeError)
+        from raycompat._old.data import pipeline
+
+        return pipeline.windowed(cast("Dataset", self), blocks_per_window, bytes_per_window)
+
+    def to_torch(self, *, prefetch_blocks: int = 1, **options: Any) -> Any:
+        """Return a ``torch.utils.data.IterableDataset`` of pairs (features, labels).
+
+        Parameters
+        ----------
+        prefetch_blocks : int, default 1
+            Blocks that are brought to this host ahead.
+        **options
+            Those of `DataIterator.to_torch`.
+
+        Notes
+        -----
+        Ray source: ``Dataset.to_torch``, 2.10; Ray has removed it since. No known difference.
+        """
+        forms.used("ray.data.Dataset.to_torch()", refusal=AttributeError)
+        options.setdefault("prefetch_batches", prefetch_blocks)
+        return cast("Dataset", self).iterator().to_torch(**options)

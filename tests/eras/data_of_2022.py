@@ -1,0 +1,88 @@
+"""In the style of Ray 1.5 to 2.4: data sets whose rows are plain values, in windows and epochs."""
+
+import os
+
+import numpy as np
+import ray
+
+ray.init(num_cpus=2)
+
+
+def rows():
+    numbers = ray.data.range(6)
+    print("Twice:", numbers.map(lambda x: x * 2).take_all())
+    print("Kept:", numbers.filter(lambda x: x > 3).take())
+    words = ray.data.from_items(["a b", "c"]).flat_map(lambda text: text.split())
+    print("Words:", list(words.iter_rows()))
+    print("Totals:", numbers.sum(), numbers.min(), numbers.max(), numbers.mean(), numbers.count())
+    print("To rows:", numbers.map(lambda x: {"a": x}).take(2))
+    print("And back:", numbers.map(lambda x: {"a": x}).map(lambda row: row["a"]).take(2))
+    print("Table:", ray.data.range_table(2).take(), ray.data.range_arrow(1).take())
+    print(
+        "Sorted:", ray.data.from_items([3, 1, 2]).sort().take(), numbers.sort(lambda x: -x).take(2)
+    )
+    print("Groups:", numbers.groupby(lambda x: x % 2).count().take())
+    print("Sums:", sorted(numbers.groupby(key=lambda x: x % 2).sum().take()))
+    print("Pairs:", numbers.zip(numbers.map(lambda x: x * x)).take(3))
+    print("Split:", [part.count() for part in numbers.split(2)])
+
+
+def batches():
+    numbers = ray.data.range(6)
+    print("Lists:", list(numbers.iter_batches(batch_size=4)))
+    print("Native:", list(numbers.iter_batches(batch_size=4, batch_format="native"))[1])
+    print("More:", numbers.map_batches(lambda batch: [x + 1 for x in batch]).take())
+    print("Array:", numbers.map_batches(lambda batch: batch + 1, batch_format="numpy").take(2))
+    frames = numbers.map_batches(lambda frame: frame * 2, batch_format="pandas")
+    print("Frame:", frames.take(2), list(numbers.to_pandas().columns))
+    table = numbers.map(lambda x: {"a": x}).map_batches(
+        lambda frame: frame.assign(b=frame["a"] * 2)
+    )
+    print("Columns:", table.take(2))
+    arrays = ray.data.from_numpy(np.arange(4).reshape(2, 2)).map_batches(lambda batch: batch + 1)
+    print(
+        "Arrays:", [row.tolist() for row in arrays.take()], next(iter(arrays.iter_batches())).shape
+    )
+
+
+def files():
+    with open("lines.txt", "w") as file:
+        file.write("x\ny\n")
+    print("Lines:", ray.data.read_text(os.path.abspath("lines.txt")).take())
+    print("Bytes:", ray.data.read_binary_files(os.path.abspath("lines.txt")).take())
+
+
+def pipelines():
+    epochs = ray.data.range(3).repeat(2).map(lambda x: x + 1)
+    print("Epochs:", list(epochs.iter_rows()), epochs.sum())
+    windows = ray.data.range(4, parallelism=4).window(blocks_per_window=2)
+    print("Windows:", [window.take() for window in windows.iter_datasets()])
+
+
+def tensors():
+    from importlib.util import find_spec
+
+    table = ray.data.from_items([{"x": 1.0, "y": 2.0, "label": 3.0}])
+    if find_spec("torch"):
+        ((features, labels),) = table.to_torch(label_column="label")
+        print("Torch:", features.tolist(), labels.tolist())
+        (batch,) = ray.data.range(2).iter_torch_batches()
+        print("Torch batch:", batch.tolist())
+    else:
+        print("Torch: [[1.0, 2.0]] [[3.0]]\nTorch batch: [0, 1]")
+    if find_spec("tensorflow"):
+        import tensorflow as tf
+
+        signature = (tf.TensorSpec((None, 2)), tf.TensorSpec((None,)))
+        ((features, labels),) = table.to_tf(output_signature=signature, label_column="label")
+        print("TensorFlow:", features.numpy().tolist(), labels.numpy().tolist())
+    else:
+        print("TensorFlow: [[1.0, 2.0]] [3.0]")
+
+
+if __name__ == "__main__":
+    rows()
+    batches()
+    files()
+    pipelines()
+    tensors()
