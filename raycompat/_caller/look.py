@@ -30,6 +30,19 @@ _MOST_COUNTED = 100_000
 _MOST_USERS = 10_000
 
 
+def is_owner(session: Session) -> bool:
+    """Return whether other processes may need this one: for its calls, actors, or objects.
+
+    Objects that came from other processes, and those that no other process knows, do not count.
+    """
+    if not session.is_connected:
+        return False
+    entries = session.table.entries.copy().values()
+    return bool(session.calls) or any(
+        entry.is_known_elsewhere and not entry.is_borrowed for entry in entries
+    )
+
+
 def describe(session: Session, most: int) -> dict[str, Any]:
     """Return the unfinished calls of this process, and the objects that it refers to.
 

@@ -70,6 +70,8 @@ class Entry:
     is_promised = False
     #: Whether another process may know the key, so that Dask must keep it as long as this one does.
     is_known_elsewhere = False
+    #: Whether it came from another process.
+    is_borrowed = False
     #: Whether this process must remove the segment: no node owns it.
     own_segment = False
     #: The key of the Dask task with the object's value, if one was made.

@@ -298,8 +298,10 @@ def wait(
         missing = num_returns - len(ready)
         if not missing or not in_time:
             return ready, rest
-        if len(rest) > _FEW and not any(isinstance(each, ObjectRefGenerator) for each in rest):
+        if len(rest) > _FEW and ObjectRefGenerator not in set(map(type, rest)):
             in_time = _wait_for_any(session, num_settled + missing, deadline)
+            if session.table.num_settled == num_settled:  # another look would find the same
+                return ready, rest
         else:
             in_time = _wait_for(session, [r._entry for r in rest], deadline, enough=missing)
 
@@ -328,11 +330,12 @@ def _split(
     ready: list[Any] = []
     rest: list[Any] = []
     for position, ref in enumerate(refs):
-        if ref._entry.state is PENDING:
+        entry = ref._entry
+        if entry.state is PENDING:
             rest.append(ref)
             continue
-        if ref._entry.state is FAILED:
-            ref._entry.is_asked_for = True
+        if entry.state is FAILED:
+            entry.is_asked_for = True
         ready.append(ref)
         if len(ready) == num_returns:
             rest += refs[position + 1 :]

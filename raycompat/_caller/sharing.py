@@ -57,7 +57,7 @@ class Sharing:
             entry = self._session.table.get(key)
             if entry is None:
                 entry = self._session.table.add(key, is_held_in_dask=True)
-                entry.is_known_elsewhere = True
+                entry.is_known_elsewhere = entry.is_borrowed = True
                 self._session.send(ToScheduler.BORROW, key=key)
                 self.require_sync()
             return entry

@@ -262,6 +262,7 @@ class Executor:
             executor_messages.ABANDON: self._abandon_lease,
             executor_messages.KILL_IF_RUNNING: self._kill_if_running,
             executor_messages.LOOK: self._tell_what_runs,
+            executor_messages.WHAT_IS_OWNED: self._tell_what_is_owned,
             executor_messages.EXIT: self._leave,
             executor_messages.END: self.end_now,
         }
@@ -432,15 +433,17 @@ class Executor:
     def _report_state(self) -> None:
         """Report to the node, after a change, what it must know about this process after its calls.
 
-        That is whether it owns calls or objects, and whether it can run more.
+        That is whether other processes need it, and whether it can run more.
         """
         if self.actor is None and (self.is_spent or not self._limits.restore()):
             self.send(executor_messages.SPENT, "")
-        session = self.session
-        owns = session.is_connected and bool(session.calls or session.table.entries)
-        if owns != self._owns:
-            self._owns = owns
-            self.send(executor_messages.OWNS, "", owns)
+        if self._owns != look.is_owner(self.session):
+            self._tell_what_is_owned()
+
+    def _tell_what_is_owned(self, _: str = "") -> None:
+        """Report whether other processes need this one."""
+        self._owns = look.is_owner(self.session)
+        self.send(executor_messages.OWNS, "", self._owns)
 
     def _run_one(self, call: Call, about: dict[str, Any]) -> None:
         key, name = call.running.key, call.running.name

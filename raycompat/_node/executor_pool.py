@@ -91,7 +91,7 @@ class Executor:
         self.alive = True
         #: Whether it must end: it gets no more calls.
         self.is_ending = False
-        #: Whether actors, calls or values depend on this process.
+        #: Whether other processes need this one for its calls, actors or objects, by its last report.
         self.owns = False
         #: Whether it can run no more calls, because user code has changed its process.
         self.is_spent = False
@@ -543,6 +543,11 @@ class ExecutorPool:
         if executor in self._idle:
             self._idle.remove(executor)
         self._on_end(executor)
+
+    def ask_what_is_owned(self) -> None:
+        """Ask all executors whether other processes need them; `Executor.owns` is soon up to date."""
+        for executor in self._by_pid.values():
+            executor.send(executor_messages.WHAT_IS_OWNED, "")
 
     @property
     def pids(self) -> list[int]:

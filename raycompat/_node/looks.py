@@ -42,11 +42,11 @@ class Looks:
         self._looks: dict[int, _Look] = {}
 
     def look(self, token: int, most: int) -> None:
-        """Ask all executors that run or own something; answer when they have answered.
+        """Ask all executors; answer when they have answered.
 
         Each lists at most `most` of its calls, and as many objects.
         """
-        asked = {executor: "" for executor in self._node.pool.idle if executor.owns}
+        asked = dict.fromkeys(self._node.pool.idle, "")
         for key, each in self._node.calls.granted.items():
             if each.executor is not None:
                 asked[each.executor] = key

@@ -28,28 +28,40 @@ _REFRESH: Final = ("RAY_memory_monitor_refresh_ms", 250.0, 1e9)
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
+#: Seconds for executors to report whether other processes need them, before one is ended.
+_ANSWER_S = 0.05
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """An executor that could be ended."""
 
     executor: Executor
-    #: The call that it runs; empty if it is idle and owns nothing.
+    #: The call that it runs; empty if it is idle and no process needs it.
     name: str
     #: Whether its call is retried.
     is_retryable: bool
+    #: Whether other processes need it, for its calls, actors or objects. These end with it, and are not
+    #: retried.
+    is_owner: bool
 
 
 def choose(candidates: Iterable[Candidate]) -> Candidate | None:
-    """Return the executor to end: an idle one, else the newest with a retry, else the newest.
+    """Return the executor to end: the newest of those whose end loses least.
 
-    `candidates` are ordered by their start.
+    That is an idle one that no process needs; else one whose call is retried, if possible one that no
+    process needs; else any. `candidates` are ordered by their start.
     """
     newest_first = list(candidates)[::-1]
-    for suits in (lambda each: not each.name, lambda each: each.is_retryable, lambda each: True):
-        for each in newest_first:
-            if suits(each):
-                return each
-    return None
+    return min(newest_first, key=_loss, default=None)
+
+
+def _loss(candidate: Candidate) -> int:
+    if not candidate.name:
+        return 0
+    if candidate.is_retryable:
+        return 2 if candidate.is_owner else 1
+    return 3
 
 
 class MemoryMonitor:
@@ -61,6 +73,8 @@ class MemoryMonitor:
         Memory that the node may use, without objects in shared memory.
     pids : callable
         Returns the pids of the node's processes.
+    ask : callable
+        Asks the executors whether other processes need them.
     candidates : callable
         Returns the executors that can be ended, ordered by their start.
     end : callable
@@ -73,6 +87,7 @@ class MemoryMonitor:
         self,
         limit_bytes: int,
         pids: Callable[[], Iterable[int]],
+        ask: Callable[[], None],
         candidates: Callable[[], Iterable[Candidate]],
         end: Callable[[Candidate, str], None],
         spare: Callable[[], bool],
@@ -80,7 +95,8 @@ class MemoryMonitor:
         self._limit = int(limit_bytes * settings.number(*_THRESHOLD))
         self._least_free = 1 - settings.number(*_THRESHOLD)
         self._period_s = settings.number(*_REFRESH) / 1000
-        self._pids, self._candidates, self._end, self._spare = pids, candidates, end, spare
+        self._pids, self._spare = pids, spare
+        self._ask, self._candidates, self._end = ask, candidates, end
         self._timer: asyncio.TimerHandle | None = None
         self._victim: Candidate | None = None
 
@@ -95,10 +111,23 @@ class MemoryMonitor:
             self._timer.cancel()
 
     def _look(self) -> None:
+        is_short = False
         try:
-            if self._victim is None or self._victim.executor.ended.done():  # its memory is free
-                shortage = self._shortage()
-                self._victim = choose(self._candidates()) if shortage else None
+            # Until the last one has ended, its memory is not free.
+            if self._victim is None or self._victim.executor.ended.done():
+                self._victim = None
+                is_short = bool(self._shortage())
+        finally:
+            if is_short:
+                self._ask()
+                self._timer = asyncio.get_running_loop().call_later(_ANSWER_S, self._decide)
+            else:
+                self.start()
+
+    def _decide(self) -> None:
+        try:
+            if shortage := self._shortage():
+                self._victim = choose(self._candidates())
                 if self._victim is not None:
                     self._end(self._victim, shortage)
         finally:

@@ -100,6 +100,7 @@ class Node:
         self._memory = MemoryMonitor(
             self._memory_limit(),
             self._pids,
+            self.pool.ask_what_is_owned,
             self._candidates,
             self._end_for_memory,
             self.store.spare,
@@ -350,16 +351,18 @@ class Node:
         return [os.getpid(), *self.pool.pids]
 
     def _candidates(self) -> list[Candidate]:
-        # Calls that depend on an owning process are not retried, so owning processes are ended last.
-        owning = "a process that had made actors or objects, or called tasks, that are in use"
+        owner = "a process that had made actors or objects, or called tasks, that are in use"
         idle = [
-            Candidate(each, owning, is_retryable=False)
-            if each.owns
-            else Candidate(each, "", is_retryable=True)
+            Candidate(each, owner if each.owns else "", is_retryable=False, is_owner=each.owns)
             for each in self.pool.idle
         ]
         return idle + [
-            Candidate(each.executor, each.grant["name"], each.is_retryable)
+            Candidate(
+                each.executor,
+                each.grant["name"],
+                is_retryable=each.is_retryable,
+                is_owner=each.executor.owns,
+            )
             for each in self.calls.granted.values()
             if each.executor is not None
         ]

@@ -37,6 +37,8 @@ ABANDON = "abandon"
 KILL_IF_RUNNING = "kill-if-running"
 #: Describe what runs here, with `RUNNING`: a token, the most objects to list.
 LOOK = "look"
+#: Report with `OWNS` now: "".
+WHAT_IS_OWNED = "what-is-owned"
 #: End this process after the calls that it has: the seconds to wait for the calls that it has made, or
 #: None for no limit.
 EXIT = "exit"
@@ -71,7 +73,7 @@ UNPREPARED = "unprepared"
 LEAVING = "leaving"
 #: An actor ends because its code asked for it: its key, the error of later calls.
 EXITING = "exiting"
-#: Whether this process owns calls or objects: "", the answer.
+#: Whether other processes need this one, for its calls, actors or objects: "", the answer.
 OWNS = "owns"
 #: This process is to get no more calls: "".
 SPENT = "spent"

@@ -22,8 +22,7 @@ def small_node(dask_cluster):
     assert process.poll() is None
 
 
-@ray.remote
-def use(num_bytes, log, stop=None):
+def fill(num_bytes, log, stop=None):
     """Fill memory, bit by bit; then wait for the sign to stop."""
     with open(log, "a") as file:
         file.write(f"{os.getpid()}\n")
@@ -33,6 +32,9 @@ def use(num_bytes, log, stop=None):
     while stop is not None and not os.path.exists(stop):
         held[0][0] += 1
     return len(held)
+
+
+use = ray.remote(name="use")(fill)
 
 
 BY_SCHEDULER = {"scheduling_strategy": "SPREAD"}
@@ -102,3 +104,25 @@ def test_who_owns_an_actor_is_not_idle(small_node, tmp_path):
     with pytest.raises(ray.exceptions.OutOfMemoryError, match="low on memory"):
         ray.get(call.remote(TOO_MUCH, str(tmp_path / "log")), timeout=120)
     assert ray.get(actor.ping.remote(), timeout=60) == "pong"
+
+
+def test_a_process_that_others_need_outlives_an_older_one(small_node, tmp_path, wait_until):
+    """It makes the actor in the call that it runs, after its node has heard of it for the last time."""
+
+    @ray.remote(max_retries=-1)
+    def make_and_use(num_bytes, log, stop):
+        actor = Small.remote()
+        assert ray.get(actor.ping.remote()) == "pong"
+        fill(num_bytes, log, stop)
+        return actor
+
+    logs, stop = [tmp_path / f"log{i}" for i in range(2)], tmp_path / "stop"
+    older = use.options(max_retries=-1).remote(MUCH, str(logs[0]), str(stop))
+    wait_until(logs[0].exists)
+    newer = make_and_use.remote(MUCH, str(logs[1]), str(stop))
+    wait_until(lambda: len(logs[0].read_text().split()) > 1, 60)
+    stop.touch()
+    actor = ray.get(newer, timeout=60)
+    assert ray.get(actor.ping.remote(), timeout=60) == "pong"
+    assert ray.get(older, timeout=60) == MUCH >> 23
+    assert len(logs[1].read_text().split()) == 1

@@ -17,18 +17,20 @@ candidates = st.builds(
     executor=st.integers(),
     name=st.sampled_from(["", "task"]),
     is_retryable=st.booleans(),
+    is_owner=st.booleans(),
 )
 
 
 @given(st.lists(candidates, unique_by=lambda each: each.executor))
-def test_idle_ones_go_first_then_those_that_are_tried_again_then_the_newest(there):
+def test_idle_ones_go_first_then_those_whose_end_loses_least_then_the_newest(there):
     chosen = choose(there)
     if not there:
         assert chosen is None
         return
     idle = [each for each in there if not each.name]
     retryable = [each for each in there if each.is_retryable]
-    assert chosen is (idle or retryable or there)[-1]
+    alone = [each for each in retryable if not each.is_owner]
+    assert chosen is (idle or alone or retryable or there)[-1]
 
 
 @pytest.mark.parametrize("name", ["RAY_memory_usage_threshold", "RAY_memory_monitor_refresh_ms"])
@@ -36,39 +38,62 @@ def test_idle_ones_go_first_then_those_that_are_tried_again_then_the_newest(ther
 def test_a_setting_that_is_no_number_is_refused(monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match=f"{name}=.*expected a number"):
-        memory_monitor.MemoryMonitor(1, list, list, lambda *_: None, bool)
+        memory_monitor.MemoryMonitor(1, list, list, list, lambda *_: None, bool)
 
 
 def test_a_threshold_in_percent_is_refused(monkeypatch):
     monkeypatch.setenv("RAY_memory_usage_threshold", "95")
     with pytest.raises(ValueError, match="from 0 to 1"):
-        memory_monitor.MemoryMonitor(1, list, list, lambda *_: None, bool)
+        memory_monitor.MemoryMonitor(1, list, list, list, lambda *_: None, bool)
+
+
+class Machine:
+    """A machine that lacks memory, and a monitor of a node on it."""
+
+    def __init__(self, monkeypatch, candidates, *, spare=bool):
+        self.total, self.available = 100 << 30, 1 << 30
+        monkeypatch.setattr(memory_monitor.psutil, "virtual_memory", lambda: self)
+        self.asked, self.ended = [], []
+        self.monitor = memory_monitor.MemoryMonitor(
+            1 << 30, list, lambda: self.asked.append(1), candidates, self.end, spare
+        )
+
+    def end(self, candidate, why):
+        self.ended.append((candidate, why))
+
+    def look(self):
+        async def look():
+            self.monitor._look()
+            if self.asked:  # it waits for the answers
+                self.monitor._decide()
+            self.monitor.stop()
+
+        asyncio.run(look())
+
+
+def candidate(name, *, is_owner):
+    executor = SimpleNamespace(ended=SimpleNamespace(done=lambda: False))
+    return Candidate(executor, name, is_retryable=True, is_owner=is_owner)
 
 
 @pytest.mark.parametrize("is_enough", [True, False])
 def test_what_waits_to_be_used_again_goes_before_an_executor(monkeypatch, is_enough):
-    machine = SimpleNamespace(total=100 << 30, available=1 << 30)
-    monkeypatch.setattr(memory_monitor.psutil, "virtual_memory", lambda: machine)
-    ended = []
+    victim = candidate("task", is_owner=False)
 
     def spare():
         if is_enough:
             machine.available = 50 << 30
         return True
 
-    victim = Candidate(SimpleNamespace(ended=SimpleNamespace(done=lambda: False)), "task", True)
-
-    async def look():
-        monitor = memory_monitor.MemoryMonitor(
-            1 << 30,
-            list,
-            lambda: [victim],
-            lambda candidate, why: ended.append((candidate, why)),
-            spare,
-        )
-        monitor._look()
-        monitor.stop()
-
-    asyncio.run(look())
+    machine = Machine(monkeypatch, lambda: [victim], spare=spare)
+    machine.look()
     why = "Of the machine's 100.00 GiB of memory 1.00 GiB were left."
-    assert ended == ([] if is_enough else [(victim, why)])
+    assert machine.ended == ([] if is_enough else [(victim, why)])
+
+
+def test_executors_are_asked_what_they_own_before_one_is_ended(monkeypatch):
+    """A process that has run its call for a while has made others since its last report."""
+    machine = Machine(monkeypatch, lambda: [old, candidate("new", is_owner=bool(machine.asked))])
+    old = candidate("old", is_owner=False)
+    machine.look()
+    assert [each for each, _ in machine.ended] == [old]
