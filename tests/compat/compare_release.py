@@ -10,16 +10,19 @@ parameter is known when today's function has it, or when the table has it as an 
 
 import argparse
 import ast
+import functools
 import inspect
 import sys
+import tomllib
 import types
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from raycompat._missing import MissingName
+from raycompat._missing import MissingName, _MissingModule
 from raycompat._surface import forms, table
+from raycompat._surface.modules import _OldModule
 
 #: Folders of a release that are not for programs.
 NOT_PUBLIC = ("tests", "examples", "benchmarks", "test_utils", "thirdparty_files", "core", "jars")
@@ -134,9 +137,33 @@ def state_of(found: Found) -> tuple[str, list[str]]:
         value = forms.find("raycompat" + dotted.removeprefix("ray"))
     except (AttributeError, ImportError):
         return "missing", []
-    if isinstance(value, MissingName):
+    if is_refused(value):
         return "reason", []
     return "has", unknown_parameters(dotted, value, found.parameters)
+
+
+def is_refused(value: Any) -> bool:
+    """Return whether a value stands for something that raycompat does without, under any name."""
+    if isinstance(value, types.ModuleType):
+        row = table.module(f"ray{value.__name__.removeprefix('raycompat')}")
+        is_without = isinstance(value, _OldModule) and row is not None and bool(row.without)
+        return isinstance(value, _MissingModule) or is_without
+    return isinstance(value, MissingName) or id(value) in refused_values()
+
+
+@functools.cache
+def refused_values() -> dict[int, Any]:
+    """Return the functions and classes of today that are refused, by their ids."""
+    found = {}
+    for dotted, row in TODAY.items():
+        if row["status"] in ("refused", "planned"):
+            try:
+                value = forms.find("raycompat" + dotted.removeprefix("ray"))
+            except (AttributeError, ImportError):
+                continue
+            if isinstance(value, type | types.FunctionType):
+                found[id(value)] = value
+    return found
 
 
 def unknown_parameters(dotted: str, value: Any, given: tuple[str, ...] | None) -> list[str]:
@@ -183,17 +210,20 @@ def compared(folder: Path, below: list[str]) -> tuple[dict[str, int], list[str]]
 TODAY: dict[str, Any] = {}
 
 
+def read_today() -> None:
+    """Read the table of the names of today."""
+    names = tomllib.loads((table.FOLDER / "names.toml").read_text(encoding="utf-8"))
+    TODAY.update({name: row for name, row in names.items() if name != "additions"})
+
+
 def main() -> None:
     """Print what is missing."""
-    import tomllib
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("below", nargs="*")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    names = tomllib.loads((table.FOLDER / "names.toml").read_text(encoding="utf-8"))
-    TODAY.update({name: row for name, row in names.items() if name != "additions"})
+    read_today()
     counts, lines = compared(given.folder, given.below)
     print("\n".join(lines))
     print(counts, file=sys.stderr)

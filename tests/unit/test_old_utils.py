@@ -1,0 +1,63 @@
+"""`ray.utils` of Ray 0.2 to 1.13."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from raycompat._old import utils
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+
+def test_ids_and_text():
+    made = utils.random_string()
+    assert len(made) == 28
+    assert utils.hex_to_binary(utils.binary_to_hex(made)) == made
+    assert utils.hex_to_binary(b"00ff") == b"\x00\xff"
+    assert (utils.decode(b"a"), utils.decode(None, allow_none=True)) == ("a", "")
+    assert (utils.ensure_str(b"a"), utils.ensure_str("b")) == ("a", "b")
+    with pytest.raises(ValueError, match="expected bytes, not str"):
+        utils.decode("a")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(None, None), ("", []), ("NoDevFiles", []), ("1,GPU-a", ["1", "GPU-a"])]
+)
+def test_gpus_that_are_visible(monkeypatch, value, expected):
+    if value is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+    assert utils.get_cuda_visible_devices() == expected
+
+
+def test_gpus_that_are_made_visible(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    utils.set_cuda_visible_devices([0, 2])
+    assert utils.get_cuda_visible_devices() == ["0", "2"]
+
+
+def test_the_machine(tmp_path):
+    assert 1 <= utils.get_num_cpus() <= os.cpu_count()
+    assert 0 < utils.get_used_memory() < utils.get_system_memory()
+    assert utils.estimate_available_memory() > 0
+    assert utils.get_shared_memory_bytes() > 0
+    assert utils.is_main_thread()
+    elsewhere = []
+    thread = threading.Thread(target=lambda: elsewhere.append(utils.is_main_thread()))
+    thread.start()
+    thread.join()
+    assert elsewhere == [False]
+    assert isinstance(utils.get_user(), str)
+    utils.try_to_create_directory(str(tmp_path / "new" / "folder"))
+    utils.try_to_create_directory(str(tmp_path / "new" / "folder"))
+    assert (tmp_path / "new" / "folder").is_dir()
+
+
+def test_machinery_says_why_it_is_missing():
+    with pytest.raises(UnsupportedRayFeatureError, match="own machinery"):
+        utils.push_error_to_driver(None, "type", "text")
+    with pytest.raises(AttributeError):
+        utils.nonsense  # noqa: B018
