@@ -68,7 +68,7 @@ test-wheel: setup  ## build wheel and sdist, and run the core's tests on the whe
 	_build/wheel/venv/bin/python -m pip install --disable-pip-version-check --quiet \
 		dist/*.whl pytest pytest-timeout pytest-xdist
 	mkdir -p _build/wheel/tests
-	cp -r tests/conftest.py tests/_left_over.py tests/conformance _build/wheel/tests
+	cp -r tests/conftest.py tests/_left_over.py tests/_python_path.py tests/conformance _build/wheel/tests
 	cd _build/wheel && RAYCOMPAT_LEASES=0 venv/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile -c ../../pyproject.toml \
 		--rootdir tests $(CORE)
 
