@@ -53,7 +53,7 @@ from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.text import checked_namespace, checked_text, name_of
 from raycompat._typing import MethodDecorator, P, R, RemoteMethod
 from raycompat.object_ref import WeakObjectRef
-from raycompat.remote_function import pickled_exceptions
+from raycompat.remote_function import pickled_exceptions, show_parameters, without_remote
 
 if TYPE_CHECKING:
     from raycompat._caller.by_channel import Channel
@@ -159,7 +159,15 @@ class ActorClass(Generic[T]):
         self._methods = methods_of(cls)
         self._exports = KnownIds()
         functools.update_wrapper(self, cls, updated=())
+        show_parameters(self, cls, self._signature)
         self._check_tensor_transport(options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return without_remote(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        show_parameters(self, self._class, self._signature)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Raise an error: call `remote` instead."""
@@ -199,6 +207,9 @@ class ActorClass(Generic[T]):
         ValueError
             When an actor with this name exists already.
         """
+        return self._call_as_given(args, kwargs)
+
+    def _call_as_given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> ActorProxy[T]:
         return self._create(args, kwargs, self._options)
 
     def options(self, **options: Any) -> _BoundActorClass[T]:
@@ -379,6 +390,10 @@ class ActorMethod:
             f"Actor methods cannot be called directly: {name} is one. Call .{name}.remote(...) on the "
             "handle instead."
         )
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return self._method.signature or inspect.signature(_anything)
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """Call the method.

@@ -6,7 +6,7 @@ import functools
 import inspect
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 import cloudpickle
 
@@ -25,6 +25,10 @@ from raycompat._typing import P, Remote, Returned_co
 
 if TYPE_CHECKING:
     from raycompat.dag import FunctionNode
+
+
+#: The method that `show_parameters` hides.
+_REMOTE = "remote"
 
 
 class RemoteFunction(Generic[P, Returned_co]):
@@ -55,6 +59,14 @@ class RemoteFunction(Generic[P, Returned_co]):
         self._exports = KnownIds()
         self._decorator = Decorator.of(function)
         functools.update_wrapper(self, function)
+        show_parameters(self, function, self._signature)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return without_remote(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        show_parameters(self, self._function, self._signature)
 
     def __repr__(self) -> str:
         return f"RemoteFunction({self._function_name})"
@@ -85,7 +97,10 @@ class RemoteFunction(Generic[P, Returned_co]):
             TypeError
                 When the arguments do not fit the function's signature, or cannot be pickled.
             """
-            return self._submit(args, kwargs, self._options)
+            return self._call_as_given(args, kwargs)
+
+    def _call_as_given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return self._submit(args, kwargs, self._options)
 
     @overload
     def options(self, *, num_returns: int | str, **options: Any) -> _BoundFunction[P, Any]: ...
@@ -190,6 +205,38 @@ def _bind(
     from raycompat.dag import FunctionNode
 
     return FunctionNode(function, args, kwargs, options)
+
+
+class _CalledByRemote(Protocol):
+    """What has a method `remote`."""
+
+    def _call_as_given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Do what `remote` does."""
+
+
+def show_parameters(
+    owner: _CalledByRemote, called: Callable[..., Any], signature: inspect.Signature | None
+) -> None:
+    """Give an object a function `remote` of its own, which shows the parameters of what it calls.
+
+    The function refers to a twin, which shares what the object has. With a reference to the object, a
+    cycle would keep alive what is gone, and its code in the cluster.
+    """
+    twin = object.__new__(type(owner))
+    twin.__dict__.update(owner.__dict__)
+
+    def remote(*args: Any, **kwargs: Any) -> Any:
+        return twin._call_as_given(args, kwargs)
+
+    functools.update_wrapper(remote, called, updated=())
+    if signature is not None:
+        remote.__signature__ = signature  # type: ignore[attr-defined]
+    owner.__dict__[_REMOTE] = remote
+
+
+def without_remote(owner: object) -> dict[str, Any]:
+    """Return the attributes of an object without the function of `show_parameters`."""
+    return {name: value for name, value in owner.__dict__.items() if name != _REMOTE}
 
 
 def _signature_of(function: Callable[..., Any]) -> inspect.Signature | None:

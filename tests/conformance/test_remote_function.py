@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 
 import pytest
 
@@ -757,3 +758,15 @@ def test_a_function_with_a_keyword_named_like_an_option_keeps_it(ray):
         return num_cpus, resources
 
     assert ray.get(show.remote(num_cpus=7, resources="mine")) == (7, "mine")
+
+
+def test_remote_shows_the_parameters_of_the_function(ray):
+    @ray.remote
+    def scale(value, factor=2, *, offset=0):
+        """Scale a value."""
+        return value * factor + offset
+
+    assert list(inspect.signature(scale.remote).parameters) == ["value", "factor", "offset"]
+    assert (scale.remote.__name__, scale.remote.__doc__) == ("scale", "Scale a value.")
+    call = scale.remote
+    assert ray.get(call(3, offset=1)) == 7

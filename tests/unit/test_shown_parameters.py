@@ -1,0 +1,70 @@
+"""`remote` shows the parameters of what it calls, as notebooks read them, and keeps nothing alive."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import weakref
+from types import SimpleNamespace
+
+import cloudpickle
+import pytest
+
+import raycompat as ray
+from raycompat._protocol.actor_about import About, methods_of
+from raycompat.actor import ActorHandle
+
+
+def scale(value: float, factor: float = 2.0, *, offset: int = 0) -> float:
+    """Scale a value."""
+    return value * factor + offset
+
+
+class Scaler:
+    """Scales."""
+
+    def __init__(self, factor: float, limit: int = 3) -> None:
+        self.factor = factor
+
+    def scale(self, value: float, *rest: float) -> float:
+        return value * self.factor
+
+
+def parameters(called):
+    return list(inspect.signature(called).parameters)
+
+
+@pytest.fixture(params=["made", "copied", "pickled"])
+def again(request):
+    """What turns a remote function or class into one that behaves like it."""
+    pickled = lambda made: pickle.loads(cloudpickle.dumps(made))  # noqa: E731
+    return {"made": lambda made: made, "copied": copy.copy, "pickled": pickled}[request.param]
+
+
+def test_remote_functions(again):
+    made = again(ray.remote(scale))
+    assert parameters(made.remote) == ["value", "factor", "offset"]
+    assert (made.remote.__name__, made.remote.__doc__) == ("scale", "Scale a value.")
+
+
+def test_actor_classes(again):
+    made = again(ray.remote(Scaler))
+    assert parameters(made.remote) == ["factor", "limit"]
+    assert parameters(again(ray.remote(type("Bare", (), {}))).remote) == []
+
+
+def test_methods():
+    about = About("Scaler", methods_of(Scaler))
+    handle = ActorHandle(SimpleNamespace(_key="Scaler-00"), about)
+    assert parameters(handle.scale) == ["value", "rest"]
+    assert parameters(handle.__ray_call__) == ["args", "kwargs"]
+
+
+@pytest.mark.parametrize("code", [scale, Scaler], ids=["function", "class"])
+def test_what_is_gone_is_gone_at_once(code):
+    made = ray.remote(code)
+    seen, exports = weakref.ref(made), weakref.ref(made._exports)
+    del made
+    assert seen() is None
+    assert exports() is None
