@@ -73,6 +73,8 @@ _CHOICES = 4
 class LeasePool(DirectSender):
     """The sender of calls by lease. A session has one for each kind and each placement group."""
 
+    _takes_cancelled = True
+
     def __init__(self, session: Session, strategy: LeaseStrategy, kind: LeaseKind) -> None:
         super().__init__(session)
         self._strategy, self._kind = strategy, kind

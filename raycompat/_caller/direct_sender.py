@@ -86,6 +86,9 @@ class _FailAfterUnlock:
 class DirectSender(Sender):
     """A sender whose calls travel without the scheduler."""
 
+    #: Whether the value of a cancelled call counts: in Ray, that of a task does.
+    _takes_cancelled = False
+
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._lock = threading.RLock()
@@ -140,12 +143,14 @@ class DirectSender(Sender):
         self, call: Call, answer: tuple[Any, ...], connection: CallConnection | None
     ) -> None:
         """Handle the answer `direct_messages.DONE` to a call."""
-        if call.is_cancelled:  # as in Ray, a result that was lost is not made again
+        if call.is_cancelled and not self._takes_cancelled:
             self._discard(answer, connection)
             self._fail(call, failures.cancelled(call.key))
             return
         wires = self._take_over(answer[2])
-        if wires is None:
+        if wires is None and call.is_cancelled:  # as in Ray, it is not made again
+            self._fail(call, failures.cancelled(call.key))
+        elif wires is None:
             self._fail_or_retry(call, failures.object_lost(call.key), may_retry=True)
         else:
             self._succeed(call, wires, connection)

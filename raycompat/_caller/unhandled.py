@@ -51,12 +51,14 @@ class Unhandled:
     def _tell(self, entry: Entry) -> None:
         """Log an error of user code, or of a process that has died.
 
-        Errors of dead actors and of cancelled calls are not logged: they were wanted or are reported
-        already.
+        Errors of dead actors and of cancelled calls, and of what depends on these, are not logged: they
+        were wanted or are reported already.
         """
         if self._session.closed or "RAY_IGNORE_UNHANDLED_ERRORS" in os.environ:
             return
         error = error_of(entry)
+        if isinstance(error, exceptions.TaskCancelledError):
+            return
         if isinstance(error, exceptions.RayTaskError | exceptions.WorkerCrashedError):
             text = str(error)
             if self._is_first(text):

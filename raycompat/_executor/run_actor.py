@@ -272,9 +272,9 @@ class Actor:
         if executor.is_cancelled(key):
             return Outcome.cancelled(key, name)
         outcome = self._at_exit(call, await run_async(executor, call, answers))
-        if executor.is_cancelled(key):  # even if caught
+        if executor.is_cancelled(key) and not outcome.is_cancelled:  # it was caught
             outcome.discard(executor)
-            return Outcome.cancelled(key, name)
+            return Outcome.interrupted(executor, call, asyncio.CancelledError())
         return outcome
 
     def _at_exit(self, call: Call, outcome: Outcome) -> Outcome:

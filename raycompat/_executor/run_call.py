@@ -18,7 +18,7 @@ from raycompat import _remote_traceback, exceptions
 from raycompat._caller import resolve, tensors
 from raycompat._caller.put import not_stored, put, put_error
 from raycompat._executor import debugger
-from raycompat._protocol import executor_messages, failures, item_credit, segment
+from raycompat._protocol import executor_messages, failures, ids, item_credit, segment
 from raycompat._protocol.actor_about import bound_method
 from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
 from raycompat._protocol.serialization import deserialize, serialize, shortened, unpicklable
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from raycompat._executor.item_window import ItemWindow
     from raycompat._executor.main import Executor
 
+
+#: Ray's name for the kind of error of a cancelled call.
+_CANCELLED = "TASK_CANCELLED"
 
 #: Stands for the end of a generator.
 _END = object()
@@ -72,7 +75,19 @@ class Outcome:
     def cancelled(cls, key: str, name: str) -> Outcome:
         """Return the outcome of a call that was cancelled."""
         text = f"{name} was cancelled"
-        return cls(error=failures.cancelled(key), text=text, error_type="TASK_CANCELLED")
+        return cls(error=failures.cancelled(key), text=text, error_type=_CANCELLED)
+
+    @classmethod
+    def interrupted(cls, executor: CallRunner, call: Call, interrupt: BaseException) -> Outcome:
+        """Return the outcome of a call whose user code a cancellation has interrupted.
+
+        As in Ray, its error is one of the call too, with the traceback of the interrupt.
+        """
+        running = call.running
+        error = exceptions.TaskCancelledError(ids.task_hex(running.key))
+        described = _describe(executor, running, error.with_traceback(interrupt.__traceback__))
+        text = f"{running.name} was cancelled"
+        return cls(error=exceptions.dumps_error(described), text=text, error_type=_CANCELLED)
 
     @classmethod
     def of_exit(cls, error: bytes) -> Outcome:
@@ -114,6 +129,11 @@ class Outcome:
             text=text[:_MANY_CHARACTERS],
             retry=_may_retry(call.payload, error),
         )
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the call was cancelled."""
+        return self.values is None and self.error_type == _CANCELLED
 
     @property
     def failure(self) -> Failure | None:
@@ -238,14 +258,13 @@ async def _run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
         if call.payload["num_returns"] == "streaming":
             return await stream_in_loop(executor, call, result, sink)
         return lay_out(executor, call, result)
-    except asyncio.CancelledError:
-        return Outcome.cancelled(call.running.key, call.running.name)
+    except asyncio.CancelledError as error:
+        return Outcome.interrupted(executor, call, error)
     except BaseException as error:
         return _outcome_of(executor, call, error)
 
 
 def _outcome_of(executor: Executor, call: Call, error: BaseException) -> Outcome:
-    running = call.running
     exit_error = executor.actor.exit_error if executor.actor is not None else None
     kind = type(error)  # `isinstance` reads ``__class__``, which user code may compute
     if exit_error is not None and issubclass(kind, (SystemExit, exceptions.AsyncioActorExit)):
@@ -253,7 +272,7 @@ def _outcome_of(executor: Executor, call: Call, error: BaseException) -> Outcome
     if issubclass(kind, SystemExit):
         raise error  # it ends the process, as in any program
     if issubclass(kind, KeyboardInterrupt):
-        return Outcome.cancelled(running.key, running.name)
+        return Outcome.interrupted(executor, call, error)
     debugger.stop_at(error)
     return Outcome.of_error(executor, call, error)
 

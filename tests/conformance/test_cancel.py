@@ -116,6 +116,32 @@ def test_a_task_that_catches_the_interrupt_gives_its_value(ray, tmp_path):
     assert ray.get(ref, timeout=30) == "caught"
 
 
+@pytest.mark.parametrize("num_cpus", [0, 1])
+def test_an_interrupted_task_has_an_error_of_a_task_too(ray, tmp_path, num_cpus):
+    started = str(tmp_path / "started")
+
+    @ray.remote(num_cpus=num_cpus)
+    def spin(catches):
+        open(f"{started}-{catches}", "w").close()
+        try:
+            while True:
+                time.sleep(0.01)
+        except KeyboardInterrupt:
+            if catches:
+                return "caught"
+            raise
+
+    caught, spinning = spin.remote(True), spin.remote(False)
+    wait_for_files(f"{started}-True", f"{started}-False")
+    for ref in (caught, spinning):
+        ray.cancel(ref)
+    assert ray.get(caught, timeout=30) == "caught"
+    with pytest.raises(ray.exceptions.RayTaskError) as error:
+        ray.get(spinning, timeout=30)
+    assert isinstance(error.value, ray.exceptions.TaskCancelledError)
+    assert isinstance(error.value.cause, ray.exceptions.TaskCancelledError)
+
+
 def test_a_task_that_raises_something_else_when_interrupted_fails_with_that(ray, tmp_path):
     started = str(tmp_path / "started")
 
@@ -596,6 +622,16 @@ def test_a_running_async_method_sees_a_cancelled_error(ray, async_actor, tmp_pat
     with pytest.raises(ray.exceptions.TaskCancelledError, match="was cancelled"):
         ray.get(ref, timeout=30)
     wait_for_files(saw)
+
+
+def test_an_interrupted_async_method_has_an_error_of_a_task_too(ray, async_actor, tmp_path):
+    saw = str(tmp_path / "saw")
+    ref = async_actor.last.remote(str(tmp_path / "started"), saw)
+    wait_for_files(tmp_path / "started")
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.RayTaskError) as error:
+        ray.get(ref, timeout=30)
+    assert isinstance(error.value, ray.exceptions.TaskCancelledError)
 
 
 def test_an_async_actor_works_on_after_a_call_was_cancelled(ray, async_actor, tmp_path):

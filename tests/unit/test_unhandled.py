@@ -49,6 +49,12 @@ def failed(text):
     return exceptions.RayTaskError("f", text, ValueError(text))
 
 
+def test_cancelled_calls_and_what_depends_on_them_are_not_told(tell, caplog):
+    cancelled = exceptions.TaskCancelledError("00")
+    tell(cancelled, exceptions.RayTaskError("f", "", cancelled).as_instanceof_cause())
+    assert caplog.messages == []
+
+
 def test_equal_errors_are_counted(tell, caplog):
     caplog.set_level(logging.ERROR)
     begun = Timer.num_started
