@@ -381,7 +381,9 @@ def test_a_union_of_shards(it):
 def test_duplicates_have_all_items(local):
     one, two = local(range(5)).duplicate(2)
     joined = one.for_each(lambda x: ("one", x)).union(two.for_each(lambda x: ("two", x)))
-    assert sorted(joined) == [(name, x) for name in ("one", "two") for x in range(5)]
+    assert list(joined) == [(name, x) for x in range(5) for name in ("one", "two")]
+    batches, items = local(range(4)).duplicate(2)
+    assert list(batches.batch(2).union(items)) == [0, [0, 1], 1, 2, [2, 3], 3]
     with pytest.raises(ValueError, match="copies must be >= 2"):
         local([1]).duplicate(1)
 

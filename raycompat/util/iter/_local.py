@@ -413,10 +413,7 @@ def _copied(
                 item = next(source)
             except StopIteration:
                 return
-            if isinstance(item, _NextValueNotReady):
-                yield item
-                continue
-            for queue in queues:
+            for queue in queues:  # also that none is ready: so that all copies keep their turns
                 queue.append(item)
         yield mine.popleft()
 
