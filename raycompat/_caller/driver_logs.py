@@ -32,7 +32,8 @@ _LONGEST_LINE_BYTES = 4 << 20
 #: Printed bytes after which the node gets a report, unless the thread has nothing else to do.
 _PRINTED_BYTES = 1 << 16
 
-#: Seconds to wait for the last output of a session: while no output arrives, and in total.
+#: Seconds to wait for the last output of a session: while none arrives and the scheduler does not
+#: report that it will (`ToCaller.LOGS_AWAITED`), and in total.
 _LAST_WORDS_S, _FLUSH_S = 3.0, 60.0
 
 #: The default for the seconds in which equal lines of several processes are counted.
@@ -77,6 +78,8 @@ class DriverLogs:
         self._was_explained = False
         self._is_flushed = threading.Event()
         self._num_printed = 0
+        #: The scheduler's reports that the last output will come.
+        self._num_awaited = 0
         #: Printed bytes that were not yet reported, by node.
         self._unreported: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name="raycompat-print", daemon=True)
@@ -88,8 +91,12 @@ class DriverLogs:
         """Queue output for printing, or the report that all requested output was sent."""
         self._queue.put(message)
 
+    def note_that_it_comes(self) -> None:
+        """Note that the nodes with the rest of the output are alive. Called in the event loop."""
+        self._num_awaited += 1
+
     def flush(self) -> None:
-        """Wait until all earlier output of other processes is printed, as long as some arrives."""
+        """Wait until all earlier output of other processes is printed, as long as some comes."""
         self._is_flushed.clear()
         self._session.send(ToScheduler.FLUSH_LOGS, job=self._session.setup.job)
         self._wait_for(self._is_flushed.wait)
@@ -103,11 +110,14 @@ class DriverLogs:
             )
 
     def _wait_for(self, wait: Any) -> None:
-        seen, deadline = self._num_printed, time.monotonic() + _FLUSH_S
+        deadline, seen = time.monotonic() + _FLUSH_S, self._progress()
         while not wait(_LAST_WORDS_S) and self._thread.is_alive():
-            if seen == self._num_printed or time.monotonic() > deadline:
+            if seen == self._progress() or time.monotonic() > deadline:
                 break
-            seen = self._num_printed
+            seen = self._progress()
+
+    def _progress(self) -> tuple[int, int]:
+        return self._num_printed, self._num_awaited
 
     def close(self) -> None:
         """Print what has arrived, and the counts of folded lines."""

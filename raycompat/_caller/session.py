@@ -244,6 +244,7 @@ class Session:
             ToCaller.OBJECT_FREED: tensors.on_freed,
             ToCaller.LOG: self._on_log,
             ToCaller.LOGS_FLUSHED: self._on_log,
+            ToCaller.LOGS_AWAITED: self._on_logs_awaited,
             ToCaller.LOOK: self._on_look,
         }
         client.sync(_call_soon, adapter.prepare_client, client, handlers, self.lose_connection)
@@ -258,6 +259,10 @@ class Session:
     def _on_log(self, **message: Any) -> None:
         if self.logs is not None:
             self.logs.receive(**message)
+
+    def _on_logs_awaited(self) -> None:
+        if self.logs is not None:
+            self.logs.note_that_it_comes()
 
     def send(self, operation: str, **message: Any) -> None:
         """Queue one message to the scheduler, behind all earlier ones."""

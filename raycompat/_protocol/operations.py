@@ -182,6 +182,8 @@ class ToCaller(StrEnum):
     LOG = "raycompat-log"
     #: The answer to `ToScheduler.FLUSH_LOGS`: all output was sent.
     LOGS_FLUSHED = "raycompat-logs-flushed"
+    #: That answer will come: the nodes that have not answered are alive. Sent regularly until then.
+    LOGS_AWAITED = "raycompat-logs-awaited"
     #: Describe the calls and objects of this process, with `ToScheduler.CALLER_LOOKED`.
     #: Fields: token, most.
     LOOK = "raycompat-look"

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Seconds since its last pulse in which a node counts as alive, for those who wait for its answer. A
+#: pulse comes every two seconds.
+_HEARD_S = 7.0
+
 #: Checks during the time after which a node is dead.
 _LOOKS = 6
 
@@ -45,6 +49,11 @@ class Liveness:
         """Record a node's pulse."""
         if worker in self._parts.nodes.info:
             self._heard[worker] = time.monotonic()
+
+    def hears(self, worker: str) -> bool:
+        """Return whether a node has just sent a pulse, or has just come."""
+        now = time.monotonic()
+        return now - self._heard.get(worker, now) < _HEARD_S
 
     def _look(self, period_s: float) -> None:
         now = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,10 @@ from raycompat._protocol.operations import Request, ToCaller, ToNode, ToSchedule
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
+
+
+#: Seconds between two messages that the answer to a flush will come. Drivers wait three for one.
+_AWAITED_S = 1.0
 
 
 class Logs:
@@ -56,6 +61,16 @@ class Logs:
         for worker in self._parts.nodes.info:
             adapter.tell_worker(self._scheduler, worker, message)
         self._answer(token)
+        self._tell_that_it_comes(token)
+
+    def _tell_that_it_comes(self, token: int) -> None:
+        """Let the driver wait for nodes that are alive: one may be writing values to disk."""
+        if token not in self._flushes:
+            return
+        client, workers = self._flushes[token]
+        if all(map(self._parts.liveness.hears, workers)):
+            adapter.tell_client(self._scheduler, client, {"op": ToCaller.LOGS_AWAITED})
+        asyncio.get_running_loop().call_later(_AWAITED_S, self._tell_that_it_comes, token)
 
     def _flushed(self, worker: str, token: int) -> None:
         if token in self._flushes:

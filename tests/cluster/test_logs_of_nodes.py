@@ -9,12 +9,15 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import raycompat as ray
+from raycompat._caller import driver_logs
+from raycompat.util import dask
 
 #: Seconds that a driver of these tests may take.
 DRIVER_S = 150
@@ -249,3 +252,13 @@ def test_a_process_that_outlives_its_executor_keeps_nobody(no_cluster, capsys):
         ray.get(leave.remote(), timeout=20)
     ray.shutdown()
     assert capsys.readouterr().out.count("left") == 1
+
+
+def test_a_driver_waits_for_the_output_of_a_node_that_is_busy(no_cluster, caplog):
+    """A node may write values to disk for seconds, and answers nothing meanwhile."""
+    ray.init(num_cpus=1, include_dashboard=False, configure_logging=False)
+    ray.get(ray.remote(lambda: print("begun")).remote())
+    busy_s = 1.5 * driver_logs._LAST_WORDS_S
+    dask.client().run(lambda dask_worker: dask_worker.loop.add_callback(time.sleep, busy_s))
+    ray.shutdown()
+    assert "may be missing" not in caplog.text
