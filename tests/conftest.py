@@ -115,14 +115,13 @@ def forkserver():
     from raycompat._launch import forkserver_client
     from raycompat._launch.process import variables_of_processes
 
-    with tempfile.TemporaryFile() as errors:
-        server = forkserver_client.acquire(variables_of_processes(), errors.fileno())
-        for module in IMPORTED:
-            server.import_module(module)
-        yield
-        forkserver_client.release(server)
-        errors.seek(0)
-        assert not errors.read(), "the forkserver has reported an error"
+    server = forkserver_client.acquire(variables_of_processes())
+    for module in IMPORTED:
+        server.import_module(module)
+    yield
+    printed = server.printed()
+    forkserver_client.release(server)
+    assert not printed, "the forkserver has reported an error"
 
 
 @pytest.hookimpl(tryfirst=True)

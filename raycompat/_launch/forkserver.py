@@ -2,6 +2,10 @@
 
 It has imported Dask, which takes half a second of CPU, once for all of them. Its children continue when
 it ends: the standard input of each tells it when to end (`_protocol.lifeline`).
+
+The folder of a cluster that ends with its driver must not be left when the driver is killed. So the
+forkserver knows its name before it exists. When the driver has died, and all children have ended, it
+removes the folder.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import gc
 import importlib
 import os
 import pickle
+import shutil
 import signal
 import socket
 import sys
@@ -44,10 +49,15 @@ def _child_of(request: dict[str, Any], descriptors: Sequence[int]) -> Callable[[
     return program
 
 
-def _serve(control: socket.socket) -> Callable[[], None] | None:
-    """Fork until the other end closes: return None then; in each child, return its program."""
-    server = Forkserver(control)
+def _serve(server: Forkserver, folders: list[str]) -> Callable[[], None] | None:
+    """Fork until the other end closes: return None then; in each child, return its program.
+
+    The folders to remove then are added to `folders`.
+    """
     for request, descriptors in server.requests():
+        if request["op"] == "guard":
+            folders.append(request["folder"])
+            continue
         importlib.import_module(request["module"])
         if request["op"] == "import":
             continue
@@ -70,10 +80,16 @@ def main() -> None:
     """Run with a descriptor (`_launch.forkserver_client`)."""
     setproctitle.getproctitle()  # finds the memory of titles, beside that of the first variables
     program = None
+    folders: list[str] = []
+    server = Forkserver(socket.socket(fileno=int(sys.argv[1])))
     with contextlib.suppress(ConnectionError):  # the other end has closed while a child ended
-        program = _serve(socket.socket(fileno=int(sys.argv[1])))
+        program = _serve(server, folders)
     if program is not None:
         program()
+    elif folders:
+        server.wait_for_all()
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -124,9 +124,11 @@ def _is_readable(descriptor: int, deadline: float | None) -> bool:
 class ForkserverClient:
     """A forkserver of this process."""
 
-    def __init__(self, basis: Inherited, log: int) -> None:
+    def __init__(self, basis: Inherited) -> None:
         #: What its children inherit.
         self.basis = basis
+        #: What it prints, in memory: it starts before a cluster has a folder.
+        self._printed = os.fdopen(os.memfd_create("raycompat-forkserver"), "rb")
         #: Calls of `acquire` without their `release`.
         self.num_users = 0
         self._numbers = itertools.count()
@@ -143,8 +145,8 @@ class ForkserverClient:
                 run_module.command("raycompat._launch.forkserver", str(theirs.fileno())),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=self._printed,
+                stderr=self._printed,
                 env=dict(basis.variables),
                 start_new_session=True,
             )
@@ -153,6 +155,18 @@ class ForkserverClient:
     def is_running(self) -> bool:
         """Whether it has not ended."""
         return self._server.poll() is None
+
+    def printed(self) -> str:
+        """Return what it has printed: nothing, unless it has failed."""
+        if self._printed.closed:
+            return ""
+        size = os.fstat(self._printed.fileno()).st_size
+        return os.pread(self._printed.fileno(), size, 0).decode(errors="replace")
+
+    def guard(self, folder: str) -> None:
+        """Let it remove a folder, which does not exist yet, if this process dies before `end`."""
+        with self._changed:
+            self._send({"op": "guard", "folder": folder}, [])
 
     def fork(
         self, module: str, options: str, variables: Mapping[str, str], descriptors: Sequence[int]
@@ -251,6 +265,7 @@ class ForkserverClient:
         """Close this end of its socket: the forkserver ends unless another process has it open."""
         self._has_ended = True
         self._control.close()
+        self._printed.close()
         self._changed = threading.Condition()  # in a forked child, another thread may hold it
 
 
@@ -265,10 +280,9 @@ def fork(
     """Request a process that runs the function `main` of a module, without waiting for it.
 
     `options` is its command line, `variables` are its environment variables, and `descriptors` are its
-    input, its log, and its report (`_protocol.lifeline`). A forkserver that is started for it has the
-    same log.
+    input, its log, and its report (`_protocol.lifeline`).
     """
-    server = acquire(variables, descriptors[1])
+    server = acquire(variables)
     try:
         return server.fork(module, options, variables, descriptors)
     except BaseException:
@@ -276,10 +290,10 @@ def fork(
         raise
 
 
-def acquire(variables: Mapping[str, str], log: int) -> ForkserverClient:
+def acquire(variables: Mapping[str, str]) -> ForkserverClient:
     """Return a forkserver for processes with these variables, which is started if there is none.
 
-    It runs until its last user calls `release`. One that is started prints to the descriptor `log`.
+    It runs until its last user calls `release`.
     """
     basis = inherited(variables)
     with interrupts.deferred(), _lock:
@@ -287,7 +301,7 @@ def acquire(variables: Mapping[str, str], log: int) -> ForkserverClient:
             if server.basis == basis and server.is_running:
                 break
         else:
-            server = ForkserverClient(basis, log)
+            server = ForkserverClient(basis)
             _servers.append(server)
         server.num_users += 1
     return server

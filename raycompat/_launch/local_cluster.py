@@ -6,15 +6,19 @@ starts a cluster with one node; `raycompat.cluster_utils` adds and removes nodes
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import tempfile
 from pathlib import Path
 
-from raycompat._launch import node_death
+from raycompat._launch import forkserver_client, node_death
 from raycompat._launch.launch import Launch, LocalNode, Place
-from raycompat._launch.process import Process
+from raycompat._launch.process import Process, variables_of_processes
 from raycompat._protocol import interrupts, local_address, segment, shared_secret
 from raycompat._protocol.shared_secret import Authority
+
+#: Bytes of the random part of its folder's name.
+_RANDOM_BYTES = 6
 
 
 class LocalCluster(Launch):
@@ -33,11 +37,15 @@ class LocalCluster(Launch):
     ) -> None:
         is_own = authority is None and local_address.is_wanted()
         parent = check_parent(temp_dir or tempfile.gettempdir())
-        directory = Path(tempfile.mkdtemp(prefix="raycompat-", dir=parent))
+        directory = Path(parent, f"raycompat-{secrets.token_hex(_RANDOM_BYTES)}").absolute()
+        server = forkserver_client.acquire(variables_of_processes())
+        self._forkserver: forkserver_client.ForkserverClient | None = server
         try:
+            # If this process is killed, the folder is removed: its name is known before it exists.
+            server.guard(str(directory))
+            directory.mkdir(mode=0o700)
             super().__init__(directory, shared_secret.random_token() if is_own else authority)
             place = Place(scheme=local_address.SCHEME if is_own else None)
-            # When this process is killed, only the scheduler can remove the folder.
             self.start_scheduler(place, dashboard_address, folder=directory)
             self._kills_before = node_death.kills_for_memory()
         except BaseException:
@@ -45,6 +53,7 @@ class LocalCluster(Launch):
             if started is not None:
                 started.kill()
             shutil.rmtree(directory, ignore_errors=True)
+            self._release_forkserver()
             raise
 
     def why_node_ended(self) -> str:
@@ -78,6 +87,12 @@ class LocalCluster(Launch):
         self.scheduler.kill()
         segment.sweep_shared_memory(and_mine=True)
         shutil.rmtree(self.directory, ignore_errors=True)
+        self._release_forkserver()
+
+    def _release_forkserver(self) -> None:
+        server, self._forkserver = self._forkserver, None
+        if server is not None:
+            forkserver_client.release(server)
 
 
 def check_parent(folder: str) -> str:

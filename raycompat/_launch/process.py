@@ -120,7 +120,7 @@ class Process:
             how = f"ended {_described(self.exit_code)} while starting"
         why_not = variables.why_python_does_not_start(self._variables)
         cause = f" {why_not}." if why_not else ""
-        log = self.log.read_text(errors="replace")[-4000:]
+        log = (self._forked.server.printed() + self.log.read_text(errors="replace"))[-4000:]
         return f"A process of the local cluster {how}.{cause} Its log said:\n{log}"
 
     def let_go(self) -> None:

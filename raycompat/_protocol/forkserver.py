@@ -102,6 +102,10 @@ class Forkserver:
         while self.children and (left_s := deadline - time.monotonic()) > 0:
             self.wait_for_end(left_s)
         self.kill_all()
+        self.wait_for_all()
+
+    def wait_for_all(self) -> None:
+        """Wait until all children have ended."""
         while self.children:
             self.wait_for_end(None)
 

@@ -133,7 +133,7 @@ def test_every_process_is_reaped(no_cluster):
 def test_threads_may_wait_for_different_reports():
     """A thread that waits sees what another has read."""
     with tempfile.TemporaryFile() as errors:
-        server = forkserver_client.acquire(process.variables_of_processes(), errors.fileno())
+        server = forkserver_client.acquire(process.variables_of_processes())
         try:
             is_over = threading.Event()
             waiting = threading.Thread(target=server.read_until, args=(is_over.is_set,))
