@@ -18,8 +18,8 @@ def program(tmp_path, monkeypatch):
     """A folder that is the only one in ``sys.path`` before the standard library."""
     own = import_paths.own_folders()
     others = [path for path in import_paths.of_this_process() if path not in own]
-    monkeypatch.setattr(sys, "path", others)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    # Not `syspath_prepend`, which would restore this list, and not the one before it.
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *others])
     return tmp_path
 
 
@@ -77,8 +77,7 @@ def test_an_imported_file_that_hides_another_is_named(program, monkeypatch):
 def test_a_folder_of_packages_in_pythonpath_can_be_hidden(program, tmp_path_factory, monkeypatch):
     packages = tmp_path_factory.mktemp("packages")
     (packages / "unlike_any_other.py").touch()
-    monkeypatch.syspath_prepend(str(packages))
-    monkeypatch.syspath_prepend(str(program))
+    monkeypatch.setattr(sys, "path", [str(program), str(packages), str(packages), *sys.path[1:]])
     (program / "mine.py").touch()
     assert import_paths.modules_that_hide_others() == []  # although the folder is in the path twice
     (program / "unlike_any_other.py").touch()
