@@ -12,6 +12,7 @@ Tested with distributed 2026.8.0. The main techniques:
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 import logging
 import os
@@ -20,6 +21,7 @@ import ssl
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import dask
@@ -35,7 +37,12 @@ from distributed.diagnostics.task_stream import TaskStreamPlugin
 from distributed.protocol.pickle import loads
 from distributed.protocol.serialize import Serialized, to_serialize
 from distributed.scheduler import TaskPrefix
-from distributed.worker_state_machine import RemoveReplicasEvent, SecedeEvent
+from distributed.worker_state_machine import (
+    RemoveReplicasEvent,
+    SecedeEvent,
+    StateMachineEvent,
+    WorkerState,
+)
 from tornado import tcpserver
 from tornado.ioloop import IOLoop
 
@@ -123,9 +130,34 @@ def keep_command_line() -> None:
     os.environ.pop(_TITLES_VARIABLE, None)
 
 
-def _send_at_once(stream: Any) -> None:
+#: Undoes a change of Dask.
+TakeBack = Callable[[], None]
+
+
+def _send_at_once(stream: Any) -> TakeBack:
+    """Remove the pause between the batches of a stream."""
+    before = stream.interval, stream.recent_message_log
     stream.interval = 0
     stream.recent_message_log = deque(maxlen=_RECENT_MESSAGES)
+
+    def take_back() -> None:
+        stream.interval, stream.recent_message_log = before
+
+    return take_back
+
+
+def add_handlers(
+    handlers: dict[str, Callable[..., Any]], added: Mapping[str, Callable[..., Any]]
+) -> TakeBack:
+    """Add handlers of messages or requests."""
+    handlers.update(added)
+
+    def take_back() -> None:
+        for operation, handler in added.items():
+            if handlers.get(operation) is handler:
+                del handlers[operation]
+
+    return take_back
 
 
 def guarded(
@@ -334,7 +366,7 @@ def add_pages(
     scheduler: Scheduler,
     applications: Callable[[], Mapping[str, Callable[..., None]]],
     menu: str,
-) -> None:
+) -> TakeBack:
     """Add pages to Dask's dashboard, if there is one; `menu` is the address in its menu.
 
     `applications` returns the function of each page, which is called with the scheduler, the variables
@@ -342,24 +374,32 @@ def add_pages(
     """
     shown = [each for each in scheduler.http_application.applications if hasattr(each, "prefix")]
     if not shown:
-        return
+        return lambda: None
     from distributed.dashboard.core import BokehApplication
     from distributed.dashboard.scheduler import template_variables
 
     variables = template_variables(scheduler)
     pages = applications()
-    if menu not in variables["pages"]:
-        variables["pages"].insert(1, menu)
-        singles = [path.strip("/") for path in pages if path.strip("/") != menu]
-        plots = [
-            {"url": path, "name": path.removeprefix("individual-").replace("-", " ").title()}
-            for path in singles
-        ]
-        variables["plots"] += plots
+    singles = [path.strip("/") for path in pages if path.strip("/") != menu]
+    plots = [
+        {"url": path, "name": path.removeprefix("individual-").replace("-", " ").title()}
+        for path in singles
+    ]
+    variables["pages"].insert(1, menu)
+    variables["plots"] += plots
     added = BokehApplication(pages, scheduler, prefix=shown[0].prefix, template_variables=variables)
     scheduler.http_application.add_application(added)
     added.initialize(IOLoop.current())
     added.start()
+
+    def take_back() -> None:
+        variables["pages"].remove(menu)
+        for plot in plots:
+            variables["plots"].remove(plot)
+        scheduler.http_application.applications.remove(added)
+        added.stop()
+
+    return take_back
 
 
 class _Collector:
@@ -481,13 +521,24 @@ class _ReduceReplicasElsewhere(ReduceReplicas):
             yield suggestion._replace(candidates=others)
 
 
-def keep_values_at_home(scheduler: Scheduler) -> None:
-    """Keep Dask's memory manager from removing copies on the workers to which values are bound."""
+def keep_values_at_home(scheduler: Scheduler) -> TakeBack:
+    """Keep Dask's memory manager from removing copies on the workers to which values are bound.
+
+    Values of other users are bound to no worker, so for these nothing changes.
+    """
     manager = scheduler.extensions.get("amm")
-    if manager is not None:
-        for policy in [each for each in manager.policies if type(each) is ReduceReplicas]:
-            manager.policies.remove(policy)
-            manager.add_policy(_ReduceReplicasElsewhere())
+    policies = manager.policies if manager is not None else set()
+    replaced = [each for each in policies if type(each) is ReduceReplicas]
+    ours = [_ReduceReplicasElsewhere() for _ in replaced]
+
+    def replace(before: list[Any], after: list[Any]) -> None:
+        for policy in before:
+            policies.discard(policy)
+        for policy in after:
+            manager.add_policy(policy)
+
+    replace(replaced, ours)
+    return lambda: replace(ours, replaced)
 
 
 async def fetch_from(
@@ -556,15 +607,86 @@ def release_replica(scheduler: Scheduler, key: str, worker: str) -> None:
     scheduler.release_worker_data(key, worker, f"raycompat-missing-{key}")
 
 
+class _Unrunnable(dict[Any, float]):
+    """Dask's tasks that no worker can run, without the parked ones where Dask looks for old ones."""
+
+    def items(self) -> Any:
+        """Return the tasks that wait in vain, and since when."""
+        return [
+            (task, since)
+            for task, since in super().items()
+            if not _NOWHERE.issubset(task.worker_restrictions or ())
+        ]
+
+
+def let_calls_wait(scheduler: Scheduler) -> TakeBack:
+    """Let parked tasks wait longer than ``distributed.scheduler.no-workers-timeout``."""
+    scheduler.unrunnable = _Unrunnable(scheduler.unrunnable)
+
+    def take_back() -> None:
+        scheduler.unrunnable = dict(scheduler.unrunnable)
+
+    return take_back
+
+
+def scale_for(scheduler: Scheduler, nodes_wanted: Callable[[], int]) -> TakeBack:
+    """Let Dask's adaptive scaling ask for workers beyond the present ones too.
+
+    Dask itself sees that the tasks of calls and actors run, and does not close their workers.
+    """
+    handler = scheduler.handlers["adaptive_target"]
+
+    async def adaptive_target(target_duration: Any = None) -> int:
+        target: int = scheduler.adaptive_target(target_duration)
+        wanted = nodes_wanted()
+        return max(target, len(scheduler.workers) + wanted) if wanted else target
+
+    scheduler.handlers["adaptive_target"] = adaptive_target
+
+    def take_back() -> None:
+        scheduler.handlers["adaptive_target"] = handler
+
+    return take_back
+
+
+def is_our_client(client: str) -> bool:
+    """Return whether a client is a process of raycompat: `_dask_client.DaskClient` names it so."""
+    return client.startswith("DaskClient-")
+
+
 def send_client_batches_at_once(scheduler: Scheduler, client: str) -> None:
-    """Remove the pause between batches to a client (Dask: 2 ms)."""
+    """Remove the pause between batches to one of our clients (Dask: 2 ms)."""
     if client in scheduler.client_comms:
         _send_at_once(scheduler.client_comms[client])
 
 
-def send_worker_batches_at_once(scheduler: Scheduler, worker: str) -> None:
+def send_worker_batches_at_once(scheduler: Scheduler, worker: str) -> TakeBack:
     """Remove the pause between batches to a worker (Dask: 5 ms)."""
-    _send_at_once(scheduler.stream_comms[worker])
+    return _send_at_once(scheduler.stream_comms[worker])
+
+
+def is_registered(scheduler: Scheduler, plugin: str) -> bool:
+    """Return whether both plugins with this name are registered: in the scheduler and for workers."""
+    return plugin in scheduler.plugins and plugin in scheduler.worker_plugins
+
+
+async def unregister_from_workers(scheduler: Scheduler, plugin: str) -> None:
+    """Remove a plugin from all workers."""
+    if scheduler.worker_plugins.pop(plugin, None) is not None:
+        await scheduler.broadcast(msg={"op": "plugin-remove", "name": plugin})
+
+
+def forget_client(scheduler: Scheduler, client: str) -> None:
+    """Release everything that a client wants which is only a name."""
+    if client in scheduler.clients:
+        scheduler.remove_client(client)
+
+
+async def close_client(scheduler: Scheduler, client: str) -> None:
+    """Close the connection of a client, after what was sent to it."""
+    comm = scheduler.client_comms.get(client)
+    if comm is not None:
+        await comm.close()
 
 
 # --- in a worker --------------------------------------------------------------------------------
@@ -593,6 +715,42 @@ def secede(worker: Worker, key: str) -> None:
     worker.handle_stimulus(
         SecedeEvent(key=key, compute_duration=0.0, stimulus_id=f"raycompat-secede-{key}")
     )
+
+
+@dataclass
+class _Start(StateMachineEvent):
+    """Start a task that is ready, although the worker may have no free thread."""
+
+    __slots__ = ("key",)
+    key: str
+
+
+def _handle_start(state: WorkerState, event: _Start) -> Any:
+    task = state.tasks.get(event.key)
+    if task is None or task.state != "ready" or not state.running:
+        return {}, []
+    state.ready.discard(task)
+    state.executing.add(task)
+    return {task: "executing"}, []
+
+
+WorkerState._handle_event.register(_Start, _handle_start)
+
+
+def start_if_ready(worker: Worker, key: str) -> None:
+    """Start a task whose body is a coroutine, also when other tasks use all threads of the worker.
+
+    A coroutine needs no thread; Dask would let it wait for one.
+    """
+    event = _Start(key=key, stimulus_id=f"raycompat-start-{key}")
+    worker.handle_stimulus(event)
+
+
+def is_coroutine_of(worker: Worker, key: str, module: str) -> bool:
+    """Return whether the body of a task is a coroutine function of a module."""
+    task = worker.state.tasks.get(key)
+    body = getattr(task and task.run_spec, "func", None)
+    return getattr(body, "__module__", None) == module and inspect.iscoroutinefunction(body)
 
 
 def is_closing(worker: Worker) -> bool:
@@ -649,9 +807,9 @@ def tell_scheduler(worker: Worker, message: dict[str, Any]) -> None:
     worker.batched_stream.send(encodable(message))
 
 
-def send_batches_at_once(worker: Worker) -> None:
+def send_batches_at_once(worker: Worker) -> TakeBack:
     """Remove the pause between a worker's batches to the scheduler (Dask: 2 ms)."""
-    _send_at_once(worker.batched_stream)
+    return _send_at_once(worker.batched_stream)
 
 
 def client_security(worker: Worker) -> dict[str, Any] | None:

@@ -358,9 +358,10 @@ def _begin(
     uses_leases: bool,
 ) -> RayContext:
     destination = _find_or_start(given, private, authority)
+    from raycompat._dask_client import DaskClient
     from raycompat._launch import connect, prepare
 
-    client = connect.connect(destination)
+    client = connect.connect(destination, DaskClient)
     try:
         with interrupts.allowed():
             nodes = prepare.prepare(client)

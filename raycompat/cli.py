@@ -339,6 +339,28 @@ def status(
         click.echo(running(_state_client({**given, "address": address})))
 
 
+@cli.command(short_help="Take raycompat off a Dask cluster.")
+@click.argument("address")
+@_takes_password
+def detach(address: str, redis_password: str | None, redis_password_file: str | None) -> None:
+    """End the sessions on a Dask cluster that others use, and remove what raycompat has added."""
+    from raycompat._launch import addresses, connect
+    from raycompat.util.dask import detach
+
+    authority = _authority(redis_password, redis_password_file)
+    try:
+        to = addresses.require(address, authority)
+        with connect.connect(to) as client:
+            was_there = detach(client)
+    except (OSError, RuntimeError, ValueError) as error:
+        _fail(error)
+    click.echo(
+        f"raycompat was taken off the Dask cluster at {to.address}."
+        if was_there
+        else f"raycompat is not on the Dask cluster at {to.address}: there is nothing to remove."
+    )
+
+
 @cli.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     short_help="Run a program whose `import ray` means raycompat.",

@@ -102,7 +102,7 @@ def _variables_restored():
 IMPORTED = [
     "distributed.dashboard.scheduler",
     "raycompat._executor.main",
-    "raycompat._node.plugin",
+    "raycompat._node.membership",
     "raycompat._scheduler.plugin",
 ]
 

@@ -42,6 +42,7 @@ class SchedulerMessages:
             ToCaller.LEASE_ENDED: self._on_lease_ended,
             ToCaller.PRESSURE: self._on_pressure,
             ToCaller.HOME: self._on_home,
+            ToCaller.DETACHED: self._session.lose_cluster,
             ToCaller.GIVE_AGAIN: self._session.sharing.give_again,
             ToCaller.ACTOR_STATE: self._on_actor_state,
             ToCaller.GROUP_READY: partial(placement_groups.on_ready, self._session),

@@ -534,6 +534,13 @@ class Session:
         )
         self._lose(exceptions.RaySystemError, text)
 
+    def lose_cluster(self, text: str) -> None:
+        """Fail everything, because raycompat was taken off the cluster. `text` says how.
+
+        Called in the client's event loop.
+        """
+        self._lose(exceptions.RaySystemError, text)
+
     def lose_node(self, text: str) -> None:
         """Fail everything, because the only node of the cluster that this process started is dead.
 

@@ -33,6 +33,7 @@ def report(state: Mapping[str, Any], now: datetime, dashboard: str | None = None
             rule,
             "Active:",
             *_or_none(_nodes(state["nodes"]), "no nodes"),
+            *_unfit(state["unfit"]),
             "",
             "Resources",
             rule,
@@ -72,6 +73,13 @@ def _nodes(nodes: Iterable[Mapping[str, Any]]) -> list[str]:
         where = f"{node['ip']} ({node['hostname']}, pid {node['pid']})"
         lines.append(f"node_{node['node_id'][:12]}  {where}  {used}")
     return lines
+
+
+def _unfit(workers: Mapping[str, str]) -> list[str]:
+    if not workers:
+        return []
+    lines = [f" {address}: {reason}" for address, reason in workers.items()]
+    return ["Dask workers that are not nodes:", *lines]
 
 
 def _usage(state: Mapping[str, Any]) -> list[str]:

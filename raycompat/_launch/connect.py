@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from distributed import Client
 
 from raycompat import _dask_adapter as adapter
-from raycompat._dask_client import DaskClient
 from raycompat._launch.addresses import Destination
 from raycompat._protocol import refusals
 from raycompat._protocol.import_paths import files_that_hide_others
@@ -17,8 +16,8 @@ from raycompat._protocol.import_paths import files_that_hide_others
 _ANSWER_S = 5.0
 
 
-def connect(destination: Destination) -> Client:
-    """Connect to a scheduler.
+def connect(destination: Destination, kind: type[Client] = Client) -> Client:
+    """Connect to a scheduler; `kind` is the class of the client.
 
     Raises
     ------
@@ -26,7 +25,7 @@ def connect(destination: Destination) -> Client:
         When no server answers, or the server is not a scheduler.
     """
     _check_scheduler(destination)
-    return DaskClient(
+    return kind(
         destination.address,
         security=destination.security,
         direct_to_workers=destination.direct_to_workers,

@@ -1,19 +1,19 @@
 """From a connected Dask client to a cluster whose nodes are ready.
 
-The steps, each with its timeout and its error: the scheduler and all workers have this version of
-raycompat; the plugins are registered (this has no effect where they are registered); every worker has
-reported.
+The steps, each with its timeout and its error: the scheduler has this version of raycompat; the plugins
+are registered (this has no effect where they are registered); every worker has reported. A worker that
+cannot be a node stays a worker of Dask.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import pkgutil
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as adapter
-from raycompat._node.plugin import NodePlugin
+from raycompat._node.door import node_plugin
 from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.version import VERSION
 from raycompat._scheduler.plugin import SchedulerPlugin
@@ -21,10 +21,9 @@ from raycompat._scheduler.plugin import SchedulerPlugin
 if TYPE_CHECKING:
     from distributed import Client
 
-#: Seconds for each worker to report its version.
-_VERSION_S = 5.0
+logger = logging.getLogger(__name__)
 
-#: Seconds for all workers to report their versions and to start their node processes.
+#: Seconds for all workers to start their node processes.
 _PREPARE_S = 60.0
 
 #: Seconds for a cluster without workers to get one.
@@ -35,16 +34,16 @@ _WHERE_THE_VERSION_IS = "raycompat._protocol.version:VERSION"
 
 
 def prepare(client: Client) -> list[dict[str, Any]]:
-    """Make every worker of a cluster a node, and return the nodes, at least one.
+    """Make the workers of a cluster nodes, and return the nodes, at least one.
 
     Raises
     ------
     RuntimeError
-        When a process of the cluster lacks raycompat, or has another version.
+        When the scheduler lacks raycompat, or has another version.
     ConnectionError
         When there are no workers, or some do not answer.
     ValueError
-        When a worker cannot be a node.
+        When no worker can be a node.
     """
     nodes: list[dict[str, Any]] = client.sync(_prepare, client)
     return nodes
@@ -53,10 +52,10 @@ def prepare(client: Client) -> list[dict[str, Any]]:
 async def _prepare(client: Client) -> list[dict[str, Any]]:
     try:
         async with asyncio.timeout(_PREPARE_S):
-            await _check_versions(client)
+            await _check_version(client)
             await client.register_plugin(SchedulerPlugin())
             with contextlib.suppress(OSError):  # a worker has left; the others have the plugin
-                await client.register_plugin(NodePlugin())
+                await client.register_plugin(node_plugin())
     except TimeoutError as error:
         raise ConnectionError(
             f"Not all workers of the Dask cluster at {client.scheduler.address} have answered within "
@@ -66,48 +65,18 @@ async def _prepare(client: Client) -> list[dict[str, Any]]:
     return await _wait_for_nodes(client)
 
 
-async def _check_versions(client: Client) -> None:
-    """Check that all processes have the same version, before anything else is sent to them.
-
-    Registered plugins have the scheduler's version, so a driver with another version is refused too.
-    """
+async def _check_version(client: Client) -> None:
+    """Check that the scheduler has this version, before anything else is sent to it."""
     try:
         found = await client.run_on_scheduler(pkgutil.resolve_name, _WHERE_THE_VERSION_IS)
     except Exception as error:  # any error of its import there
         found = error
-    versions = {f"the scheduler at {client.scheduler.address}": found}
-    if found == VERSION:
-        workers = await adapter.addresses_of_workers(client)
-        answers = await asyncio.gather(*(_ask_for_version(client, each) for each in workers))
-        versions |= {
-            f"the worker at {worker}": answer
-            for worker, answer in zip(workers, answers, strict=True)
-            if not isinstance(answer, OSError)  # the worker has just left, or is stopped
-        }
-    wrong = [f"{who} {_say(found)}" for who, found in versions.items() if found != VERSION]
-    if wrong:
+    if found != VERSION:
         raise RuntimeError(
-            f"Version mismatch: this process has raycompat {VERSION}, but {'; '.join(wrong)}. The "
-            "scheduler, all workers and all drivers need the same version: install it there "
-            f"(`pip install raycompat=={VERSION}`) and restart them."
+            f"Version mismatch: this process has raycompat {VERSION}, but the scheduler at "
+            f"{client.scheduler.address} {_say(found)}. The scheduler and all drivers need the same "
+            f"version: install it there (`pip install raycompat=={VERSION}`) and restart it."
         )
-
-
-async def _ask_for_version(client: Client, worker: str) -> Any:
-    """Return a worker's version, or an error: that of its import, or an OSError if it is silent.
-
-    A stopped worker must not block drivers. The scheduler checks the versions of slow workers before
-    they become nodes.
-    """
-    asked = client.run(
-        pkgutil.resolve_name, _WHERE_THE_VERSION_IS, workers=[worker], on_error="return"
-    )
-    try:
-        async with asyncio.timeout(_VERSION_S):
-            answers = await asked
-    except TimeoutError:
-        return OSError(f"{worker} has not answered within {_VERSION_S:.0f} s")
-    return answers.get(worker, OSError(f"{worker} has left"))
 
 
 def _say(found: Any) -> str:
@@ -124,7 +93,9 @@ async def _wait_for_nodes(client: Client) -> list[dict[str, Any]]:
     nodes: list[dict[str, Any]] = ready["nodes"]
     if unfit := ready["unfit"]:
         reasons = "; ".join(f"{worker}: {reason}" for worker, reason in unfit.items())
-        raise ValueError(f"These Dask workers cannot be nodes: {reasons}")
+        if not nodes:
+            raise ValueError(f"No Dask worker can be a node: {reasons}")
+        logger.warning("raycompat: these Dask workers are not nodes: %s", reasons)
     if ready["silent"]:
         raise ConnectionError(
             f"These workers of the Dask cluster at {scheduler.address} have not become nodes within "

@@ -35,11 +35,15 @@ class Jobs:
         #: The settings of executors, by job.
         self.setups: dict[str, dict[str, Any]] = {}
         self._functions: dict[str, asyncio.Task[bytes]] = {}
+        #: Gives the worker's messages their pause again; None while no job is open.
+        self._take_back: adapter.TakeBack | None = None
         #: The executors to which each function was sent.
         self._receivers: dict[str, weakref.WeakSet[Executor]] = {}
 
     def begin(self, job: str, namespace: str, setup: dict[str, Any]) -> None:
         """Record a new driver, with the settings for the executors of its job."""
+        if self._take_back is None:
+            self._take_back = adapter.send_batches_at_once(self._node.worker)
         if setup["log_to_driver"]:
             self._node.logs.follow(job)
         self.setups[job] = {
@@ -87,7 +91,15 @@ class Jobs:
             self._functions.clear()  # other jobs fetch their functions again
             self._receivers.clear()
             self.setups.pop(job, None)
+            if not self.setups:
+                self.take_back()
             self._node.pool.background(self._clean_up_after(job, self._node.pool.end_job(job)))
+
+    def take_back(self) -> None:
+        """Take back what was changed in the worker for the jobs."""
+        if self._take_back is not None:
+            self._take_back()
+            self._take_back = None
 
     async def _clean_up_after(self, job: str, executors: list[Executor]) -> None:
         """Remove the files of a job when its executors, which use them, have ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -61,6 +62,7 @@ async def _serve_until_told(options: dict[str, Any]) -> bool:
     await asyncio.wait([told_to_end, joined], return_when=asyncio.FIRST_COMPLETED)
     if joined.done():
         joined.result()
+        gc.freeze()  # later collections need not scan the objects so far
         lifeline.say({"address": node.address})
         closed = asyncio.ensure_future(node.finished())
         await asyncio.wait([told_to_end, closed], return_when=asyncio.FIRST_COMPLETED)

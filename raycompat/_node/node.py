@@ -71,6 +71,7 @@ class Node:
         #: Names of the Unix sockets on which executors accept calls, by actor or lease.
         self.sockets: dict[str, str] = {}
         self._collection_due = False
+        self._is_closed = False
         directory = Path(worker.local_directory)
         self._spill_directory = directory / "raycompat-segments"
         self._spill_directory.mkdir(parents=True, exist_ok=True)
@@ -140,7 +141,9 @@ class Node:
 
     def close(self) -> None:
         """End all processes and remove all segments."""
+        self._is_closed = True
         self.jobs.setups.clear()  # so that no call is retried
+        self.jobs.take_back()
         self._memory.stop()
         self._gpu_watch.stop()
         self._tidying.cancel()
@@ -154,6 +157,8 @@ class Node:
 
     def tell(self, message: dict[str, Any]) -> None:
         """Send a message to the scheduler plugin; fail the call of one that cannot be encoded."""
+        if self._is_closed:
+            return
         try:
             adapter.tell_scheduler(self.worker, message)
         except OSError:  # the connection is closed

@@ -102,6 +102,10 @@ class ToScheduler(StrEnum):
     NODE = "raycompat-node"
     #: A worker cannot be a raycompat node, and why. Fields: reason.
     UNFIT = "raycompat-unfit"
+    #: A worker is to be a node no more: its plugin was removed. The answer is `ToNode.DISMISS`.
+    RESIGN = "raycompat-resign"
+    #: A worker is no node any more: it sends no other message.
+    GONE = "raycompat-gone"
     #: How a call ended on a node. Fields: key, owner, pid, outcome.
     RESULT = "raycompat-result"
     #: An item of a generator. Fields: key, owner, item, index, wire.
@@ -168,6 +172,8 @@ class ToCaller(StrEnum):
     GIVE_AGAIN = "raycompat-give-again"
     #: The bundles of a placement group are reserved, or it was removed. Fields: group, error.
     GROUP_READY = "raycompat-group-ready"
+    #: The session ends, because raycompat is taken off the cluster, and why. Fields: text.
+    DETACHED = "raycompat-detached"
     #: Bytes from the other end of a relay; None at its end. Fields: relay, data.
     RELAY_DATA = "raycompat-relay-data"
     #: End a call that this process runs by a lease. Fields: key, recursive.
@@ -192,6 +198,8 @@ class ToCaller(StrEnum):
 class ToNode(StrEnum):
     """Messages to nodes."""
 
+    #: End: the worker is no node any more. No other message follows.
+    DISMISS = "raycompat-dismiss"
     #: A driver has connected; the settings of its executors.
     JOB = "raycompat-job"
     #: A driver has ended.
@@ -244,6 +252,8 @@ class Request(StrEnum):
     STATE = "raycompat_state"
     #: The total and free resources of all nodes together: programs ask for them often.
     RESOURCES = "raycompat_resources"
+    #: Take raycompat off the cluster. Fields: text, the reason.
+    DETACH = "raycompat_detach"
     #: The keys of everything in the scheduler, with which tests find leaks.
     INVENTORY = "raycompat_inventory"
     #: Whether the scheduler has a package already. Fields: client, uri.

@@ -33,7 +33,7 @@ import resource
 import shutil
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from raycompat._protocol import mapping, own_folder, warm_memory
@@ -289,12 +289,16 @@ def _is_too_large(name: str, size: int) -> bool:
     return _size_of(name) > _TOO_LARGE * size
 
 
-def allow_many() -> None:
-    """Raise this process's limit of open files as far as possible: each mapping needs a file."""
+def allow_many() -> Callable[[], None]:
+    """Raise this process's limit of open files as far as possible: each mapping needs a file.
+
+    The result is a function that takes that back.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = _MANY_FILES if hard == resource.RLIM_INFINITY else min(hard, _MANY_FILES)
     if soft != resource.RLIM_INFINITY and soft < limit:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 # --- reading and removing -----------------------------------------------------------------------

@@ -5,9 +5,12 @@ The scheduler unpickles them by name, so it needs the same version of this packa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, cast
+import weakref
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from distributed import Worker
+
     from raycompat._protocol.values import SeveralValues
 
 #: The name of raycompat's plugins in Dask.
@@ -36,10 +39,14 @@ class TaskRunner(Protocol):
         """Return the stored form of a value, for Dask."""
 
 
+#: The node of each Dask worker of this process.
+runners: weakref.WeakKeyDictionary[Worker, TaskRunner] = weakref.WeakKeyDictionary()
+
+
 def _node() -> TaskRunner:
     from distributed import get_worker
 
-    return cast("TaskRunner", get_worker().plugins[PLUGIN_NAME].node)
+    return runners[get_worker()]
 
 
 async def run_call(key: str, payload: bytes, *values: Any) -> Any:

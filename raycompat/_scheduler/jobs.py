@@ -95,12 +95,14 @@ class Jobs:
         self._parts.packages.release(job.client)
         self.functions.end_job(job.job)
         adapter.forget_split_keys()
+        self._parts.guest.session_ended()
         self._parts.notify_change()
 
     def begin(self, client: str, job: str, namespace: str, setup: dict[str, Any]) -> None:
         """Add a driver's job, and send its settings to all nodes."""
         # The client may have connected before this plugin was registered.
         adapter.send_client_batches_at_once(self._scheduler, client)
+        self._parts.guest.session_began()
         self.open[job] = opened = Job(job, client, namespace, setup, setup["home"])
         if opened.home not in self._parts.nodes.info:
             self._find_home(opened)

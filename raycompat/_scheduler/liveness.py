@@ -36,6 +36,10 @@ class Liveness:
 
     def start(self) -> None:
         """Start the regular checks."""
+        self._heard.clear()  # what was heard before the checks is old
+        self._look_later()
+
+    def _look_later(self) -> None:
         self._looked = time.monotonic()
         period_s = self._limit_s / _LOOKS
         self._timer = asyncio.get_running_loop().call_later(period_s, self._look, period_s)
@@ -66,7 +70,7 @@ class Liveness:
                 if now - heard > self._limit_s:
                     self._remove(worker, now - heard)
         finally:
-            self.start()
+            self._look_later()
 
     def _remove(self, worker: str, silent_s: float) -> None:
         line = (

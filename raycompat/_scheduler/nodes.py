@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
 from raycompat import _security
+from raycompat._protocol.operations import ToNode
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._protocol.version import VERSION
 from raycompat._scheduler import dashboard
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class Nodes:
         self._scheduler = parts.scheduler
         #: The report of each node, by its address.
         self.info: dict[str, dict[str, Any]] = {}
+        #: The number of drivers that wait for nodes.
+        self._num_awaiting = 0
         #: Workers that cannot be nodes, and why.
         self._unfit: dict[str, str] = {}
         #: The nodes that have left last.
@@ -39,18 +41,17 @@ class Nodes:
         #: The ids of the nodes that have left last, by address.
         self._former_ids: dict[str, str] = {}
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a driver waits for nodes."""
+        return self._num_awaiting > 0
+
     def ready(self, worker: str, info: dict[str, Any]) -> None:
         """Handle a worker's report that it is a node, with its resources."""
-        if info["version"] != VERSION:
-            reason = (
-                f"it has raycompat {info['version']}, and the cluster has {VERSION}. Install that "
-                "there, and restart the worker."
-            )
-            self.unfit(worker, reason)
-            return
+        self._unfit.pop(worker, None)
         self.info[worker] = info
         self._parts.ledger.add_node(worker, ResourceSet.from_units(info["total"]))
-        adapter.send_worker_batches_at_once(self._scheduler, worker)
+        self._parts.guest.node_came(worker)
         self._parts.jobs.node_came(worker)
         self._parts.notify_change()
         self._parts.dispatcher.soon()
@@ -69,9 +70,25 @@ class Nodes:
             self._parts.logs.tell(job, line)
         self._parts.notify_change()
 
-    def left(self, worker: str) -> None:
-        """Remove a node; its calls have already left it (see `Calls.follow`)."""
+    def resigned(self, worker: str) -> None:
+        """Handle a worker's wish to be a node no more, because its plugin was removed."""
+        if not self._parts.guest.is_detaching():  # otherwise it is dismissed with the others
+            self.dismiss(worker)
+
+    def dismiss(self, worker: str) -> None:
+        """Let a worker be a node no more; it goes on as a worker of Dask."""
+        if worker in self.info:
+            self.left(worker)
+            self._parts.guest.expect_end_of(worker)
+            adapter.tell_worker(self._scheduler, worker, {"op": ToNode.DISMISS})
+
+    def left(self, worker: str, *, is_worker: bool = True) -> None:
+        """Remove a node; its calls have already left it (see `Calls.follow`).
+
+        `is_worker` says whether it goes on as a worker of Dask.
+        """
         parts = self._parts
+        parts.guest.node_left(worker, is_worker=is_worker)
         self._unfit.pop(worker, None)
         info = self.info.pop(worker, None)
         if info is not None:
@@ -109,7 +126,11 @@ class Nodes:
         def is_settled() -> bool:
             return not silent() and (len(self.info) >= at_least or bool(self._unfit))
 
-        await self._wait_until(is_settled, timeout_s)
+        self._num_awaiting += 1
+        try:
+            await self._wait_until(is_settled, timeout_s)
+        finally:
+            self._num_awaiting -= 1
         nodes = [{"address": address, **info} for address, info in self.info.items()]
         return {"nodes": nodes, "silent": silent(), "unfit": dict(self._unfit)}
 
@@ -179,6 +200,7 @@ class Nodes:
                 for address, info in self.info.items()
             ],
             "departed": list(self._departed),
+            "unfit": dict(self._unfit),
             **self.resources(),
             "stored": sum(worker.nbytes for worker in self._scheduler.workers.values()),
             "pending": self._parts.dispatcher.pending(),

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from raycompat import _dask_adapter as adapter
 from raycompat._protocol import failures
 from raycompat._protocol.operations import Request, ToCaller, ToScheduler
+from raycompat._scheduler import demand
 from raycompat._scheduler.actors import Actors
 from raycompat._scheduler.calls import Calls
 from raycompat._scheduler.dispatcher import Dispatcher
 from raycompat._scheduler.endings import Endings
 from raycompat._scheduler.experiments import Experiments
 from raycompat._scheduler.groups import Groups
+from raycompat._scheduler.guest import Guest
 from raycompat._scheduler.jobs import Jobs
 from raycompat._scheduler.key_values import KeyValues
 from raycompat._scheduler.leases import Leases
@@ -53,6 +55,7 @@ class Parts:
         self.changed = asyncio.Event()
         self.ledger = Ledger()
         self.nodes = Nodes(self)
+        self.guest = Guest(self)
         self.liveness = Liveness(self)
         self.jobs = Jobs(self)
         self.calls = Calls(self)
@@ -120,6 +123,8 @@ class Parts:
             ToScheduler.AWAIT_GROUP: groups.tell_when_ready,
             ToScheduler.NODE: nodes.ready,
             ToScheduler.UNFIT: nodes.unfit,
+            ToScheduler.RESIGN: nodes.resigned,
+            ToScheduler.GONE: self.guest.node_is_gone,
             ToScheduler.GPUS: nodes.on_gpus,
             ToScheduler.LEASE_ALIVE: leases.alive,
             ToScheduler.LEASE_TRIMMED: leases.trimmed,
@@ -167,6 +172,7 @@ class Parts:
             Request.FETCH: nodes.fetch,
             Request.STATE: nodes.state,
             Request.RESOURCES: nodes.resources,
+            Request.DETACH: self.guest.detach,
             Request.INVENTORY: self.inventory,
             Request.FUNCTION: self.jobs.function,
             Request.PACKAGE_BEGIN: packages.begin,
@@ -211,6 +217,23 @@ class Parts:
         self.jobs.client_left(client)
         self.groups.collect_soon()
         self.notify_change()
+
+    def close(self) -> None:
+        """Stop publishing metrics, and remove uploaded packages."""
+        self.metrics.close()
+        self.packages.close()
+
+    def nodes_wanted(self) -> int:
+        """Return how many more nodes would run what waits for resources, or for a first node."""
+        nodes = [self.ledger.node_total(each) for each in self.ledger.nodes]
+        calls = [
+            (line.shape[1], count)
+            for line in self.dispatcher.lines()
+            for count in (+line.counts).values()
+        ]
+        groups = [row.wish() for row in self.groups.waiting()]
+        wanted = demand.nodes_wanted(calls, groups, nodes)
+        return max(wanted, int(self.nodes.is_awaited and not nodes))
 
     def notify_change(self) -> None:
         """Wake those who wait for a change of nodes, jobs or actors."""

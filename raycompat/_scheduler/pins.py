@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from distributed import Scheduler
 
 #: The scheduler client that holds all pinned keys.
-_CLIENT = "raycompat-pins"
+PINS = "raycompat-pins"
 
 
 class Pins:
@@ -39,7 +39,7 @@ class Pins:
         wanted = [key for key in new if not self._counts[key]]
         self._counts.update(new)
         if wanted:
-            self._scheduler.client_desires_keys(wanted, _CLIENT)
+            self._scheduler.client_desires_keys(wanted, PINS)
 
     def drop(self, carrier: str) -> None:
         """Release the keys of a carrier that was removed."""
@@ -49,4 +49,4 @@ class Pins:
         for key in unwanted:
             del self._counts[key]
         if unwanted:
-            self._scheduler.client_releases_keys(unwanted, _CLIENT)
+            self._scheduler.client_releases_keys(unwanted, PINS)

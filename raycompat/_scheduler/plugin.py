@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import distributed
@@ -35,15 +34,23 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def start(self, scheduler: Scheduler) -> None:
         """Register the handlers of messages and requests."""
-        segment.allow_many()  # each client has two connections, and each worker one
-        adapter.keep_values_at_home(scheduler)
         self.parts = Parts(scheduler)
+        self.parts.guest.plugin = self
+        undo_at_the_end = self.parts.guest.undo_at_the_end
+        # Each client has two connections, and each worker one.
+        undo_at_the_end(segment.allow_many())
         handlers = adapter.guarded(self.parts.stream_handlers(), self.parts.tell_of_error)
-        scheduler.stream_handlers.update(handlers)
-        scheduler.handlers.update(self.parts.handlers())
-        self.parts.liveness.start()
-        add_pages = partial(adapter.add_pages, scheduler, self._pages, menu="ray")
-        dashboard.when_imported(scheduler, add_pages)
+        self.parts.guest.remove_handlers = adapter.add_handlers(scheduler.stream_handlers, handlers)
+        undo_at_the_end(adapter.let_calls_wait(scheduler))
+        undo_at_the_end(adapter.scale_for(scheduler, self.parts.nodes_wanted))
+        undo_at_the_end(adapter.add_handlers(scheduler.handlers, self.parts.handlers()))
+        undo_at_the_end(self.parts.close)
+        self.parts.guest.start()
+        dashboard.when_imported(scheduler, self._add_pages)
+
+    def _add_pages(self) -> None:
+        take_back = adapter.add_pages(self.parts.scheduler, self._pages, menu="ray")
+        self.parts.guest.undo_at_the_end(take_back)
 
     def _pages(self) -> dict[str, Callable[..., None]]:
         from raycompat._scheduler.pages import documents  # Bokeh is slow to import
@@ -52,7 +59,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
         """Remove a node."""
-        self.parts.nodes.left(worker)
+        self.parts.nodes.left(worker, is_worker=False)
 
     def log_event(self, topic: str, msg: Any) -> None:
         """Start calls that waited for a paused worker. Dask logs the change just before it makes it."""
@@ -60,8 +67,11 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             self.parts.dispatcher.soon()
 
     def add_client(self, scheduler: Scheduler, client: str) -> None:
-        """Make a new client's stream fast, once it exists."""
-        asyncio.get_running_loop().call_soon(adapter.send_client_batches_at_once, scheduler, client)
+        """Make the stream of a new client of ours fast, once it exists."""
+        if adapter.is_our_client(client):
+            asyncio.get_running_loop().call_soon(
+                adapter.send_client_batches_at_once, scheduler, client
+            )
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         """Clean up after a client that has left."""
@@ -85,6 +95,6 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     async def close(self) -> None:
         """Stop the checks and remove uploaded packages, because the scheduler ends."""
+        self.parts.guest.stop()
         self.parts.liveness.stop()
-        self.parts.metrics.close()
-        self.parts.packages.close()
+        self.parts.close()

@@ -47,6 +47,33 @@ def client() -> Client:
     return found
 
 
+def detach(client: Client) -> bool:
+    """Take raycompat off a Dask cluster that is shared with others.
+
+    Its sessions end with a `RaySystemError` that says so. Its plugins, processes, pages, files and
+    settings are removed from the scheduler and the workers, which go on. A later ``init`` begins again.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Connected to the cluster.
+
+    Returns
+    -------
+    bool
+        Whether raycompat was there.
+
+    Notes
+    -----
+    Differs from Ray: Ray does not have this function. The command ``raycompat detach ADDRESS`` does the
+    same, and ``client.unregister_worker_plugin("raycompat")`` too.
+    """
+    from raycompat._launch.detach import detach
+
+    was_there: bool = client.sync(detach, client)
+    return was_there
+
+
 def actor(handle: ActorHandle[Any]) -> Actor:
     """Return an actor with the interface of Dask's actors, for code that is written for those.
 

@@ -74,11 +74,11 @@ class DaskCluster:
         self.workers[worker.pid] = worker
         return worker
 
-    def connect(self) -> None:
-        """Make this process a driver; return when every worker is a node."""
+    def connect(self, nodes: int | None = None) -> None:
+        """Make this process a driver; return when every worker is a node, or so many are."""
         ray.init(address=self.address, configure_logging=False)
         deadline = time.monotonic() + PROCESS_S
-        alive = sum(each.poll() is None for each in self.workers.values())
+        alive = nodes or sum(each.poll() is None for each in self.workers.values())
         while sum(node["Alive"] for node in ray.nodes()) < alive:
             assert time.monotonic() < deadline
             time.sleep(0.02)  # polling with a deadline: other processes join

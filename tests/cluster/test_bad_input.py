@@ -251,7 +251,9 @@ def test_what_cannot_be_sent_and_was_not_refused_ends_no_connection(session):
     broken = BROKEN  # of this function, for that of the worker
 
     def tell_the_scheduler(dask_worker):
-        dask_worker.plugins["raycompat"].node.tell({"op": "raycompat-blocked", "key": broken})
+        from raycompat._protocol.task_bodies import runners
+
+        runners[dask_worker].tell({"op": "raycompat-blocked", "key": broken})
 
     session.client.run(tell_the_scheduler)
     assert ray.get(one.options(scheduling_strategy="SPREAD").remote(), timeout=30) == 1

@@ -30,7 +30,9 @@ def of_scheduler(dask_scheduler):
 
 
 def of_node(dask_worker):
-    jobs = dask_worker.plugins["raycompat"].node.jobs
+    from raycompat._protocol import task_bodies
+
+    jobs = task_bodies.runners[dask_worker].jobs
     return len(jobs._functions), len(jobs._receivers)
 
 

@@ -1,19 +1,28 @@
-"""The node plugin of a worker that cannot be a node."""
+"""Dask workers that cannot be nodes: the plugin reports why, and the workers go on."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 
 import pytest
 
-from raycompat._node import plugin
+from raycompat._node import membership
+from raycompat._node.door import node_plugin
 from raycompat._node.forkserver_client import ForkserverDied
+from raycompat._protocol import task_bodies
 from raycompat._protocol.operations import ToScheduler
 
 
 class Worker:
     """A Dask worker; it keeps what it sends to the scheduler."""
+
+    def __init__(self):
+        self.sent = []
+        self.batched_stream = self
+        self.stream_handlers, self.handlers = {}, {}
+
+    def send(self, message):
+        self.sent.append(message)
 
 
 @pytest.mark.parametrize(
@@ -26,17 +35,13 @@ class Worker:
     ],
 )
 def test_drivers_learn_why_a_worker_cannot_be_a_node(monkeypatch, error, reason):
-    sent = []
-
     def fail(worker):
         raise error
 
-    monkeypatch.setattr(plugin, "Node", fail)
-    monkeypatch.setattr(plugin.adapter, "tell_scheduler", lambda _, message: sent.append(message))
-    with pytest.raises(type(error)):
-        asyncio.run(plugin.NodePlugin().setup(Worker()))
-    gc.unfreeze()  # `setup` freezes what there is in a worker
-    (message,) = sent
+    worker = Worker()
+    monkeypatch.setattr(membership, "Node", fail)
+    asyncio.run(node_plugin().setup(worker))
+    (message,) = worker.sent
     assert message["op"] == ToScheduler.UNFIT
     assert message["reason"].startswith(reason)
 
@@ -48,6 +53,7 @@ class NodeWithout:
 
     def __init__(self, _) -> None:
         self.pool = self
+        made.append(self)
 
     def start(self) -> None:
         pass
@@ -56,7 +62,7 @@ class NodeWithout:
         raise ForkserverDied("could not start: ZeroDivisionError")
 
     def stream_handlers(self) -> dict:
-        return {}
+        return {"raycompat-job": print}
 
     handlers = stream_handlers
 
@@ -64,17 +70,15 @@ class NodeWithout:
         self.ended = True
 
 
+made: list[NodeWithout] = []
+
+
 def test_a_worker_whose_forkserver_cannot_start_is_no_node(monkeypatch):
-    sent = []
     worker = Worker()
-    worker.stream_handlers, worker.handlers = {}, {}
-    monkeypatch.setattr(plugin, "Node", NodeWithout)
-    monkeypatch.setattr(plugin.adapter, "tell_scheduler", lambda _, message: sent.append(message))
-    monkeypatch.setattr(plugin.adapter, "send_batches_at_once", lambda _: None)
-    registered = plugin.NodePlugin()
-    with pytest.raises(ForkserverDied, match="ZeroDivisionError"):
-        asyncio.run(registered.setup(worker))
-    gc.unfreeze()
-    assert sent == [{"op": ToScheduler.UNFIT, "reason": "could not start: ZeroDivisionError"}]
-    assert registered.node.ended
-    assert worker not in plugin._plugins
+    monkeypatch.setattr(membership, "Node", NodeWithout)
+    asyncio.run(node_plugin().setup(worker))
+    reason = "could not start: ZeroDivisionError"
+    assert worker.sent == [{"op": str(ToScheduler.UNFIT), "reason": reason}]
+    assert made.pop().ended
+    assert worker not in task_bodies.runners
+    assert worker.stream_handlers == worker.handlers == {}

@@ -1,0 +1,20 @@
+"""Taking raycompat off a Dask cluster."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from typing import TYPE_CHECKING
+
+from raycompat._protocol.operations import Request, ask
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+async def detach(client: Client) -> bool:
+    """End raycompat's sessions on a cluster, and remove what it has added; False if it is not there."""
+    user = f"{getpass.getuser()} on {socket.gethostname()}"
+    text = f"raycompat was taken off the Dask cluster by {user}. Call ray.init() to begin again."
+    answer = await ask(client.scheduler, Request.DETACH, text=text)
+    return answer is not None

@@ -1,0 +1,168 @@
+"""What raycompat changes in the cluster of others, and when it takes that back.
+
+* From the first session until raycompat is taken off the cluster: handlers, pages, the plugins.
+* While a session is open: the memory manager's policy, the pauses in the streams to workers, and the
+  detection of silent nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from raycompat import _dask_adapter as adapter
+from raycompat._protocol.operations import ToCaller
+from raycompat._protocol.task_bodies import PLUGIN_NAME
+from raycompat._scheduler.actors import DETACHED
+from raycompat._scheduler.pins import PINS
+
+if TYPE_CHECKING:
+    from distributed import SchedulerPlugin
+
+    from raycompat._scheduler.parts import Parts
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks whether the plugins are still registered.
+_LOOK_S = 2.0
+
+#: Seconds for all sessions to end, and for all workers to know.
+_DETACH_S = 30.0
+
+_UNREGISTERED = (
+    "raycompat was taken off the Dask cluster: its plugin was unregistered. Call ray.shutdown(), and "
+    "ray.init() to begin again."
+)
+
+
+class Guest:
+    """The changes of the scheduler and of its streams."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        #: The plugin, which hears of clients that leave.
+        self.plugin: SchedulerPlugin
+        self._scheduler = parts.scheduler
+        self._is_active = False
+        #: What takes back the changes that last while a session is open, in the streams to workers too.
+        self._of_sessions: list[adapter.TakeBack] = []
+        self._of_workers: dict[str, adapter.TakeBack] = {}
+        #: The workers that were dismissed, until their last message.
+        self._leaving: set[str] = set()
+        #: Removes the handlers of messages. Dask would close a connection with other messages.
+        self.remove_handlers: adapter.TakeBack
+        #: What takes back the others.
+        self._lasting: list[adapter.TakeBack] = []
+        self._looking: asyncio.TimerHandle | None = None
+        self._detaching: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Look regularly whether the plugins are registered: Dask does not tell."""
+        self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+
+    def stop(self) -> None:
+        """Take nothing back, because the scheduler ends."""
+        if self._looking is not None:
+            self._looking.cancel()
+
+    def undo_at_the_end(self, take_back: adapter.TakeBack) -> None:
+        """Call a function when raycompat is taken off the cluster."""
+        self._lasting.append(take_back)
+
+    # --- while a session is open ----------------------------------------------------------------
+
+    def session_began(self) -> None:
+        """Change what sessions need, if this is the only one."""
+        if self._is_active:
+            return
+        self._is_active = True
+        self._of_sessions.append(adapter.keep_values_at_home(self._scheduler))
+        self._parts.liveness.start()
+        self._of_sessions.append(self._parts.liveness.stop)
+        for worker in self._parts.nodes.info:
+            self.node_came(worker)
+
+    def session_ended(self) -> None:
+        """Take that back if no session is left."""
+        if self._is_active and not self._parts.jobs.open:
+            self._is_active = False
+            _call_all(self._of_sessions)
+            for worker in list(self._of_workers):
+                self._of_workers.pop(worker)()
+
+    def node_came(self, worker: str) -> None:
+        """Send messages to a node without pauses."""
+        if self._is_active:
+            self._of_workers[worker] = adapter.send_worker_batches_at_once(self._scheduler, worker)
+
+    def node_left(self, worker: str, *, is_worker: bool) -> None:
+        """Give the stream to a worker its pauses again, if it is still there."""
+        take_back = self._of_workers.pop(worker, None)
+        if take_back is not None and is_worker:
+            take_back()
+
+    def expect_end_of(self, worker: str) -> None:
+        """Note that a worker was dismissed, which may still send messages."""
+        self._leaving.add(worker)
+
+    def node_is_gone(self, worker: str) -> None:
+        """Handle the last message of a worker that was dismissed."""
+        self._leaving.discard(worker)
+        self._parts.notify_change()
+
+    # --- taking raycompat off the cluster ---------------------------------------------------------
+
+    def _look(self) -> None:
+        if not self.is_detaching():
+            self.start()
+
+    def is_detaching(self) -> bool:
+        """Return whether raycompat leaves the cluster; begin if a plugin was unregistered."""
+        if self._detaching is None and not adapter.is_registered(self._scheduler, PLUGIN_NAME):
+            self._detaching = asyncio.ensure_future(self._detach(_UNREGISTERED))
+        return self._detaching is not None
+
+    async def detach(self, text: str) -> bool:
+        """End all sessions with an error that says `text`, and take back every change."""
+        if self._detaching is None:
+            self._detaching = asyncio.ensure_future(self._detach(text))
+        await asyncio.shield(self._detaching)
+        return True
+
+    async def _detach(self, text: str) -> None:
+        logger.info("%s", text)
+        self.stop()
+        parts, scheduler = self._parts, self._scheduler
+        scheduler.plugins[PLUGIN_NAME] = self.plugin  # if it was unregistered, for its last work
+        try:
+            async with asyncio.timeout(_DETACH_S):
+                await self._end_sessions(text)
+                await adapter.unregister_from_workers(scheduler, PLUGIN_NAME)
+                for worker in list(parts.nodes.info):
+                    parts.nodes.dismiss(worker)
+                while not self._leaving.isdisjoint(scheduler.workers):
+                    await parts.changed.wait()
+                self.remove_handlers()
+        except TimeoutError:  # a worker or a client is stopped
+            logger.warning("Some processes have not left raycompat within %g s.", _DETACH_S)
+        scheduler.plugins.pop(PLUGIN_NAME, None)
+        _call_all(self._lasting)
+
+    async def _end_sessions(self, text: str) -> None:
+        parts, scheduler = self._parts, self._scheduler
+        for name in (DETACHED, PINS):
+            adapter.forget_client(scheduler, name)
+        message = {"op": ToCaller.DETACHED, "text": text}
+        ours = [each for each in scheduler.clients if adapter.is_our_client(each)]
+        for client in ours:
+            adapter.tell_client(scheduler, client, message)
+        await asyncio.gather(*(adapter.close_client(scheduler, each) for each in ours))
+        while parts.jobs.open or any(each in scheduler.clients for each in ours):
+            await parts.changed.wait()
+
+
+def _call_all(functions: list[adapter.TakeBack]) -> None:
+    """Call functions, the last one first, and forget them."""
+    while functions:
+        functions.pop()()
