@@ -18,10 +18,12 @@ import logging
 import os
 import pickle
 import ssl
+import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 import dask
@@ -976,6 +978,37 @@ def graph_of_one(key: str, source: str, kept: object) -> dict[str, Any]:
     Everything made from the graph keeps `kept` alive until it is sent to the scheduler.
     """
     return {key: _AliasThatKeeps(key, source, kept)}
+
+
+def default_client() -> Client | None:
+    """Return the client that Dask's functions use, if it is connected to another process."""
+    from distributed import default_client
+
+    try:
+        client = default_client()
+    except ValueError:
+        return None
+    is_there = client.status == "running" and not client.scheduler.address.startswith("inproc")
+    return client if is_there else None
+
+
+#: Frames between a client's method and the property that it reads.
+_MANY_FRAMES = 16
+
+
+def calling_client() -> Client | None:
+    """Return the Dask client that builds a graph in a frame above this one; None if there is none."""
+    from distributed import Client
+
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_MANY_FRAMES):
+        if frame is None:
+            break
+        found = frame.f_locals.get("self")
+        if isinstance(found, Client):
+            return found
+        frame = frame.f_back
+    return None
 
 
 def is_foreign_future(value: object) -> bool:

@@ -169,7 +169,9 @@ def init(
         started on this machine; the last one that a program of this user started by `init`.
 
         By default, `init` takes the first that exists: the clusters of ``RAY_ADDRESS`` and of
-        ``DASK_SCHEDULER_ADDRESS``; the last one that ``raycompat start --head`` or
+        ``DASK_SCHEDULER_ADDRESS``; unless a password or the resources of a node are given, the cluster
+        that Dask's ``Client()`` would use, that of this process's newest Dask client or of Dask's
+        configuration; the last one that ``raycompat start --head`` or
         `raycompat.cluster_utils` started; otherwise it starts one, which ends with this process.
         ``"local"`` always starts one.
     num_cpus : int, default the cores of this machine
@@ -379,8 +381,9 @@ def _begin(
     where = f" Dashboard: {url if '://' in url else f'http://{url}'}" if url else ""
     is_of_user = destination.address.startswith(f"{local_address.SCHEME}://")
     logger.info(
-        "Connected to the cluster at %s%s.%s",
+        "Connected to the cluster at %s%s%s.%s",
         destination.address,
+        f", {destination.origin}" if destination.origin else "",
         ", which only this user can enter" if is_of_user else "",
         where,
     )
@@ -440,7 +443,9 @@ def _find_or_start(
     from raycompat._launch import addresses
 
     with interrupts.allowed():
-        found = addresses.find(given["address"], authority)
+        names = addresses.NODE_OPTIONS
+        wants_own = authority is not None or any(given[name] is not None for name in names)
+        found = addresses.find(given["address"], authority, wants_own=wants_own)
     if found is not None:
         addresses.refuse_node_options(given)
         private.refuse_when_connecting()

@@ -26,6 +26,9 @@ T_co = TypeVar("T_co", covariant=True)
 #: The session of references that were made from an id, without an object.
 _NO_SESSION = cast("Session", None)
 
+#: How the keys of references begin that were made from an id alone.
+_ID = "id-"
+
 
 class ObjectRef(Generic[T_co]):
     """A reference to a value of the cluster, which may not be computed yet.
@@ -54,7 +57,7 @@ class ObjectRef(Generic[T_co]):
         known = session.table.find_and_count(digits) if session is not None else None
         if session is None or known is None:
             # An id alone keeps no object, so there is nothing to count or to get.
-            self._key, self._session = f"id-{digits}", _NO_SESSION
+            self._key, self._session = f"{_ID}{digits}", _NO_SESSION
             return
         self._key, self._session = known, session
 
@@ -114,8 +117,16 @@ class ObjectRef(Generic[T_co]):
 
     @property
     def key(self) -> str:
-        """Return the key of a Dask task whose value is the object's. Dask calls this."""
-        return self._session.sharing.load_in_dask(self._entry)
+        """Return the key of a Dask task whose value is the object's. Dask calls this.
+
+        Raises
+        ------
+        ValueError
+            When a Dask client of another cluster calls this, or the reference is of an ended session.
+        """
+        from raycompat._caller import dask_values
+
+        return dask_values.key_for_dask(self, self._entry)
 
     # For the rest of Dask, a reference is a collection of one value.
     __dask_optimize__ = None
@@ -151,13 +162,23 @@ class ObjectRef(Generic[T_co]):
     def _entry(self) -> Entry:
         """The table's entry of the object."""
         if self._session is _NO_SESSION:
-            raise ValueError(
-                f"{self!r} was made from an id alone, and this process does not refer to that object. "
-                "Pass or pickle the reference itself."
-            )
+            raise self._error_without_session()
         if self._carried is not None:
             self._unpack()
         return self._session.table.entries[self._key]
+
+    def _error_without_session(self) -> Exception:
+        if self._key.startswith(_ID):
+            return ValueError(
+                f"{self!r} was made from an id alone, and this process does not refer to that object. "
+                "Pass or pickle the reference itself."
+            )
+        return RuntimeError(
+            f"{self!r} was unpickled in a process that was not connected to a cluster. Call "
+            "raycompat.init() before. To use it in a task of Dask, make it an argument of the task "
+            "(client.submit, client.map, dask.delayed), alone or in lists, tuples and dictionaries: "
+            "the task then gets its value."
+        )
 
     def _unpack(self) -> None:
         """Store the value that came with the reference in the session's table."""
@@ -291,12 +312,15 @@ ObjectID = ObjectRef
 def _restore(*carried: Any) -> ObjectRef[Any]:
     from raycompat._caller import refs
 
-    return refs.restore(_session_here(), carried)
+    session = current_session.get()
+    return _unbound(str(carried[1])) if session is None else refs.restore(session, carried)
 
 
 def _restore_small(key: str, block: bytes) -> ObjectRef[Any]:
     """Return a reference to a small value without references inside. There are often thousands."""
-    session = current_session.get() or _session_here()
+    session = current_session.get()
+    if session is None:
+        return _unbound(key)
     session.num_restored += 1
     self = object.__new__(ObjectRef)
     self._key = key
@@ -305,17 +329,14 @@ def _restore_small(key: str, block: bytes) -> ObjectRef[Any]:
     return self
 
 
-def _session_here() -> Session:
-    session = current_session.get()
-    if session is None:
-        raise RuntimeError(
-            "An ObjectRef cannot be unpickled here: this process is not connected to a cluster. Call "
-            "raycompat.init() first. In a Dask graph references are arguments of client.submit or "
-            "dask.delayed, alone or in lists, tuples and dictionaries, or items of client.map with the "
-            "client of raycompat.util.dask.client(); with another client write "
-            "[client.submit(f, ref) for ref in refs]."
-        )
-    return session
+def _unbound(key: str) -> ObjectRef[Any]:
+    """Return a reference that raises when it is used, because this process has no session.
+
+    An error while it is unpickled could end the process: Dask's workers unpickle tasks as they arrive.
+    """
+    self = object.__new__(ObjectRef)
+    self._key, self._session = key, _NO_SESSION
+    return self
 
 
 class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[Any]"]):

@@ -11,6 +11,7 @@ from raycompat._protocol.operations import Request, ask
 from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
+    from raycompat._caller.object_table import Entry
     from raycompat._caller.session import Session
 
 
@@ -32,6 +33,24 @@ def _future_class() -> Any:
     from distributed import Future
 
     return Future
+
+
+def key_for_dask(ref: ObjectRef[Any], entry: Entry) -> str:
+    """Return the key of a Dask task whose value is that of a reference (see `ObjectRef.key`)."""
+    from raycompat import _dask_adapter as adapter
+
+    session = ref._session
+    if session.closed:
+        raise ValueError(f"{ref!r} is of a session that has ended. Make the object again.")
+    client = adapter.calling_client()
+    if client is not None and client is not session.client:
+        theirs, ours = client.scheduler_info(0)["id"], session.client.scheduler_info(0)["id"]
+        if theirs != ours:
+            raise ValueError(
+                f"{ref!r} is of the cluster {ours}, and the Dask client is connected to {theirs}. Pass "
+                "the value itself: ray.get(ref)."
+            )
+    return session.sharing.load_in_dask(entry, lingers=client is not session.client)
 
 
 def graph(ref: ObjectRef[Any], key: str) -> dict[str, Any]:

@@ -618,6 +618,8 @@ class Session:
     def _release(self, keys: list[str]) -> None:
         if not self.closed:
             self.send("client-releases-keys", keys=keys)
+            if self.sharing.lingering:
+                self.sharing.unload(keys)
 
     def _remove_segment(self, link: SegmentLink) -> None:
         self.home.place.remove(link.path)

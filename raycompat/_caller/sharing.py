@@ -37,6 +37,8 @@ class Sharing:
         self._when_handled: deque[tuple[int, Callable[[], None]]] = deque()
         #: Notified when the scheduler has handled more, or cannot handle more.
         self._news = threading.Condition()
+        #: Keys of Dask tasks with values, which other clients may use.
+        self.lingering: set[str] = set()
         #: Keys of values for the next home node, while there is none.
         self._to_give: list[str] = []
 
@@ -183,17 +185,30 @@ class Sharing:
         elif entry.parent is not None:  # others get it from the report of the call's end
             origin.holds = (*origin.holds, *self.hold([entry.key]))
 
-    def load_in_dask(self, entry: Entry) -> str:
-        """Return the key of a Dask task whose value is the object's; Dask knows it already."""
+    def load_in_dask(self, entry: Entry, *, lingers: bool) -> str:
+        """Return the key of a Dask task whose value is the object's; Dask knows it already.
+
+        It `lingers` if another client may send a graph with it: that comes by another connection,
+        perhaps after this process has released the object.
+        """
         with self._session.lock:
-            if entry.key_in_dask is None:
-                source = self.publish(entry)
-                entry.key_in_dask = f"load-{source.rpartition('-')[2]}"
-                self._session.send(ToScheduler.LOAD, key=entry.key_in_dask, source=source)
-                self.require_sync()
             key = entry.key_in_dask
+            if key is None or (lingers and key not in self.lingering):
+                source = self.publish(entry)
+                key = entry.key_in_dask = f"load-{source.rpartition('-')[2]}"
+                self._session.send(ToScheduler.LOAD, key=key, source=source, lingers=lingers)
+                self.require_sync()
+                if lingers:
+                    self.lingering.add(key)
         self.wait_until_synced()  # a graph may be sent by another client
         return key
+
+    def unload(self, keys: Sequence[str]) -> None:
+        """Report the release of tasks that linger."""
+        late = self.lingering.intersection(keys)
+        if late:
+            self.lingering -= late
+            self._session.send(ToScheduler.UNLOAD, keys=list(late))
 
     def fulfil(self, entry: Entry) -> None:
         """Report to Dask the value or error of an object that was published before it was ready."""

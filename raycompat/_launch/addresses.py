@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,18 @@ if TYPE_CHECKING:
 
 #: Environment variables with a cluster's address, for programs that give none: Ray's and Dask's.
 RAY_VARIABLE, DASK_VARIABLE = "RAY_ADDRESS", "DASK_SCHEDULER_ADDRESS"
+
+#: Where Dask's configuration may be.
+_DASK_FOLDERS = (
+    os.environ.get("DASK_CONFIG", ""),
+    os.path.expanduser("~/.config/dask"),
+    os.environ.get("DASK_ROOT_CONFIG", "/etc/dask"),
+    os.path.join(sys.prefix, "etc", "dask"),
+)
+
+#: Arguments of `init` about the node that it starts; each group has one error.
+_NODE_OPTIONS = (("num_cpus", "num_gpus"), ("resources",), ("labels",), ("object_store_memory",))
+NODE_OPTIONS = tuple(name for names in _NODE_OPTIONS for name in names)
 
 _EXPECTED = (
     "Expected 'auto', 'local', 'host:port', 'ray://host:port', 'tcp://host:port', 'tls://host:port', "
@@ -43,12 +56,17 @@ class Destination:
     direct_to_workers: bool | None = None
     #: The reason why the cluster has no workers, and the remedy; empty when some may be starting.
     why_empty: str = ""
+    #: What has led to it, if the program does not name it; for the line that `init` writes.
+    origin: str = ""
 
 
-def find(given: Any, authority: Authority | None = None) -> Destination | None:
+def find(
+    given: Any, authority: Authority | None = None, *, wants_own: bool = False
+) -> Destination | None:
     """Return the cluster to connect to; None if this process must start one.
 
-    With an authority, connections to text addresses use its certificates.
+    With an authority, connections to text addresses use its certificates. A program that `wants_own`
+    gets no cluster for the only reason that its Dask client is connected to it.
 
     Raises
     ------
@@ -61,6 +79,8 @@ def find(given: Any, authority: Authority | None = None) -> Destination | None:
         given = os.environ.get(RAY_VARIABLE) or given
     if given is None:
         given = os.environ.get(DASK_VARIABLE) or None
+    if given is None and not wants_own and (of_dask := _of_dask()) is not None:
+        return of_dask
     if given is None or given == "auto":
         return _on_this_machine(authority, is_needed=given == "auto")
     if given == "local":
@@ -90,6 +110,26 @@ def require(given: Any, authority: Authority | None = None) -> Destination:
             "The address 'local' does not lead to a cluster: give HOST:PORT or 'auto'."
         )
     return found
+
+
+def _of_dask() -> Destination | None:
+    """Return the cluster that Dask's ``Client()`` would use; None if that would start one.
+
+    It is that of the newest client, or that of Dask's configuration.
+    """
+    if "distributed" in sys.modules:
+        from raycompat import _dask_adapter as adapter
+
+        client = adapter.default_client()
+        if client is not None:
+            return replace(_of_client(client), origin="the cluster of this program's Dask client")
+    if "dask" in sys.modules or any(map(os.path.isdir, _DASK_FOLDERS)):
+        import dask
+
+        address = dask.config.get("scheduler-address", None)
+        if address:
+            return replace(_of_text(address, None), origin="named by Dask's configuration")
+    return None
 
 
 def _on_this_machine(authority: Authority | None, *, is_needed: bool) -> Destination | None:
@@ -213,7 +253,7 @@ def refuse_node_options(given: dict[str, Any]) -> None:
     ValueError
         When one of them is given.
     """
-    for names in (("num_cpus", "num_gpus"), ("resources",), ("labels",), ("object_store_memory",)):
+    for names in _NODE_OPTIONS:
         if any(given[name] is not None for name in names):
             raise ValueError(
                 f"When connecting to an existing cluster, {' and '.join(names)} must not be "

@@ -52,8 +52,11 @@ class ToScheduler(StrEnum):
     ADOPT = "raycompat-adopt"
     #: Make one of several results of a call a value with its own key. Fields: key, call, index.
     PICK = "raycompat-pick"
-    #: Make a Dask task whose value is that of an object. Fields: key, source.
+    #: Make a Dask task whose value is that of an object. It lingers, after its release by this process,
+    #: if other clients may use it. Fields: key, source, lingers.
     LOAD = "raycompat-load"
+    #: This process has released tasks that linger. Fields: keys.
+    UNLOAD = "raycompat-unload"
     #: This process will report an object's value with `FULFIL`. Fields: key.
     PROMISE = "raycompat-promise"
     #: The value or the error of a promised object. Fields: key, wire, worker, error.

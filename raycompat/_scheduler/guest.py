@@ -15,6 +15,7 @@ from raycompat import _dask_adapter as adapter
 from raycompat._protocol.operations import ToCaller
 from raycompat._protocol.task_bodies import PLUGIN_NAME
 from raycompat._scheduler.actors import DETACHED
+from raycompat._scheduler.objects import LOADS
 from raycompat._scheduler.pins import PINS
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class Guest:
 
     async def _end_sessions(self, text: str) -> None:
         parts, scheduler = self._parts, self._scheduler
-        for name in (DETACHED, PINS):
+        for name in (DETACHED, PINS, LOADS):
             adapter.forget_client(scheduler, name)
         message = {"op": ToCaller.DETACHED, "text": text}
         ours = [each for each in scheduler.clients if adapter.is_our_client(each)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
@@ -21,6 +22,12 @@ from raycompat._scheduler.pins import Pins
 
 if TYPE_CHECKING:
     from distributed import Scheduler
+
+#: The name under which tasks are kept for graphs of other clients.
+LOADS = "raycompat-loads"
+
+#: Seconds that a graph, which was sent before, may arrive later than the release of its references.
+_LINGERS_S = 3.0
 
 
 class Objects:
@@ -40,6 +47,8 @@ class Objects:
         #: Lost values that no task or client needed: they fail if one comes to need them.
         self._unneeded: set[str] = set()
         self._graph_came = asyncio.Event()
+        #: The clients that have made tasks for graphs of others, by key.
+        self._lingering: dict[str, str] = {}
         #: The clients that wait until objects are not needed any more, by key.
         self._watched: dict[str, str] = {}
 
@@ -115,8 +124,8 @@ class Objects:
         if worker in self._scheduler.workers:
             adapter.tell_worker(self._scheduler, worker, {"op": ToNode.DISCARD, "wire": wire})
 
-    def break_promises_of(self, client: str) -> None:
-        """Fail the promises of a client that has left. Called while Dask removes the client."""
+    def _break_promises_of(self, client: str) -> None:
+        """Fail the promises of a client that has left."""
         loop = asyncio.get_running_loop()
         for key in self.promises.members(client):
             loop.call_soon(self.break_promise, key, failures.owner_died(key))
@@ -136,7 +145,7 @@ class Objects:
         else:
             self._tell_owner(client, key, failures.object_lost(key))
 
-    def load(self, client: str, key: str, source: str) -> None:
+    def load(self, client: str, key: str, source: str, lingers: bool) -> None:
         """Add a task for Dask's tasks that returns the object itself, not its stored form."""
         if adapter.known(self._scheduler, key):
             self._scheduler.client_desires_keys([key], client)
@@ -144,6 +153,21 @@ class Objects:
             adapter.add_task(
                 self._scheduler, client, key, task_bodies.load, (), (source,), parked=False
             )
+        else:
+            return
+        if lingers:
+            self._scheduler.client_desires_keys([key], LOADS)
+            self._lingering[key] = client
+
+    def unload(self, client: str, keys: list[str]) -> None:
+        """Release tasks of a client when graphs with them have come."""
+        release = partial(self._release_loads, keys)
+        asyncio.get_running_loop().call_later(_LINGERS_S, release)
+
+    def _release_loads(self, keys: list[str]) -> None:
+        released = [key for key in keys if self._lingering.pop(key, None) is not None]
+        if released:
+            self._scheduler.client_releases_keys(released, LOADS)
 
     async def store(self, client: str, key: str, source: str) -> None:
         """Make an object of the value of a Dask task, once Dask knows that task."""
@@ -159,6 +183,14 @@ class Objects:
         """Wake those who wait for a new Dask graph."""
         self._graph_came.set()
         self._graph_came = asyncio.Event()
+
+    def client_left(self, client: str) -> None:
+        """Drop what a client has promised, or made for graphs of Dask.
+
+        Called while Dask removes the client.
+        """
+        self._break_promises_of(client)
+        self.unload(client, [key for key, owner in self._lingering.items() if owner == client])
 
     def pin(self, client: str, carrier: str, keys: list[str]) -> None:
         """Keep the objects to which a value refers as long as the value."""

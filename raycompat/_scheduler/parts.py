@@ -105,6 +105,7 @@ class Parts:
             ToScheduler.ADOPT: objects.adopt,
             ToScheduler.PICK: objects.pick,
             ToScheduler.LOAD: objects.load,
+            ToScheduler.UNLOAD: objects.unload,
             ToScheduler.PROMISE: objects.promise,
             ToScheduler.FULFIL: objects.fulfil,
             ToScheduler.PIN: objects.pin,
@@ -212,7 +213,7 @@ class Parts:
         self.logs.lose_client(client)
         self.metrics.lose(client)
         self.actors.client_left(client)
-        self.objects.break_promises_of(client)
+        self.objects.client_left(client)
         self.calls.client_left(client)
         self.jobs.client_left(client)
         self.groups.collect_soon()

@@ -186,6 +186,7 @@ STATE = {
     "total": {"CPU": 4.0, "GPU": 1.0, "memory": 2.0**34, "object_store_memory": 2.0**30},
     "available": {"CPU": 1.5, "memory": 2.0**34, "object_store_memory": 2.0**30},
     "stored": 3 << 20,
+    "unfit": {"tcp://10.0.0.2:5": "no raycompat"},
     "pending": [
         {"request": {"GPU": 1.0}, "kind": "actor", "count": 2, "is_feasible": True},
         {"request": {"CPU": 64.0}, "kind": "task", "count": 1, "is_feasible": False},
@@ -200,6 +201,8 @@ def test_the_state_of_a_cluster_is_readable():
         "-" * 53,
         "Active:",
         " node_abababababab  10.0.0.1 (host, pid 7)  2.5/4.0 CPU, 1.0/1.0 GPU",
+        "Dask workers that are not nodes:",
+        " tcp://10.0.0.2:5: no raycompat",
         "",
         "Resources",
         "-" * 53,
@@ -216,7 +219,7 @@ def test_the_state_of_a_cluster_is_readable():
 
 
 def test_an_empty_cluster_has_a_state_too():
-    empty = {"nodes": [], "total": {}, "available": {}, "stored": 0, "pending": []}
+    empty = {"nodes": [], "total": {}, "available": {}, "stored": 0, "pending": [], "unfit": {}}
     text = report(empty, datetime(2030, 1, 1), "http://h:1")
     for line in (" (no nodes)", " (nothing)", " (no resource demands)"):
         assert line in text.splitlines()
