@@ -993,11 +993,11 @@ def default_client() -> Client | None:
 
 
 #: Frames between a client's method and the property that it reads.
-_MANY_FRAMES = 16
+_MANY_FRAMES = 24
 
 
-def calling_client() -> Client | None:
-    """Return the Dask client that builds a graph in a frame above this one; None if there is none."""
+def calling_client(method: str | None = None) -> Client | None:
+    """Return the Dask client that runs in a frame above this one, in a method; None if none does."""
     from distributed import Client
 
     frame: FrameType | None = sys._getframe(1)
@@ -1005,10 +1005,20 @@ def calling_client() -> Client | None:
         if frame is None:
             break
         found = frame.f_locals.get("self")
-        if isinstance(found, Client):
+        if isinstance(found, Client) and method in (None, frame.f_code.co_name):
             return found
         frame = frame.f_back
     return None
+
+
+def cluster_id(client: Client) -> str:
+    """Return the id of a client's scheduler, without asking it: the client may be sending a graph."""
+    return str(client._scheduler_identity.get("id"))
+
+
+def reduced_task_ref(key: str) -> tuple[Any, ...]:
+    """Return what to pickle for a value that is that of a task."""
+    return TaskRef, (key,)
 
 
 def is_foreign_future(value: object) -> bool:

@@ -52,7 +52,7 @@ from raycompat._protocol.options import (
 from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.text import checked_namespace, checked_text, name_of
 from raycompat._typing import MethodDecorator, P, R, RemoteMethod
-from raycompat.object_ref import WeakObjectRef
+from raycompat.object_ref import UnboundObjectRef, WeakObjectRef
 from raycompat.remote_function import pickled_exceptions, show_parameters, without_remote
 
 if TYPE_CHECKING:
@@ -553,6 +553,8 @@ class ActorHandle(Generic[T]):
 
     def _session(self) -> Session:
         """Return the session of the actor, which must be the current one."""
+        if isinstance(self._actor_ref, UnboundObjectRef):
+            raise self._actor_ref.error()
         session = self._actor_ref._session
         session.check_connection()
         if session.closed:

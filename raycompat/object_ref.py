@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from raycompat._caller import current_session
 from raycompat._protocol import id_types, ids
-from raycompat._protocol.serialization import report_ref
+from raycompat._protocol.serialization import is_pickling, report_ref
 from raycompat._protocol.values import InlineValue
 from raycompat.exceptions import UnsupportedRayFeatureError
 
@@ -25,9 +25,6 @@ T_co = TypeVar("T_co", covariant=True)
 
 #: The session of references that were made from an id, without an object.
 _NO_SESSION = cast("Session", None)
-
-#: How the keys of references begin that were made from an id alone.
-_ID = "id-"
 
 
 class ObjectRef(Generic[T_co]):
@@ -57,7 +54,7 @@ class ObjectRef(Generic[T_co]):
         known = session.table.find_and_count(digits) if session is not None else None
         if session is None or known is None:
             # An id alone keeps no object, so there is nothing to count or to get.
-            self._key, self._session = f"{_ID}{digits}", _NO_SESSION
+            self._key, self._session = f"id-{digits}", _NO_SESSION
             return
         self._key, self._session = known, session
 
@@ -162,23 +159,13 @@ class ObjectRef(Generic[T_co]):
     def _entry(self) -> Entry:
         """The table's entry of the object."""
         if self._session is _NO_SESSION:
-            raise self._error_without_session()
-        if self._carried is not None:
-            self._unpack()
-        return self._session.table.entries[self._key]
-
-    def _error_without_session(self) -> Exception:
-        if self._key.startswith(_ID):
-            return ValueError(
+            raise ValueError(
                 f"{self!r} was made from an id alone, and this process does not refer to that object. "
                 "Pass or pickle the reference itself."
             )
-        return RuntimeError(
-            f"{self!r} was unpickled in a process that was not connected to a cluster. Call "
-            "raycompat.init() before. To use it in a task of Dask, make it an argument of the task "
-            "(client.submit, client.map, dask.delayed), alone or in lists, tuples and dictionaries: "
-            "the task then gets its value."
-        )
+        if self._carried is not None:
+            self._unpack()
+        return self._session.table.entries[self._key]
 
     def _unpack(self) -> None:
         """Store the value that came with the reference in the session's table."""
@@ -276,6 +263,12 @@ class ObjectRef(Generic[T_co]):
 
         if self._session is _NO_SESSION:
             return ObjectRef, (self.binary(),)
+        if not is_pickling():  # another pickler is at work, perhaps Dask's
+            from raycompat._caller import dask_values
+
+            in_map = dask_values.reduced_for_map(self)
+            if in_map is not None:
+                return in_map
         block = self._carried
         if block is not None:
             return _restore_small, (self._key, block)
@@ -305,6 +298,35 @@ class WeakObjectRef(ObjectRef[Any]):
         return _restore, ("key", self._key)
 
 
+class UnboundObjectRef(WeakObjectRef):
+    """A reference in a process without a session: it can only be passed on.
+
+    An error while it is unpickled could end the process: Dask's workers unpickle tasks as they arrive.
+    """
+
+    __slots__ = ("_reduced",)
+
+    def __init__(self, key: str, reduced: tuple[Any, ...]) -> None:
+        super().__init__(key, _NO_SESSION)
+        self._reduced = reduced
+
+    @property
+    def _entry(self) -> Entry:
+        raise self.error()
+
+    def error(self) -> RuntimeError:
+        """Return the error of its use."""
+        return RuntimeError(
+            f"{self!r} was unpickled in a process that was not connected to a cluster. Call "
+            "raycompat.init() before. To use it in a task of Dask, make it an argument of the task "
+            "(client.submit, client.map, dask.delayed), alone or in lists, tuples and dictionaries: "
+            "the task then gets its value."
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._reduced
+
+
 #: The name of `ObjectRef` before Ray 0.8.7.
 ObjectID = ObjectRef
 
@@ -313,29 +335,21 @@ def _restore(*carried: Any) -> ObjectRef[Any]:
     from raycompat._caller import refs
 
     session = current_session.get()
-    return _unbound(str(carried[1])) if session is None else refs.restore(session, carried)
+    if session is None:
+        return UnboundObjectRef(str(carried[1]), (_restore, carried))
+    return refs.restore(session, carried)
 
 
 def _restore_small(key: str, block: bytes) -> ObjectRef[Any]:
     """Return a reference to a small value without references inside. There are often thousands."""
     session = current_session.get()
     if session is None:
-        return _unbound(key)
+        return UnboundObjectRef(key, (_restore_small, (key, block)))
     session.num_restored += 1
     self = object.__new__(ObjectRef)
     self._key = key
     self._session = session
     self._carried = block
-    return self
-
-
-def _unbound(key: str) -> ObjectRef[Any]:
-    """Return a reference that raises when it is used, because this process has no session.
-
-    An error while it is unpickled could end the process: Dask's workers unpickle tasks as they arrive.
-    """
-    self = object.__new__(ObjectRef)
-    self._key, self._session = key, _NO_SESSION
     return self
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import current_session
@@ -44,13 +45,26 @@ def key_for_dask(ref: ObjectRef[Any], entry: Entry) -> str:
         raise ValueError(f"{ref!r} is of a session that has ended. Make the object again.")
     client = adapter.calling_client()
     if client is not None and client is not session.client:
-        theirs, ours = client.scheduler_info(0)["id"], session.client.scheduler_info(0)["id"]
+        theirs, ours = adapter.cluster_id(client), adapter.cluster_id(session.client)
         if theirs != ours:
             raise ValueError(
                 f"{ref!r} is of the cluster {ours}, and the Dask client is connected to {theirs}. Pass "
                 "the value itself: ray.get(ref)."
             )
     return session.sharing.load_in_dask(entry, lingers=client is not session.client)
+
+
+def reduced_for_map(ref: ObjectRef[Any]) -> tuple[Any, ...] | None:
+    """Return what to pickle for a reference that a Dask client maps; None if none maps it.
+
+    Dask looks for references in the arguments of all its functions except ``Client.map``.
+    """
+    if "distributed" not in sys.modules:
+        return None
+    from raycompat import _dask_adapter as adapter
+
+    client = adapter.calling_client(method="map")
+    return None if client is None else adapter.reduced_task_ref(ref.key)
 
 
 def graph(ref: ObjectRef[Any], key: str) -> dict[str, Any]:

@@ -133,10 +133,37 @@ def test_map_takes_references(client, total):
     assert client.gather(client.map(abs, (ray.put(-1), -2, client.submit(abs, -3)))) == [1, 2, 3]
 
 
-def test_what_dask_does_not_look_into_says_how_references_are_given(client):
+def test_another_client_takes_references_that_are_dropped_at_once(client, total):
+    """They are released by one connection, and the graph comes by another."""
     with Client(client.scheduler.address, set_as_default=False) as other:
-        error = other.map(abs, [ray.put(-1)])[0].exception()
-    assert "[client.submit(f, ref) for ref in refs]" in str(error.__cause__)
+        for _ in range(10):
+            assert other.submit(np.sum, total.remote([1, 2])).result() == 3
+        assert other.submit(lambda x, y=0: x + y, 1, y=ray.put(2)).result() == 3
+        assert other.gather(other.map(abs, [ray.put(-1), total.remote([2])])) == [1, 2]
+        assert other.compute(other.persist(dask.delayed(abs)(ray.put(-4)))).result() == 4
+
+
+def test_a_function_with_a_reference_fails_alone(client):
+    """It is not unpickled where the task is read: an error there would end the worker."""
+    ref = ray.put(1)
+    with Client(client.scheduler.address, set_as_default=False) as other:
+        error = other.submit(lambda: ray.get(ref)).exception()
+        assert "Pass references as arguments" in str(error)
+        assert other.submit(lambda: len([ref])).result() == 1
+        error = other.submit(lambda: ref.key).exception()
+        assert "make it an argument of the task" in str(error)
+        assert other.submit(abs, -1).result() == 1
+
+
+def test_a_reference_of_another_cluster_or_session_is_refused(client, total):
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster, set_as_default=False) as other,
+    ):
+        with pytest.raises(
+            ValueError, match="is of the cluster .*, and the Dask client is connected"
+        ):
+            other.submit(abs, ray.put(1))
 
 
 @pytest.mark.parametrize("use", [lambda: ray.put(1), lambda: ray.remote(lambda: 1).remote()])
@@ -326,7 +353,7 @@ def test_the_futures_of_an_actor_are_awaited_and_passed_on(client, counter):
 
     assert ray.get(use.remote(actor)) == 8
     refused = client.submit(lambda: actor.add(1)).exception()
-    assert "not connected to a cluster" in str(refused.__cause__)
+    assert "not connected to a cluster" in str(refused)
 
 
 def test_remote_functions_call_an_actor_of_dask(client, kind):

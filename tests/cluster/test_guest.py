@@ -7,6 +7,7 @@ import os
 import resource
 import time
 
+import dask
 import psutil
 import pytest
 from click.testing import CliRunner
@@ -227,3 +228,17 @@ def test_adaptive_scaling_follows_calls_actors_and_groups(wait_until):
         wait_until(lambda: len(cluster.workers) == 0, 60)
         assert ray.get(add_one.options(num_cpus=1).remote(1), timeout=60) == 2
         ray.shutdown()
+
+
+def test_init_takes_the_cluster_of_the_program_s_dask_client(one_worker, caplog):
+    with Client(one_worker.address):
+        with caplog.at_level("INFO"):
+            ray.init(log_to_driver=False)
+        assert f"{one_worker.address}, the cluster of this program's Dask client" in caplog.text
+        ray.shutdown()
+        ray.init(num_cpus=1, **QUIET)  # it asks for a node of its own
+        assert ray.get_runtime_context().gcs_address not in one_worker.address
+        ray.shutdown()
+    with dask.config.set({"scheduler-address": one_worker.address}):
+        ray.init(**QUIET)
+        assert ray.get_runtime_context().gcs_address in one_worker.address
