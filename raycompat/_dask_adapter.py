@@ -744,8 +744,9 @@ def start_if_ready(worker: Worker, key: str) -> None:
 
     A coroutine needs no thread; Dask would let it wait for one.
     """
-    event = _Start(key=key, stimulus_id=f"raycompat-start-{key}")
-    worker.handle_stimulus(event)
+    task = worker.state.tasks.get(key)
+    if task is not None and task.state == "ready":
+        worker.handle_stimulus(_Start(key=key, stimulus_id=f"raycompat-start-{key}"))
 
 
 def is_coroutine_of(worker: Worker, key: str, module: str) -> bool:
