@@ -20,6 +20,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 from raycompat import exceptions
@@ -349,7 +350,7 @@ class Executor:
 
     # --- the main thread ------------------------------------------------------------------------
 
-    def _interrupt(self, *_: Any) -> None:
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self._is_finishing:
             return
         if self.is_abandoned:
@@ -357,12 +358,13 @@ class Executor:
         if self._interruptible in self._cancelled:
             self._interruptible = None
             raise KeyboardInterrupt  # as in Ray: ``except Exception`` does not catch it
+        self._pass_on(number, frame)
 
     def serve(self) -> int:
         """Run calls until the node or user code ends this process; return the exit code."""
         interrupts.handle(_INTERRUPT, self._interrupt)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signals.install()
+        self._pass_on = signals.install(_INTERRUPT)
         threads.start(self.read, "reader")
         title.show(title.IDLE)
         leaves_at_once = False

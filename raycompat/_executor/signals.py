@@ -2,7 +2,8 @@
 
 Python calls handlers between any two steps of the main thread. An alarm that goes off too late would
 interrupt raycompat between two calls: an answer or a call would be lost. So `install` replaces
-`signal.signal`, which then wraps each handler.
+`signal.signal`, which then wraps each handler. The handler of the signal with which calls are cancelled
+stays raycompat's; it passes on what others send.
 """
 
 from __future__ import annotations
@@ -84,18 +85,31 @@ def _unwrapped(handler: Any) -> Any:
     return handler.handler if isinstance(handler, _Guarded) else handler
 
 
-def install() -> None:
-    """Wrap the handlers that are installed from now on."""
+def install(own: int) -> Callable[[int, FrameType | None], None]:
+    """Wrap the handlers that are installed from now on; that of the signal `own` is not installed.
+
+    Return the function that calls it.
+    """
     set_handler, get_handler = signal.signal, signal.getsignal
+    of_own: Any = signal.SIG_DFL
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        if callable(of_own):
+            _Guarded(of_own)(number, frame)
 
     @functools.wraps(set_handler)
     def guarded_signal(signalnum: int, handler: Any) -> Any:
+        nonlocal of_own
+        if signalnum == own:
+            before, of_own = of_own, handler
+            return before
         return _unwrapped(
             set_handler(signalnum, _Guarded(handler) if callable(handler) else handler)
         )
 
     @functools.wraps(get_handler)
     def getsignal(signalnum: int) -> Any:
-        return _unwrapped(get_handler(signalnum))
+        return of_own if signalnum == own else _unwrapped(get_handler(signalnum))
 
     signal.signal, signal.getsignal = guarded_signal, getsignal
+    return pass_on

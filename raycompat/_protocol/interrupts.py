@@ -92,7 +92,7 @@ def _end() -> None:
     if not _has_come:
         return
     _has_come = False
-    handler = signal.getsignal(_number)
+    handler = _signal.getsignal(_number)
     if callable(handler):
         handler(_number, None)
     elif handler == signal.SIG_DFL:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import resource
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -334,3 +336,39 @@ def test_alarms_in_a_row_lose_no_call(actor):
     except ray.exceptions.RayTaskError:
         ray.get(actor.do.remote(stop_alarms), timeout=NEVER_S)
     assert ray.get(actor.pid.remote(), timeout=NEVER_S) == pid
+
+
+def take_signals(is_ignoring: bool, path: str) -> int:
+    """Take every signal, and wait; return how often a handler ran."""
+    came: list[int] = []
+    handler = signal.SIG_IGN if is_ignoring else lambda number, frame: came.append(number)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
+        with contextlib.suppress(OSError):  # of the C library
+            signal.signal(number, handler)
+    os.kill(os.getpid(), signal.SIGUSR2)
+    with open(path, "w") as file:
+        file.write("begun")
+    while not os.path.exists(f"{path}-end"):
+        time.sleep(0.01)  # polling: the test ends it
+    return came.count(signal.SIGUSR2)
+
+
+@pytest.mark.parametrize("is_ignoring", [True, False])
+@pytest.mark.parametrize(
+    "options", [{}, {"scheduling_strategy": "SPREAD"}], ids=["leased", "not leased"]
+)
+def test_a_call_that_has_taken_all_signals_can_be_cancelled(
+    is_ignoring, options, tmp_path, wait_until
+):
+    for is_cancelled in (True, False):
+        path = tmp_path / f"{is_cancelled}"
+        ref = run.options(**options).remote(take_signals, is_ignoring, str(path))
+        wait_until(path.exists)
+        if is_cancelled:
+            ray.cancel(ref)
+            with pytest.raises((ray.exceptions.TaskCancelledError, ray.exceptions.RayTaskError)):
+                ray.get(ref, timeout=NEVER_S)
+        else:
+            (tmp_path / f"{is_cancelled}-end").touch()
+            assert ray.get(ref, timeout=NEVER_S) == (not is_ignoring)
+    assert ray.get(run.options(**options).remote(abs, -1), timeout=NEVER_S) == 1
