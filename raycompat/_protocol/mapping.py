@@ -65,6 +65,26 @@ def _without_descriptor(descriptor: int, size: int) -> Mapping:
         raise
 
 
+def without_locks(descriptor: int, size: int) -> Any:
+    """Map `size` bytes of a file for reading, as a NumPy array that does not hold the file's locks.
+
+    Raises
+    ------
+    OSError
+        When there is not enough memory, or half of the descriptors are in use.
+    """
+    if _are_short(descriptor):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    # Another opening of the file: locks belong to the opening that has made them.
+    other = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        memory = _map(other, size, mmap.PROT_READ, mmap.MAP_SHARED)
+    finally:
+        os.close(other)
+    memory.flags.writeable = False
+    return memory
+
+
 def writable(descriptor: int, size: int) -> Any:
     """Map `size` bytes of a file for writing, with all pages, and return them as a NumPy array.
 

@@ -315,6 +315,7 @@ def read(path: str) -> mapping.Mapping:
         When it is not a segment of this user.
     """
     descriptor, status = _open(path, os.O_RDONLY)
+    is_taken = False
     try:
         is_locked = False
         while not is_locked:  # the holder of the exclusive lock renames it at once, or releases it
@@ -323,9 +324,15 @@ def read(path: str) -> mapping.Mapping:
                 is_locked = True
             if os.stat(path, follow_symlinks=False).st_ino != status.st_ino:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if status.st_size >= RECYCLED_BYTES:
+            memory = warm_memory.read(descriptor, status)
+            is_taken = memory is not None
+            if is_taken:
+                return memory
         return mapping.of(descriptor)  # it keeps the lock
     finally:
-        os.close(descriptor)
+        if not is_taken:
+            os.close(descriptor)
 
 
 def share(path: str) -> str:

@@ -1,11 +1,14 @@
-"""Writing into segments that this process has written before, through mappings that are kept a while.
+"""Using segments that this process has used before, through mappings that are kept a while.
 
 Copying into mapped memory takes a third of the time of ``write``, which finds every page again. Making
 a mapping costs a third of copying. So the mappings of the last few segments are kept, for `_KEPT_S`
-after their last use, and a writer takes a free segment whose mapping it has (see `is_kept`).
+after their last use, and a writer takes a free segment whose mapping it has (see `is_kept`). A reader
+meets a segment again when its writer does.
 
-Only the holder of a segment's exclusive lock writes into it (see `segment`). The process that removes a
-free segment cuts its file to nothing. So a kept mapping, of any process, keeps no memory.
+Only the holder of a segment's exclusive lock writes into it (see `segment`). A kept mapping holds no
+lock: a reader holds one by a descriptor of its own, as long as its value exists, also in forked
+processes. The process that removes a free segment cuts its file to nothing. So a kept mapping, of any
+process, keeps no memory.
 """
 
 from __future__ import annotations
@@ -13,9 +16,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections import OrderedDict
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat._protocol import mapping
 from raycompat._protocol.tensor_bytes import pieces_of
@@ -35,8 +39,13 @@ _SPLIT_BYTES, _THREADS = 16 << 20, 6
 #: The name of the thread that drops mappings.
 TIMER = "raycompat-warm-memory"
 
-#: The mappings by device and inode of their file, with the time of their last use; the newest is last.
-_kept: OrderedDict[tuple[int, int], tuple[Any, float]] = OrderedDict()
+#: Device and inode of a file, and whether its mapping is for writing.
+File: TypeAlias = tuple[int, int, bool]
+
+#: The mappings by file, with the time of their last use; the newest is last.
+_kept: OrderedDict[File, tuple[Any, float]] = OrderedDict()
+#: The descriptors of values that exist; their mappings are kept afterwards.
+_read: set[int] = set()
 _lock = threading.Lock()
 _timer: threading.Timer | None = None
 
@@ -45,6 +54,7 @@ def _reset_in_child() -> None:
     """Drop the parent's mappings in a forked process, where no thread would drop them."""
     global _lock, _timer
     _kept.clear()
+    _read.clear()
     _lock, _timer = threading.Lock(), None
 
 
@@ -53,7 +63,7 @@ os.register_at_fork(after_in_child=_reset_in_child)
 
 def is_kept(device: int, inode: int) -> bool:
     """Return whether the mapping of a file is kept, so that it is written fastest."""
-    return (device, inode) in _kept
+    return (device, inode, True) in _kept
 
 
 def write(descriptor: int, block: Block) -> bool:
@@ -67,7 +77,7 @@ def write(descriptor: int, block: Block) -> bool:
     status = os.fstat(descriptor)
     if status.st_blocks * 512 < status.st_size:
         return False  # a missing page may have no memory: writing to it would kill the process
-    file = (status.st_dev, status.st_ino)
+    file = (status.st_dev, status.st_ino, True)
     with _lock:
         memory, _ = _kept.pop(file, (None, 0.0))
     if memory is None or len(memory) < status.st_size:
@@ -78,6 +88,42 @@ def write(descriptor: int, block: Block) -> bool:
     _copy(block, memory[: status.st_size], descriptor)
     _keep(file, memory)
     return True
+
+
+def read(descriptor: int, status: os.stat_result) -> mapping.Mapping | None:
+    """Map a file that this descriptor has locked; close the descriptor when the mapping is not used.
+
+    None when descriptors or mappings are short: then the caller still owns the descriptor.
+    """
+    file = (status.st_dev, status.st_ino, False)
+    with _lock:
+        memory, _ = _kept.pop(file, (None, 0.0))
+    if memory is None or len(memory) < status.st_size:
+        try:
+            memory = mapping.without_locks(descriptor, status.st_size)
+        except OSError:
+            return None
+    used = memory[: status.st_size]
+    weakref.finalize(used, _end_reading, file, memory, descriptor, os.getpid()).atexit = False
+    _read.add(descriptor)
+    with _lock:
+        _look_again()
+    return used
+
+
+def _end_reading(file: File, memory: Any, descriptor: int, pid: int) -> None:
+    """Release the lock of a reader, and keep its mapping. A finalizer: it waits for nothing."""
+    is_removed = os.fstat(descriptor).st_nlink == 0  # then the mapping would keep the memory
+    if os.getpid() != pid:  # a forked process, where no thread would drop the mapping
+        os.close(descriptor)
+        return
+    _read.discard(descriptor)
+    os.close(descriptor)
+    if not is_removed and _timer is not None and _lock.acquire(blocking=False):
+        try:
+            _enter(file, memory)
+        finally:
+            _lock.release()
 
 
 def _copy(block: Block, memory: Any, descriptor: int) -> None:
@@ -119,12 +165,16 @@ def copy_array(source: Any, target: Any) -> None:
         thread.join()
 
 
-def _keep(file: tuple[int, int], memory: Any) -> None:
+def _keep(file: File, memory: Any) -> None:
     with _lock:
-        _kept[file] = (memory, time.monotonic())
-        while len(_kept) > 1 and (len(_kept) > _KEPT or _kept_bytes() > _KEPT_BYTES):
-            _kept.popitem(last=False)
+        _enter(file, memory)
         _look_again()
+
+
+def _enter(file: File, memory: Any) -> None:
+    _kept[file] = (memory, time.monotonic())
+    while len(_kept) > 1 and (len(_kept) > _KEPT or _kept_bytes() > _KEPT_BYTES):
+        _kept.popitem(last=False)
 
 
 def _kept_bytes() -> int:
@@ -134,7 +184,7 @@ def _kept_bytes() -> int:
 def _look_again() -> None:
     """Drop mappings that were not used lately. The caller holds the lock."""
     global _timer
-    if _timer is None and _kept:
+    if _timer is None and (_kept or _read):
         timer = threading.Timer(_KEPT_S, _drop_old)
         timer.name, timer.daemon = TIMER, True
         try:
@@ -174,6 +224,7 @@ def forget(path: str) -> None:
         status = os.stat(path)
         if _lock.acquire(blocking=False):
             try:
-                _kept.pop((status.st_dev, status.st_ino), None)
+                for is_written in (True, False):
+                    _kept.pop((status.st_dev, status.st_ino, is_written), None)
             finally:
                 _lock.release()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import shutil
 import tempfile
@@ -146,10 +147,56 @@ def test_memory_is_given_back_when_no_descriptor_is_left(store, monkeypatch):
 def test_a_mapping_is_dropped_when_it_is_not_used(store, monkeypatch):
     monkeypatch.setattr(warm_memory, "_KEPT_S", 0.5)
     path = written_again(store, 400_000, 1.0, segment.write(*store, numbers(400_000, 0.0)))
-    timer = warm_memory._timer
-    if timer is not None:  # else it was dropped already
+    while (timer := warm_memory._timer) is not None:
         timer.join(60)
     assert not is_mapped(os.stat(path).st_ino)
+
+
+def test_what_is_read_again_and_again_is_mapped_once(store, monkeypatch):
+    maps = []
+    make = mapping.without_locks
+    monkeypatch.setattr(mapping, "without_locks", lambda *a: maps.append(a) or make(*a))
+    path = segment.write(*store, numbers(400_000, 0.0))
+    for round_number, count in enumerate((400_000, 400_000, 300_000)):
+        path = written_again(store, count, float(round_number), path)
+    assert len(maps) == 1
+    number = os.stat(path).st_ino
+    segment.remove(path)
+    assert not is_mapped(number)
+
+
+def test_a_value_in_a_forked_process_is_not_overwritten(store):
+    path = segment.write(*store, numbers(400_000, 1.0))
+    array = deserialize(segment.read(path))
+    receiver, sender = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(sender)
+        os.read(receiver, 1)  # until the parent has written
+        os._exit(int(set(array) != {1.0}))
+    os.close(receiver)
+    number = os.stat(path).st_ino
+    del array
+    gc.collect()
+    segment.remove(path, FREE_BYTES)
+    other = segment.write(*store, numbers(400_000, 2.0))
+    assert os.stat(other).st_ino != number
+    os.close(sender)
+    assert os.waitpid(child, 0)[1] == 0
+    third = segment.write(*store, numbers(400_000, 3.0))
+    assert os.stat(third).st_ino == number  # no process reads it any more
+
+
+def test_the_mapping_of_a_removed_segment_is_not_kept(store):
+    path = segment.write(*store, numbers(400_000, 1.0))
+    number = os.stat(path).st_ino
+    array = deserialize(segment.read(path))
+    segment.remove(path)
+    assert set(array) == {1.0}
+    assert is_mapped(number)
+    del array
+    gc.collect()
+    assert not is_mapped(number)
 
 
 def test_a_mapping_goes_with_the_file_that_is_removed(store):
