@@ -554,11 +554,11 @@ def _lose_node(session: sessions.Session, cluster: LocalCluster) -> None:
     """
 
     def look() -> None:
-        text = cluster.why_node_ended()
         try:
+            text = cluster.why_node_ended()
             if session.rpc(Request.NODES_ARE, count=0, timeout_s=0.0):
                 session.call_soon(session.lose_node, text)
-        except (OSError, exceptions.RayError) as error:  # the session has ended
+        except (OSError, exceptions.RayError) as error:  # the session, or its folder, is gone
             logger.debug("the death of a node is not reported: %r", error)
 
     threading.Thread(target=look, name="raycompat-node-death", daemon=True).start()
