@@ -556,7 +556,7 @@ def _lose_node(session: sessions.Session, cluster: LocalCluster) -> None:
     def look() -> None:
         try:
             text = cluster.why_node_ended()
-            if session.rpc(Request.NODES_ARE, count=0, timeout_s=0.0):
+            if not session.closed and session.rpc(Request.NODES_ARE, count=0, timeout_s=0.0):
                 session.call_soon(session.lose_node, text)
         except (OSError, exceptions.RayError) as error:  # the session, or its folder, is gone
             logger.debug("the death of a node is not reported: %r", error)
