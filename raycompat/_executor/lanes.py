@@ -308,7 +308,7 @@ class _Loops:
 
     def _look(self) -> None:
         self._mailbox.read_arrived()
-        while self._mailbox.calls:
+        while self._mailbox.calls and not self._is_leaving():  # later ones get the actor's end
             self._hand_over(self._mailbox.calls.popleft())
         if self._is_leaving() and _have_left(self._groups.values(), self._mailbox.wake):
             self._main_loop.stop()
