@@ -45,6 +45,8 @@ class _Sessions:
         self.module: ModuleType | None = None
         #: The options of the session that runs, if tests share it.
         self.shared: dict[str, Any] | None = None
+        #: The job of that session: a module's fixtures may have ended it, and a call begun another.
+        self._job = ""
 
     def load(self, impl: str) -> ModuleType:
         if self.module is None:
@@ -57,9 +59,13 @@ class _Sessions:
 
     def share(self, options: dict[str, Any]) -> None:
         """Start a session with these options, unless the test before has left one with the same options."""
-        if self.shared != options or not self.module.is_initialized():
+        if self.shared != options or self._job != self._job_now():
             self.start(**options)
-            self.shared = options
+            self.shared, self._job = options, self._job_now()
+
+    def _job_now(self) -> str | None:
+        is_there = self.module.is_initialized()
+        return self.module.get_runtime_context().get_job_id() if is_there else None
 
     def stop(self) -> None:
         self.shared = None
