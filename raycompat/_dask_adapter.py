@@ -1005,9 +1005,10 @@ def calling_client(method: str | None = None) -> Client | None:
     for _ in range(_MANY_FRAMES):
         if frame is None:
             break
-        found = frame.f_locals.get("self")
-        if isinstance(found, Client) and method in (None, frame.f_code.co_name):
-            return found
+        if method in (None, frame.f_code.co_name):
+            found = frame.f_locals.get("self")
+            if isinstance(found, Client):
+                return found
         frame = frame.f_back
     return None
 

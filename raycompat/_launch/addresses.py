@@ -6,8 +6,10 @@ first, and Dask is imported at the same time.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -123,13 +125,24 @@ def _of_dask() -> Destination | None:
         client = adapter.default_client()
         if client is not None:
             return replace(_of_client(client), origin="the cluster of this program's Dask client")
-    if "dask" in sys.modules or any(map(os.path.isdir, _DASK_FOLDERS)):
+    if "dask" in sys.modules or _is_configured():
         import dask
 
         address = dask.config.get("scheduler-address", None)
         if address:
             return replace(_of_text(address, None), origin="named by Dask's configuration")
     return None
+
+
+def _is_configured() -> bool:
+    """Return whether a file of Dask's configuration names a scheduler. Importing Dask takes longer."""
+    for place in filter(None, _DASK_FOLDERS):
+        files = [Path(place)] if os.path.isfile(place) else Path(place).glob("*.[yj]*")
+        for file in files:
+            with contextlib.suppress(OSError):  # Dask does not read it either
+                if re.search(rb"^[^#\n]*scheduler-address", file.read_bytes(), re.MULTILINE):
+                    return True
+    return False
 
 
 def _on_this_machine(authority: Authority | None, *, is_needed: bool) -> Destination | None:

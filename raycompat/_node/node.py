@@ -141,7 +141,6 @@ class Node:
 
     def close(self) -> None:
         """End all processes and remove all segments."""
-        self._is_closed = True
         self.jobs.setups.clear()  # so that no call is retried
         self.jobs.take_back()
         self._memory.stop()
@@ -154,6 +153,7 @@ class Node:
         self.store.close()
         self.envs.close()
         shutil.rmtree(self._spill_directory, ignore_errors=True)
+        self._is_closed = True  # the last output has been sent
 
     def tell(self, message: dict[str, Any]) -> None:
         """Send a message to the scheduler plugin; fail the call of one that cannot be encoded."""

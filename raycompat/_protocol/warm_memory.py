@@ -113,12 +113,14 @@ def read(descriptor: int, status: os.stat_result) -> mapping.Mapping | None:
 
 def _end_reading(file: File, memory: Any, descriptor: int, pid: int) -> None:
     """Release the lock of a reader, and keep its mapping. A finalizer: it waits for nothing."""
-    is_removed = os.fstat(descriptor).st_nlink == 0  # then the mapping would keep the memory
-    if os.getpid() != pid:  # a forked process, where no thread would drop the mapping
+    try:
+        is_removed = os.fstat(descriptor).st_nlink == 0  # then the mapping would keep the memory
         os.close(descriptor)
+    except OSError:  # user code has closed it, and the lock has gone with it
+        is_removed = True
+    if os.getpid() != pid:  # a forked process, where no thread would drop the mapping
         return
     _read.discard(descriptor)
-    os.close(descriptor)
     if not is_removed and _timer is not None and _lock.acquire(blocking=False):
         try:
             _enter(file, memory)

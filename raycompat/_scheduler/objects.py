@@ -161,11 +161,13 @@ class Objects:
 
     def unload(self, client: str, keys: list[str]) -> None:
         """Release tasks of a client when graphs with them have come."""
-        release = partial(self._release_loads, keys)
+        release = partial(self._release_loads, client, keys)
         asyncio.get_running_loop().call_later(_LINGERS_S, release)
 
-    def _release_loads(self, keys: list[str]) -> None:
-        released = [key for key in keys if self._lingering.pop(key, None) is not None]
+    def _release_loads(self, client: str, keys: list[str]) -> None:
+        released = [key for key in keys if self._lingering.get(key) == client]
+        for key in released:
+            del self._lingering[key]
         if released:
             self._scheduler.client_releases_keys(released, LOADS)
 
