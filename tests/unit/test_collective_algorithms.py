@@ -239,6 +239,49 @@ def test_an_error_of_one_reaches_those_that_wait_for_others():
     close(all_peers)
 
 
+def test_the_end_of_a_rank_in_the_middle_of_a_frame_is_not_read_as_its_last_words():
+    """What came of the payload looks like a header: kinds, and lengths of texts."""
+    payload = np.ones(1000, np.float32).tobytes()
+    head = _peers._HEADER.pack(b"c", 4, len(payload)) + b"ones"
+    for received in range(0, len(head) + 100, 7):
+        all_peers = mesh(2)
+        all_peers[1].peer(0).socket.send((head + payload)[: len(head) + received])
+        frame = _peers._Incoming(all_peers[0].peer(1), b"ones", memoryview(bytearray(len(payload))))
+        frame.advance()
+        all_peers[1].peer(0).socket.send(payload[received : 2 * received])
+        all_peers[1].peer(0).socket.close()
+        all_peers[0].peer(1).drain()
+        assert all_peers[0].peer(1).last_words is None
+        with pytest.raises(CollectiveError, match="process of rank 1 ended"):
+            all_peers[0]._advance(frame)
+        close(all_peers)
+
+
+def test_a_rank_that_fails_while_it_sends_gives_the_reason_after_the_frame():
+    all_peers = mesh(3)
+    data = memoryview(bytes(1 << 22))  # more than a connection takes at once
+    room = bytearray(len(data))
+    has_failed = threading.Event()
+
+    def fail():
+        with pytest.raises(CollectiveError, match="process of rank 2 ended") as caught:
+            all_peers[1].exchange("large", to=0, data=data, source=2, into=memoryview(bytearray(9)))
+        has_failed.set()
+        all_peers[1].close(caught.value)
+
+    for peer in all_peers[2]._peers.values():
+        peer.socket.close()
+    failing = threading.Thread(target=fail)
+    failing.start()
+    has_failed.wait()
+    all_peers[0].exchange("large", source=1, into=memoryview(room), alone=True)
+    assert room == data
+    with pytest.raises(CollectiveError, match="Rank 1 failed: The process of rank 2 ended"):
+        all_peers[0].exchange("more", source=1, into=memoryview(room), alone=True)
+    failing.join()
+    close(all_peers)
+
+
 def test_a_rank_that_does_not_come_is_a_timeout():
     all_peers = mesh(2, timeout_s=0.2)
     with pytest.raises(CollectiveTimeoutError, match="made no progress for 0.2 s") as caught:

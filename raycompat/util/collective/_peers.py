@@ -57,6 +57,10 @@ class Peer:
         self.pid = pid
         #: Bytes that were read from the connection before an operation needed them.
         self.inbox = bytearray()
+        #: The frame that is being received, or the last one that was.
+        self.frame: _Incoming | None = None
+        #: The frame that is being sent, or the last one that was.
+        self.outgoing: _Outgoing | None = None
         #: The time when the connection's end was noticed, and the last frame's kind and text.
         self.ended: float | None = None
         self.last_words: tuple[bytes, str] | None = None
@@ -87,12 +91,13 @@ class Peer:
                 self.inbox += piece
         except OSError:
             pass  # the bytes so far are kept; the rest is lost
-        position = 0
-        while position + _HEADER.size <= len(self.inbox):
-            kind, text_bytes, num_bytes = _HEADER.unpack_from(self.inbox, position)
+        head, position = self.frame.unfinished() if self.frame is not None else (b"", 0)
+        stream = head + self.inbox
+        while position + _HEADER.size <= len(stream):
+            kind, text_bytes, num_bytes = _HEADER.unpack_from(stream, position)
             start = position + _HEADER.size
             if kind != _CALL:
-                text = bytes(self.inbox[start : start + text_bytes]).decode(errors="replace")
+                text = stream[start : start + text_bytes].decode(errors="replace")
                 self.last_words = kind, text
             position = start + text_bytes + num_bytes
 
@@ -123,6 +128,7 @@ class _Outgoing:
         ]
         if not len(payload):
             self._parts.pop()
+        peer.outgoing = self
 
     @property
     def done(self) -> bool:
@@ -142,6 +148,15 @@ class _Outgoing:
                 del self._parts[0]
         return moved
 
+    def finish(self, deadline: float) -> bool:
+        """Send the rest; return whether the connection accepted all of it by the deadline."""
+        while not self.done and (remaining := deadline - time.monotonic()) > 0:
+            if not self.advance():
+                writable = select.poll()
+                writable.register(self.peer.socket, select.POLLOUT)
+                writable.poll(remaining * 1000)
+        return self.done
+
 
 class _Incoming:
     """A frame that is expected from a peer: its text must be equal, and its payload fills a buffer."""
@@ -155,10 +170,17 @@ class _Incoming:
         #: The buffer that is being filled, and the part of the frame in it.
         self._view = memoryview(self._head)
         self._stage = "header"
+        peer.frame = self
 
     @property
     def done(self) -> bool:
         return self._stage == "done"
+
+    def unfinished(self) -> tuple[bytes, int]:
+        """Return what was read of a header, or the number of bytes to come after a whole one."""
+        if self._stage == "header":
+            return bytes(self._head[: len(self._head) - len(self._view)]), 0
+        return b"", len(self._view) + (self._num_bytes if self._stage == "text" else 0)
 
     def advance(self) -> bool:
         """Read what the connection has; return whether it had anything.
@@ -409,13 +431,19 @@ class Peers:
             distance *= 2
 
     def close(self, error: BaseException | None = None) -> None:
-        """Close all connections, and send the reason to the others if their connections accept it."""
+        """Close all connections, and send the reason to the others if their connections accept it.
+
+        A frame that was begun is sent to its end first: its receiver would take the reason for a part
+        of the payload.
+        """
         kind = _LEFT if error is None else _FAILED
         text = b"" if error is None else f"{error}".encode()[: _LONGEST_TEXT // 2]
+        deadline = time.monotonic() + GRACE_S
         for peer in self._peers.values():
             if peer.ended is None:
                 try:
-                    peer.socket.send(_HEADER.pack(kind, len(text), 0) + text)
+                    if peer.outgoing is None or peer.outgoing.finish(deadline):
+                        peer.socket.send(_HEADER.pack(kind, len(text), 0) + text)
                     peer.socket.shutdown(socket.SHUT_WR)
                 except OSError:
                     pass  # the peer sees the end of the connection in any case
