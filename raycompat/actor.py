@@ -497,6 +497,40 @@ class _DecoratedMethod(ActorMethod):
         return decorator.around(invoke)(args, kwargs)
 
 
+def _kind_of(method: Method) -> type[ActorMethod]:
+    """Return the class for calls of a method: its `remote` shows the method's parameters.
+
+    `inspect.signature` reads them from the function, not from the object, so each signature needs a
+    class. Handles that travelled have neither defaults nor annotations; equal ones share a class.
+    """
+    base = ActorMethod if method.decorator is None else _DecoratedMethod
+    signature = method.signature
+    if signature is None:
+        return base
+    is_plain = signature.return_annotation is signature.empty and all(
+        p.annotation is p.empty and (p.default is None or p.default is p.empty)
+        for p in signature.parameters.values()
+    )
+    return _shared_kind(base, signature) if is_plain else _new_kind(base, signature)
+
+
+def _new_kind(base: type[ActorMethod], signature: inspect.Signature) -> type[ActorMethod]:
+    @functools.wraps(base.remote)
+    def remote(self: ActorMethod, *args: Any, **kwargs: Any) -> Any:
+        return self._submit(args, kwargs, self._options)
+
+    name = "self"
+    while name in signature.parameters:
+        name += "_"
+    first = inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY)
+    shown = signature.replace(parameters=[first, *signature.parameters.values()])
+    remote.__signature__ = shown  # type: ignore[attr-defined]
+    return type(base.__name__, (base,), {"__slots__": (), "remote": remote})
+
+
+_shared_kind = functools.lru_cache(maxsize=1024)(_new_kind)
+
+
 def _check_keeps_tensors(about: About, name: str, transport: str, num_returns: int | str) -> None:
     if num_returns != 1:
         raise ValueError(
@@ -589,7 +623,9 @@ class ActorHandle(Generic[T]):
                     f"'{about.class_name}' object has no attribute '{name}'. Its methods are: "
                     f"{listed or 'none'}."
                 )
-            kind = ActorMethod if method.decorator is None else _DecoratedMethod
+            kind = method.kind
+            if kind is None:
+                kind = method.kind = _kind_of(method)
             return kind(self, method, method.options)
 
     def __dir__(self) -> list[str]:

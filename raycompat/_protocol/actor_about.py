@@ -64,7 +64,19 @@ class Decorator:
 class Method:
     """The description of one method that travels with an actor's handles."""
 
-    __slots__ = ("_least", "_most", "decorator", "is_generator", "name", "options", "signature")
+    __slots__ = (
+        "_least",
+        "_most",
+        "decorator",
+        "is_generator",
+        "kind",
+        "name",
+        "options",
+        "signature",
+    )
+
+    #: The class for calls of this method in this process; `raycompat.actor` makes it when needed.
+    kind: type | None
 
     def __init__(self, name: str, function: Any, is_bound: bool) -> None:
         self.name = checked_text("The name of a method", name)
@@ -78,6 +90,7 @@ class Method:
 
     def _count_positional(self) -> None:
         """Count the positional arguments that fit by number alone; `check` accepts those at once."""
+        self.kind = None
         self._least, self._most = 1, 0
         if self.signature is None:
             return

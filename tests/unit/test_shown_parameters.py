@@ -13,7 +13,7 @@ import pytest
 
 import raycompat as ray
 from raycompat._protocol.actor_about import About, methods_of
-from raycompat.actor import ActorHandle
+from raycompat.actor import ActorHandle, ActorMethod
 
 
 def scale(value: float, factor: float = 2.0, *, offset: int = 0) -> float:
@@ -54,11 +54,34 @@ def test_actor_classes(again):
     assert parameters(again(ray.remote(type("Bare", (), {}))).remote) == []
 
 
+def handle_of(code, methods):
+    return ActorHandle(SimpleNamespace(_key=f"{code.__name__}-00"), About(code.__name__, methods))
+
+
 def test_methods():
-    about = About("Scaler", methods_of(Scaler))
-    handle = ActorHandle(SimpleNamespace(_key="Scaler-00"), about)
-    assert parameters(handle.scale) == ["value", "rest"]
-    assert parameters(handle.__ray_call__) == ["args", "kwargs"]
+    handle = handle_of(Scaler, methods_of(Scaler))
+    for shown in (handle.scale, handle.scale.remote):
+        signature = inspect.signature(shown)
+        assert str(signature) == "(value: 'float', *rest: 'float') -> 'float'"
+    assert handle.scale.remote.__doc__ == ActorMethod.remote.__doc__
+    for shown in (handle.__ray_call__, handle.__ray_call__.remote):
+        assert parameters(shown) == ["args", "kwargs"]
+
+
+def test_methods_of_handles_that_travelled_share_their_class():
+    handles = [handle_of(Scaler, pickle.loads(pickle.dumps(methods_of(Scaler)))) for _ in range(2)]
+    assert parameters(handles[0].scale.remote) == ["value", "rest"]
+    assert type(handles[0].scale) is type(handles[1].scale)
+    assert type(handles[0].scale) is type(handles[0].scale.options(num_returns=2))
+
+
+def test_a_parameter_may_have_any_name_and_default():
+    class Odd:
+        def odd(this, self=[], *, self_=1):  # noqa: B006, N805
+            return this
+
+    handle = handle_of(Odd, methods_of(Odd))
+    assert str(inspect.signature(handle.odd.remote)) == "(self=[], *, self_=1)"
 
 
 @pytest.mark.parametrize("code", [scale, Scaler], ids=["function", "class"])
