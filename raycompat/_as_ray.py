@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from raycompat import _missing
+from raycompat._old import gym_finder
 from raycompat._surface import era
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def install_as_ray() -> None:
             f"{getattr(there, '__file__', None)}. Call it before anything imports ray."
         )
     sys.meta_path.insert(0, _Finder())
+    gym_finder.install()
     vars(sys.modules[_OURS])["__version__"] = era.shown()
     _tell_children()
 

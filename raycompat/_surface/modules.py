@@ -6,6 +6,7 @@ of the past takes each name from where the rows say it is today: the same object
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -94,14 +95,14 @@ class _OldModule(ModuleType):
             return value_of(row)
         if _is_there(f"{self._theirs}.{name}"):
             return importlib.import_module(f"{self.__name__}.{name}")
-        if self._row is not None and self._row.without:
-            return _without(f"{self._theirs}.{name}", self._row)
         place = self._row.place if self._row else ""
         if place:
             try:
                 return getattr(importlib.import_module(place), name)
             except AttributeError:
                 pass
+        if self._row is not None and self._row.without:
+            return _without(f"{self._theirs}.{name}", self._row)
         raise AttributeError(
             f"module {self._theirs!r} has no {name!r}"
             + (f": it is {self._row.now or place} today." if self._row and place else ".")
@@ -125,8 +126,8 @@ def _row_of(module: str) -> Row | None:
     while row is None and module.count(".") > 1:
         module = module.rpartition(".")[0]
         row = table.module(module)
-        if row is not None and not row.without:
-            return None
+        if row is not None:
+            return dataclasses.replace(row, now="", here="") if row.without else None
     return row
 
 
@@ -168,9 +169,8 @@ class _Loader:
 
     def exec_module(self, module: ModuleType) -> None:
         """Take note of the use; what is the module of today is imported with it."""
-        if self._row is None or self._row.without:
+        if self._row is None or not self._row.place:
             return
         if not _goes_with_parent(self._row):
-            forms.use(self._row, refusal=ModuleNotFoundError)
-        if self._row.place:
-            importlib.import_module(self._row.place)
+            forms.use(dataclasses.replace(self._row, without=""), refusal=ModuleNotFoundError)
+        importlib.import_module(self._row.place)

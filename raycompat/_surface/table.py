@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,10 @@ class Row:
     say : str
         Today's form in words, for warnings.
     without : str
-        Why raycompat does without it: of a name or option that is refused.
+        Why raycompat does without it: of a name or option that is refused. Of a module that has a
+        place: why its other names are refused.
+    harmless : list
+        The values of a refused option that ask for nothing, beside None, False and what is empty.
     no_effect : str
         Why an option that is accepted changes nothing.
     convert : str
@@ -54,6 +57,7 @@ class Row:
     without: str = ""
     no_effect: str = ""
     convert: str = ""
+    harmless: Sequence[Any] = ()
 
     @property
     def years(self) -> str:

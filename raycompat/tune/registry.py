@@ -7,7 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from raycompat._surface.modules import names_of
-from raycompat.rllib.algorithms.registry import ALGORITHMS, get_algorithm_class
+from raycompat.rllib.algorithms.registry import (
+    ALGORITHMS,
+    REMOVED,
+    get_algorithm_class,
+    refuse_if_lacking,
+)
 from raycompat.tune.error import TuneError
 from raycompat.tune.trainable.function_trainable import wrap_function
 from raycompat.tune.trainable.trainable import Trainable
@@ -71,9 +76,10 @@ def get_trainable_cls(name: str) -> type[Trainable]:
     TuneError
         When there is none.
     """
-    if name in ALGORITHMS and name not in _trainables:
-        return get_algorithm_class(name)
     if name not in _trainables:
+        if name in ALGORITHMS or name in REMOVED:
+            return get_algorithm_class(name)
+        refuse_if_lacking(name)
         near = difflib.get_close_matches(name, [*_trainables, *ALGORITHMS]) or sorted(_trainables)
         hint = f"The names are {near}." if near else "No name is registered."
         raise TuneError(

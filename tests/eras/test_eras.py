@@ -80,6 +80,12 @@ EXPECTED = {
         Torch batch: [0, 1]
         TensorFlow: [[1.0, 2.0]] [3.0]
         """,
+    "rl_of_2021": """
+        Old form: (4,) 4
+        Steps: 64 True
+        Action: True
+        Best: True
+        """,
     "of_2023": """
         Best: {'x': 2} 4 {'step': 1}
         Checkpoints: 2

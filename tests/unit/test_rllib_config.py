@@ -105,7 +105,6 @@ def test_values_that_no_algorithm_can_use(options, message):
 
 def test_what_does_not_happen_here_is_refused():
     for change in (
-        lambda c: c.framework("torch"),
         lambda c: c.learners(num_learners=2),
         lambda c: c.evaluation(evaluation_duration_unit="timesteps"),
     ):
@@ -117,6 +116,63 @@ def test_what_does_not_happen_here_is_refused():
         PPOConfig().callbacks(on_episode_end=print)
     with pytest.raises(UnsupportedRayFeatureError, match="on_episode_step"):
         type("Mine", (RLlibCallback,), {"on_episode_step": print})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"multiagent": {"policies": {"a": None}}}, "learns for one agent"),
+        ({"output": "/tmp/out"}, "recorded steps"),
+        ({"input": "/tmp/in"}, "recorded steps"),
+        ({"exploration_config": {"type": "Curiosity"}}, "kind of exploration"),
+        ({"model": {"use_lstm": True}}, "have no memory"),
+        ({"model": {"post_fcnet_hiddens": [8]}}, "Register a function"),
+        ({"num_atoms": 51}, "not its distribution"),
+    ],
+)
+def test_options_of_ray_that_are_not_carried_out_say_why(options, message):
+    with pytest.raises(UnsupportedRayFeatureError, match=message):
+        PPOConfig().update_from_dict(options)
+
+
+def test_options_that_ask_for_nothing_are_taken(monkeypatch, caplog):
+    monkeypatch.setattr("raycompat.rllib.algorithms.old_keys._SAID", set())
+    before = PPOConfig().to_dict()
+    config = PPOConfig().update_from_dict(
+        {
+            "multiagent": {},
+            "output": None,
+            "input": "sampler",
+            "log_level": "INFO",
+            "remote_worker_envs": True,
+            "exploration_config": {"type": "StochasticSampling"},
+            "model": {"use_lstm": False, "max_seq_len": 5},
+            "framework": "torch",
+        }
+    )
+    config.multi_agent(policies=None).offline_data(output=None).experimental(
+        _disable_preprocessor_api=True
+    ).checkpointing(export_native_model_files=True).python_environment()
+    config.rl_module(rl_module_spec=None)
+    assert config.to_dict() == before
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == len(set(said))
+    assert "log_level" in caplog.text
+    assert "learn in TensorFlow" in caplog.text
+    assert "'use_lstm'" not in caplog.text
+    with pytest.raises(UnsupportedRayFeatureError, match="one agent"):
+        config.multi_agent(policies={"a", "b"})
+    with pytest.raises(ValueError, match="multi_agent: unknown options 'polices'"):
+        config.multi_agent(polices={})
+
+
+def test_schedules_of_their_time():
+    config = PPOConfig().training(
+        lr_schedule=[[0, 0.1], [10, 0.01]], entropy_coeff_schedule=None, vf_share_layers=True
+    )
+    assert config.lr == [[0, 0.1], [10, 0.01]]
+    assert config.entropy_coeff == 0
+    assert config.model["vf_share_layers"] is True
 
 
 def test_old_names_are_translated():

@@ -97,6 +97,69 @@ def test_frameworks_are_found_or_none(monkeypatch):
         name("utils.framework.try_import_torch")(error=True)
 
 
+def test_algorithms_that_are_not_here_say_which_are():
+    for lacking in ("IMPALA", "SAC", "contrib/MADDPG"):
+        with pytest.raises(UnsupportedRayFeatureError, match=f"{lacking}.*A2C, A3C, DQN, ES, PPO"):
+            get_algorithm_class(lacking)
+    from raycompat.tune.registry import get_trainable_cls
+
+    assert get_trainable_cls("PG") is get_algorithm_class("PG")
+    with pytest.raises(UnsupportedRayFeatureError, match="APPO"):
+        get_trainable_cls("APPO")
+
+
+def test_keys_of_results_have_names():
+    result = name("results.with_old_names")(
+        {
+            "env_runners": {
+                **name("results.describe")([(2.0, 3)]),
+                "num_episodes": 1,
+                "num_env_steps_sampled": 3,
+            },
+            "learners": {"default_policy": {}},
+        }
+    )
+    runners = result[name("utils.metrics.ENV_RUNNER_RESULTS")]
+    assert runners[name("utils.metrics.EPISODE_RETURN_MEAN")] == 2
+    assert name("utils.metrics.learner_info.LEARNER_INFO") in result["info"]
+    assert name("core.columns.Columns").NEXT_OBS == "new_obs"
+    with pytest.raises(UnsupportedRayFeatureError, match="machinery"):
+        name("utils.metrics.MEAN_NUM_EPISODE_LISTS_RECEIVED")()
+    with pytest.raises(UnsupportedRayFeatureError, match="machinery"):
+        name("utils.metrics.metrics_logger.MetricsLogger")()
+
+
+def test_the_command_line_of_programs():
+    parse = name("utils.test_utils.add_rllib_example_script_args")
+    args = parse(default_iters=3, default_reward=5.0).parse_args(
+        ["--num-env-runners=2", "--as-test"]
+    )
+    assert (args.stop_iters, args.stop_reward, args.num_env_runners) == (3, 5.0, 2)
+    assert (args.algo, args.framework, args.as_test, args.no_tune) == ("PPO", "torch", True, False)
+    assert parse is name("examples.utils.add_rllib_example_script_args")
+
+
+def test_what_was_learnt_is_checked(capsys):
+    check = name("utils.test_utils.check_learning_achieved")
+    trials = types.SimpleNamespace(
+        trials=[
+            types.SimpleNamespace(last_result={"env_runners": {"episode_return_mean": value}})
+            for value in (3.0, float("nan"))
+        ]
+    )
+    check(trials, 3)
+    check(trials, min_reward=2)
+    assert "3 is at least 2" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="episode_return_mean=3: expected 4 or more"):
+        check(trials, 4)
+    with pytest.raises(ValueError, match="nan: expected 1"):
+        check(trials, 1, evaluation=True)
+    stop = name("utils.test_utils.should_stop")
+    result = trials.trials[0].last_result
+    assert stop({"env_runners/episode_return_mean": 3}, result, keep_ray_up=True)
+    assert not stop({"a/b": 1, "env_runners/episode_return_mean": 4}, result, keep_ray_up=True)
+
+
 def test_options_of_each_time(monkeypatch):
     config = PPOConfig().api_stack(enable_rl_module_and_learner=False).framework("tfe")
     config.rollouts(num_rollout_workers=3).validate()

@@ -19,6 +19,7 @@ import gymnasium
 import numpy as np
 
 import raycompat as ray
+from raycompat._old.gym.adapters import of_today
 from raycompat._storage import Folder
 from raycompat._surface.modules import names_of
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -640,7 +641,7 @@ def _with_horizon(
 ) -> Callable[[EnvContext], Any]:
     if horizon is None:
         return create
-    return lambda context: gymnasium.wrappers.TimeLimit(create(context), horizon)
+    return lambda context: gymnasium.wrappers.TimeLimit(of_today(create(context)), horizon)
 
 
 def _spaces(env: Any) -> tuple[Any, Any]:

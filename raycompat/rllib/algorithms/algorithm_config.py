@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from raycompat._surface import forms
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.algorithms.old_keys import IN_DICTS, RENAMED, with_new_names
+from raycompat.rllib.algorithms.old_keys import (
+    IN_DICTS,
+    OF_MODELS,
+    RENAMED,
+    carried_out,
+    learns_in,
+    with_new_names,
+)
 from raycompat.rllib.callbacks.callbacks import HOOKS, RLlibCallback
 from raycompat.rllib.filters import FILTERS
 from raycompat.rllib.networks import ACTIVATIONS
@@ -71,11 +78,16 @@ GROUPS: dict[str, dict[str, Any]] = {
     "learners": {"num_learners": 0, "num_gpus_per_learner": 0},
     "resources": {"num_gpus": 0, "num_cpus_for_main_process": 1},
     "framework": {"framework_str": "tf2"},
+    "multi_agent": {},
+    "offline_data": {},
+    "checkpointing": {},
+    "experimental": {},
+    "python_environment": {},
 }
 
 #: Options with one value here, and why.
 _FIXED: dict[str, tuple[tuple[Any, ...], str, str]] = {
-    "num_learners": ((0,), "The algorithm's own process learns", "leave it at 0"),
+    "num_learners": ((0, 1), "The algorithm's own process learns", "use 0 or 1"),
     "num_gpus_per_learner": ((0, 1), "One process learns, with the GPU it sees", "use 0 or 1"),
     "num_gpus": ((0, 1), "One process learns, with the GPU it sees", "use 0 or 1"),
     "framework_str": (
@@ -314,7 +326,7 @@ class AlgorithmConfig:
         ----------
         model_config : dict, optional
         """
-        self._refuse_unknown("rl_module", options, ())
+        self._refuse_unknown("rl_module", with_new_names(options), ())
         return self if model_config is None else self.training(model=_as_dict(model_config))
 
     def learners(self, **options: Any) -> Self:
@@ -325,9 +337,69 @@ class AlgorithmConfig:
         """Set ``num_cpus_for_main_process`` (float, default 1), which Tune asks for."""
         return self._set("resources", options)
 
-    def framework(self, framework: str | None = None) -> Self:
-        """Set what algorithms learn in: "tf2" is the only choice; "tf" and "tfe" are its old names."""
-        return self if framework is None else self._set("framework", {"framework_str": framework})
+    def framework(self, framework: str | None = None, **options: Any) -> Self:
+        """Set what algorithms learn in, which is TensorFlow.
+
+        Parameters
+        ----------
+        framework : str, optional
+            "tf2"; "tf" and "tfe" are its old names. "torch" gives a warning.
+        **options
+            They have no effect.
+        """
+        if framework is not None:
+            options["framework_str"] = framework
+        return self._set("framework", options)
+
+    def multi_agent(self, **options: Any) -> Self:
+        """Refuse several agents: an algorithm learns for one.
+
+        Parameters
+        ----------
+        **options
+            Only those that ask for nothing are taken.
+        """
+        return self._set("multi_agent", options)
+
+    def offline_data(self, **options: Any) -> Self:
+        """Refuse recorded steps: algorithms learn from the environment that they play in.
+
+        Parameters
+        ----------
+        **options
+            Only those that ask for nothing are taken.
+        """
+        return self._set("offline_data", options)
+
+    def checkpointing(self, **options: Any) -> Self:
+        """Take options of checkpoints, which have no effect: they have the weights and all else.
+
+        Parameters
+        ----------
+        **options
+            As in Ray.
+        """
+        return self._set("checkpointing", options)
+
+    def experimental(self, **options: Any) -> Self:
+        """Take switches of Ray's implementation, which have no effect.
+
+        Parameters
+        ----------
+        **options
+            As in Ray.
+        """
+        return self._set("experimental", options)
+
+    def python_environment(self, **options: Any) -> Self:
+        """Refuse environment variables: they belong to ``init(runtime_env=...)``.
+
+        Parameters
+        ----------
+        **options
+            Only those that ask for nothing are taken.
+        """
+        return self._set("python_environment", options)
 
     def _set(self, group: str, options: dict[str, Any]) -> Self:
         known = [*GROUPS[group], *(self.TRAINING if group == "training" else ())]
@@ -338,13 +410,12 @@ class AlgorithmConfig:
         return self
 
     def _set_one(self, name: str, value: Any) -> None:
-        if name == "framework_str" and value == "tfe":
-            forms.used('ray.rllib with framework "tfe"', refusal=ValueError)
-            value = "tf2"
+        if name == "framework_str":
+            value = learns_in(value)
         is_choice = isinstance(value, Mapping) and "grid_search" in value
         if name in ("model", "replay_buffer_config") and not is_choice:
             known = getattr(self, name)
-            given = dict(value)
+            given = carried_out(OF_MODELS, value) if name == "model" else dict(value)
             self._refuse_unknown(name, given, known)
             value = {**known, **given}
         setattr(self, name, value)

@@ -1,4 +1,4 @@
-"""Names of options from 2017 to 2024, and their names today."""
+"""Names of options from 2017 to 2024, and their names today; and those that have no effect here."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from raycompat._surface import forms, table
+from raycompat._surface.table import Row
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 logger = logging.getLogger(__name__)
@@ -22,13 +24,20 @@ RENAMED = {
     "ignore_worker_failures": "ignore_env_runner_failures",
     "lambda": "lambda_",
     "learning_starts": "num_steps_sampled_before_learning_starts",
+    "max_num_worker_restarts": "max_num_env_runner_restarts",
     "metrics_smoothing_episodes": "metrics_num_episodes_for_smoothing",
     "min_iter_time_s": "min_time_s_per_iteration",
+    "min_sample_timesteps_per_reporting": "min_sample_timesteps_per_iteration",
     "min_time_s_per_reporting": "min_time_s_per_iteration",
+    "mini_batch_size_per_learner": "minibatch_size",
+    "num_cpus_for_driver": "num_cpus_for_main_process",
+    "num_cpus_for_local_worker": "num_cpus_for_main_process",
     "num_cpus_per_worker": "num_cpus_per_env_runner",
     "num_envs": "num_envs_per_env_runner",
     "num_envs_per_worker": "num_envs_per_env_runner",
+    "num_gpus_per_learner_worker": "num_gpus_per_learner",
     "num_gpus_per_worker": "num_gpus_per_env_runner",
+    "num_learner_workers": "num_learners",
     "num_rollout_workers": "num_env_runners",
     "num_sgd_iter": "num_epochs",
     "num_workers": "num_env_runners",
@@ -36,6 +45,7 @@ RENAMED = {
     "prioritized_replay_beta": "replay_buffer_config.beta",
     "prioritized_replay_beta0": "replay_buffer_config.beta",
     "prioritized_replay_eps": "replay_buffer_config.epsilon",
+    "recreate_failed_env_runners": "restart_failed_env_runners",
     "recreate_failed_workers": "restart_failed_env_runners",
     "sample_batch_size": "rollout_fragment_length",
     "sgd_batchsize": "minibatch_size",
@@ -45,6 +55,10 @@ RENAMED = {
     "timesteps_per_iteration": "min_sample_timesteps_per_iteration",
     "train_batch_size": "train_batch_size_per_learner",
 }
+
+#: The rows of options that are not carried out here, and of those of a network.
+_OPTIONS = "ray.rllib.algorithms.algorithm_config.AlgorithmConfig"
+OF_MODELS = "ray.rllib.models.MODEL_DEFAULTS"
 
 #: Options that `AlgorithmConfig.to_dict` writes under the names that dicts of options have.
 IN_DICTS = {"lambda_": "lambda", "framework_str": "framework"}
@@ -68,6 +82,7 @@ def with_new_names(given: Mapping[str, Any]) -> dict[str, Any]:
     dict
         ``replay_buffer_config`` is a dict with the values of the old names.
     """
+    given = carried_out(_OPTIONS, given)
     found = {name: value for name, value in given.items() if not _is_old(name)}
     for name, value in given.items():
         new_name = RENAMED.get(name)
@@ -91,6 +106,54 @@ def with_new_names(given: Mapping[str, Any]) -> dict[str, Any]:
             if name in given:
                 _say(name, "epsilon")
     return found
+
+
+def carried_out(of: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options without those of Ray that have no effect here; each of these is logged once.
+
+    Parameters
+    ----------
+    of : str
+        The name under which the table has their rows.
+    given : mapping
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        When one asks for what raycompat does not do.
+    """
+    rows = table.options(of)
+    for name in given:
+        if row := rows.get(name):
+            _take_note(name, given[name], row)
+    return {name: value for name, value in given.items() if name not in rows}
+
+
+def learns_in(framework: str) -> str:
+    """Return in what algorithms learn when a program asks for `framework`."""
+    if framework == "tfe":
+        forms.used('ray.rllib with framework "tfe"', refusal=ValueError)
+        return "tf2"
+    if framework in ("torch", "jax"):
+        if framework not in _SAID:
+            _SAID.add(framework)
+            logger.warning(
+                "framework=%r has no effect: algorithms learn in TensorFlow. Networks of your own are "
+                "Keras models.",
+                framework,
+            )
+        return "tf2"
+    return framework
+
+
+def _take_note(name: str, value: Any, row: Row) -> None:
+    """Refuse an option, or log that it has no effect."""
+    if row.no_effect:
+        if name not in _SAID:
+            _SAID.add(name)
+            logger.warning("The option %r has no effect: %s.", name, row.no_effect)
+    elif value not in (None, False, 0, "", *row.harmless) and value not in ({}, [], ()):
+        raise UnsupportedRayFeatureError(f"{name}={value!r}", row.without, row.today)
 
 
 def _is_old(name: str) -> bool:
@@ -131,7 +194,25 @@ def _optimizer(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> s
     return "min_updates_per_iteration"
 
 
+#: The kinds of exploration that algorithms have: by an epsilon, or by drawing from a distribution.
+_KINDS_OF_EXPLORATION = (
+    "EpsilonGreedy",
+    "PerWorkerEpsilonGreedy",
+    "Random",
+    "StochasticSampling",
+)
+
+
 def _exploration_config(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+    kind = (value or {}).get("type", "EpsilonGreedy")
+    if kind not in _KINDS_OF_EXPLORATION:
+        raise UnsupportedRayFeatureError(
+            f"exploration_config={value!r}",
+            "The kind of exploration belongs to the algorithm",
+            "set explore and epsilon of the config",
+        )
+    if not value:
+        return "epsilon"
     names = ("initial_epsilon", "epsilon_timesteps", "final_epsilon")
     if any(name in value for name in names):
         begin, steps, end = (
@@ -147,7 +228,35 @@ def _use_lstm(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> st
     return "model"
 
 
+def _learning_rates(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+    if value is not None:
+        found["lr"] = value
+    return "lr"
+
+
+def _entropy_coeffs(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+    if value is not None:
+        found["entropy_coeff"] = value
+    return "entropy_coeff"
+
+
+def _shared_layers(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+    if isinstance(value, bool):
+        _put(found, "model.vf_share_layers", value)
+    return "model"
+
+
+def _pytorch(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+    if value:
+        found["framework_str"] = "torch"
+    return "framework"
+
+
 _CONVERTED: dict[str, Converter] = {
+    "entropy_coeff_schedule": _entropy_coeffs,
+    "lr_schedule": _learning_rates,
+    "use_pytorch": _pytorch,
+    "vf_share_layers": _shared_layers,
     "exploration_config": _exploration_config,
     "optimizer": _optimizer,
     "prioritized_replay": _prioritized,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat._surface import modules, table
 from raycompat._surface.modules import names_of
+from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:
     from raycompat.rllib.algorithms.algorithm import Algorithm
@@ -17,6 +18,61 @@ ALGORITHMS = {"A2C": "a3c", "A3C": "a3c", "DQN": "dqn", "ES": "es", "PPO": "ppo"
 
 #: The classes of algorithms that Ray has removed, by the names of the algorithms.
 REMOVED = {"APEX": "ApexDQN", "PG": "PG", "SimpleQ": "SimpleQ"}
+
+
+#: The algorithms that Ray has or had, and raycompat lacks, in capital letters.
+LACKING = (
+    "ALPHASTAR",
+    "ALPHAZERO",
+    "APEX_DDPG",
+    "APEX-DDPG",
+    "APPO",
+    "ARS",
+    "BANDITLINTS",
+    "BANDITLINUCB",
+    "BC",
+    "CONTRIB/ALPHAZERO",
+    "CONTRIB/LINTS",
+    "CONTRIB/LINUCB",
+    "CONTRIB/MADDPG",
+    "CQL",
+    "CRR",
+    "DDPG",
+    "DDPPO",
+    "DREAMER",
+    "DREAMERV3",
+    "DT",
+    "DYNA",
+    "IMPALA",
+    "IQL",
+    "LEELACHESSZERO",
+    "MADDPG",
+    "MAML",
+    "MARWIL",
+    "MBMPO",
+    "QMIX",
+    "R2D2",
+    "RNNSAC",
+    "SAC",
+    "SLATEQ",
+    "TD3",
+)
+
+
+def refuse_if_lacking(name: Any) -> None:
+    """Raise for the name of an algorithm that raycompat does without.
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        Names the algorithms that there are.
+    """
+    if str(name).upper() in LACKING:
+        raise UnsupportedRayFeatureError(
+            f"The algorithm {name}",
+            "It is an algorithm that raycompat does not have",
+            f"use one of {', '.join(ALGORITHMS)}",
+        )
 
 
 def get_algorithm_class(name: str) -> type[Algorithm]:
@@ -43,6 +99,7 @@ def get_algorithm_class(name: str) -> type[Algorithm]:
         removed: Any = modules.value_of(row)
         return removed  # type: ignore[no-any-return]
     if name not in ALGORITHMS:
+        refuse_if_lacking(name)
         near = difflib.get_close_matches(str(name).upper(), ALGORITHMS)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(

@@ -11,6 +11,7 @@ from typing import Any
 
 import gymnasium
 
+from raycompat._old.gym.adapters import of_today
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.utils.error import EnvError
 from raycompat.tune.registry import get_env_creator
@@ -127,7 +128,7 @@ def make_env(create: EnvCreator, context: EnvContext, described: Any) -> Any:
             f"The environment {described!r} cannot be made with env_config={dict(context)}: "
             f"{type(error).__name__}: {error}. Correct env_config, or the environment's constructor."
         ) from error
-    return checked(env, described)
+    return checked(of_today(env), described)
 
 
 def checked(env: Any, described: Any) -> Any:

@@ -1,0 +1,149 @@
+"""Environments of gym, where only gymnasium is installed, and what algorithms play in."""
+
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+
+from raycompat._old import gym_finder
+from raycompat._surface import era
+from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
+from raycompat.rllib.env.construction import env_creator, make_env
+from raycompat.rllib.env.env_context import EnvContext
+
+pytestmark = pytest.mark.filterwarnings("ignore::raycompat.exceptions.OldFormWarning")
+
+
+@pytest.fixture
+def gym(monkeypatch):
+    """``import gym``, as in a program that ``raycompat run`` runs; nothing of it is left."""
+    finders, before = list(sys.meta_path), set(sys.modules)
+    gym_finder.install()
+    import gym
+
+    yield gym
+    sys.meta_path[:] = finders
+    for name in [each for each in sys.modules if each.partition(".")[0] == "gym"]:
+        if name not in before:
+            del sys.modules[name]
+
+
+def corridor(gym):
+    class Corridor(gym.Env):
+        def __init__(self, config=None):
+            self.action_space = gym.spaces.Discrete(2)
+            self.observation_space = gym.spaces.Box(0, 3, (1,), np.float32)
+
+        def reset(self):
+            self.place = 0
+            return np.zeros(1, np.float32)
+
+        def step(self, action):
+            self.place += action
+            return np.full(1, self.place, np.float32), -1, self.place == 3, {"place": self.place}
+
+    return Corridor
+
+
+def test_algorithms_get_an_environment_of_gymnasium(gym):
+    env = make_env(env_creator(corridor(gym)), EnvContext({}, 0), "Corridor")
+    assert isinstance(env, gymnasium.Env)
+    observation, info = env.reset(seed=3)
+    assert (observation.tolist(), info) == ([0], {})
+    for _ in range(2):
+        env.step(1)
+    observation, reward, terminated, truncated, info = env.step(1)
+    assert (observation.tolist(), reward, terminated, truncated) == ([3], -1, True, False)
+    assert info == {"place": 3}
+
+
+def test_a_limit_of_steps_truncates(gym):
+    limited = gym.wrappers.TimeLimit(corridor(gym)(), 2)
+    env = make_env(lambda context: limited, EnvContext({}, 0), "limited")
+    env.reset()
+    assert env.step(0)[2:4] == (False, False)
+    assert env.step(0)[2:4] == (False, True)
+
+
+def test_wrappers_change_what_their_names_say(gym):
+    class Doubled(gym.ObservationWrapper):
+        def observation(self, observation):
+            return observation * 2
+
+    class Positive(gym.RewardWrapper):
+        def reward(self, reward):
+            return -reward
+
+    class Opposite(gym.ActionWrapper):
+        def action(self, action):
+            return 1 - action
+
+    env = Opposite(Positive(Doubled(corridor(gym)())))
+    assert env.reset().tolist() == [0]
+    assert env.step(0)[:3] == (np.float32(2), 1, False)
+    assert env.place == 1
+    assert env.unwrapped.place == 1
+    with pytest.raises(UnsupportedRayFeatureError, match=r"gymnasium\.wrappers\.Monitor"):
+        gym.wrappers.Monitor(env, "folder")
+
+
+def test_environments_of_gymnasium_have_the_old_form(gym):
+    env = gym.make("CartPole-v1")
+    env.seed(7)
+    first = env.reset()
+    assert first.shape == (4,)
+    done = False
+    while not done:
+        observation, reward, done, info = env.step(0)
+    assert (observation.shape, reward, info) == ((4,), 1.0, {})
+    env.seed(7)
+    assert env.reset().tolist() == first.tolist()
+    # An algorithm plays in the one that it is made of.
+    assert isinstance(make_env(lambda c: env, EnvContext({}, 0), "it"), gymnasium.Env)
+    assert gym.make("Pendulum-v0").spec.id == "Pendulum-v1"
+
+
+def test_classes_of_gymnasium_have_the_old_form(gym):
+    from gym.envs.classic_control import CartPoleEnv
+
+    class Mine(CartPoleEnv):
+        def reset(self):
+            return super().reset() * 0
+
+    env = Mine()
+    assert env.reset().tolist() == [0, 0, 0, 0]
+    assert len(env.step(0)) == 4
+    observation, _ = make_env(lambda context: env, EnvContext({}, 0), "Mine").reset(seed=1)
+    assert observation.tolist() == [0, 0, 0, 0]
+
+
+def test_registered_environments_are_known_to_algorithms(gym):
+    from gym.envs.registration import register
+
+    register("OldCorridor-v0", corridor(gym), max_episode_steps=5)
+    try:
+        env = make_env(env_creator("OldCorridor-v0"), EnvContext({}, 0), "OldCorridor-v0")
+        env.reset()
+        assert len(env.step(0)) == 5
+    finally:
+        del gymnasium.registry["OldCorridor-v0"]
+
+
+def test_the_import_warns(monkeypatch):
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    gym_finder.install()
+    monkeypatch.delitem(sys.modules, "gym", raising=False)
+    monkeypatch.setattr("raycompat._surface.forms._seen", set())
+    with pytest.warns(OldFormWarning, match="import gymnasium"):
+        import gym  # noqa: F401
+    monkeypatch.delitem(sys.modules, "gym")
+
+
+def test_a_program_of_today_has_no_gym(monkeypatch):
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    gym_finder.install()
+    monkeypatch.delitem(sys.modules, "gym", raising=False)
+    monkeypatch.setenv(era.VARIABLE, "2.60")
+    with pytest.raises(ModuleNotFoundError):
+        import gym  # noqa: F401
