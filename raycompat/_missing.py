@@ -46,7 +46,17 @@ class MissingName:
         )
         raise UnsupportedRayFeatureError(self._name, self._reason, alternative)
 
-    __call__ = __getitem__ = __iter__ = __enter__ = __mro_entries__ = _refuse
+    __call__ = __getitem__ = __iter__ = __enter__ = _refuse
+    __fspath__ = __add__ = __radd__ = __truediv__ = __rtruediv__ = _refuse
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type[Any], ...]:
+        # A program may define a class and not use it, such as a model for each of two frameworks.
+        return (_stand_in(self),)
+
+    def __or__(self, other: object) -> Any:
+        return Any  # in an annotation
+
+    __ror__ = __or__
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -65,6 +75,19 @@ class MissingName:
 
     def __repr__(self) -> str:
         return f"<{self._name}, which raycompat does not have>"
+
+
+def _stand_in(missing: MissingName) -> type[Any]:
+    """Return a class to derive from, of which no object can be made."""
+
+    def __new__(cls: type[Any], *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+        missing()
+
+    def __init_subclass__(cls: type[Any], /, **kwargs: Any) -> None:  # noqa: N807
+        """Take the keywords of the class that it stands for."""
+
+    body = {"__new__": __new__, "__init_subclass__": classmethod(__init_subclass__)}
+    return type(missing.__name__, (), body)
 
 
 class _MissingModule(ModuleType):

@@ -11,6 +11,7 @@ from typing import Any, Self
 import cloudpickle
 
 from raycompat import _storage
+from raycompat._old.train import options
 from raycompat.train import _data_config, _session
 from raycompat.train._callback import UserCallback
 from raycompat.train._checkpoint import Checkpoint
@@ -111,7 +112,7 @@ class DataParallelTrainer:
         self.train_loop_per_worker = train_loop_per_worker
         self.train_loop_config = train_loop_config
         self.backend_config = backend_config or BackendConfig()
-        self.scaling_config = scaling_config or ScalingConfig()
+        self.scaling_config = options.scaling_config(scaling_config) or ScalingConfig()
         self.run_config = run_config or RunConfig()
         self.datasets = _data_config.checked(datasets)
         self.data_config = dataset_config or DataConfig()

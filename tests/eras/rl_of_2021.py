@@ -8,6 +8,7 @@ import ray
 from gym.envs.registration import register
 from gym.spaces import Box, Discrete
 from ray import tune
+from ray.rllib.agents.callbacks import DefaultCallbacks
 from ray.rllib.agents.ppo import PPOTrainer
 from ray.rllib.utils.test_utils import check_learning_achieved
 from ray.tune.registry import register_env
@@ -40,6 +41,21 @@ class Doubled(gym.RewardWrapper):
         return 2 * reward
 
 
+class Places(DefaultCallbacks):
+    def on_episode_start(self, *, worker, base_env, policies, episode, env_index, **kwargs):
+        assert episode.length == 0
+        episode.user_data["places"] = []
+
+    def on_episode_step(self, *, worker, base_env, episode, env_index, **kwargs):
+        episode.user_data["places"].append(episode.last_observation_for()[0])
+
+    def on_episode_end(self, *, worker, base_env, policies, episode, env_index, **kwargs):
+        episode.custom_metrics["last_place"] = episode.user_data["places"][-1]
+
+    def on_train_result(self, *, trainer, result, **kwargs):
+        result["seen_by_callback"] = True
+
+
 COMMON = {
     "num_gpus": 0,
     "num_workers": 0,
@@ -58,6 +74,7 @@ def trainer(args):
             "env": Corridor,
             "env_config": {"length": 2},
             "horizon": 8,
+            "callbacks": Places,
             "framework": args.framework,
             "sgd_minibatch_size": 32,
             "num_sgd_iter": 1,
@@ -67,6 +84,7 @@ def trainer(args):
     )
     result = trained.train()
     print("Steps:", result["timesteps_total"], -0.9 < result["episode_reward_mean"] <= 0.9)
+    print("Callback:", result["custom_metrics"]["last_place_max"], result["seen_by_callback"])
     env = Corridor({"length": 2})
     action = trained.compute_single_action(env.reset())
     print("Action:", action in env.action_space)

@@ -83,6 +83,7 @@ EXPECTED = {
     "rl_of_2021": """
         Old form: (4,) 4
         Steps: 64 True
+        Callback: 2.0 True
         Action: True
         Best: True
         """,

@@ -112,10 +112,10 @@ def test_what_does_not_happen_here_is_refused():
             change(PPOConfig()).validate()
     with pytest.raises(UnsupportedRayFeatureError, match="use_lstm"):
         A3CConfig().update_from_dict({"use_lstm": True})
-    with pytest.raises(UnsupportedRayFeatureError, match="on_episode_end"):
-        PPOConfig().callbacks(on_episode_end=print)
-    with pytest.raises(UnsupportedRayFeatureError, match="on_episode_step"):
-        type("Mine", (RLlibCallback,), {"on_episode_step": print})
+    with pytest.raises(UnsupportedRayFeatureError, match="on_learn_on_batch"):
+        PPOConfig().callbacks(on_learn_on_batch=print)
+    with pytest.raises(UnsupportedRayFeatureError, match="on_create_policy"):
+        type("Mine", (RLlibCallback,), {"on_create_policy": print})
 
 
 @pytest.mark.parametrize(

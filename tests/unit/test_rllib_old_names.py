@@ -84,8 +84,32 @@ def test_what_raycompat_does_without_has_a_reason(path, reason):
     missing = name(path)
     with pytest.raises(UnsupportedRayFeatureError, match=reason):
         missing()
+    mine = types.new_class("Mine", (missing,))  # a program may define a class and not use it
     with pytest.raises(UnsupportedRayFeatureError, match=reason):
-        types.new_class("Mine", (missing,))
+        mine()
+
+
+def test_marks_of_ray_leave_what_they_mark():
+    for mark in ("OldAPIStack", "OverrideToImplementCustomLogic"):
+        assert name(f"utils.annotations.{mark}")(print) is print
+    deprecated = name("utils.deprecation.Deprecated")
+
+    @deprecated(new="g", error=False)
+    def f(x):
+        return x
+
+    with pytest.warns(DeprecationWarning, match=r"f is old\. Use g\."):
+        assert f(1) == 1
+    with pytest.raises(ValueError, match="old is old"):
+        name("utils.deprecation.deprecation_warning")("old", error=True)
+    assert name("core.DEFAULT_MODULE_ID") == "default_policy"
+    with pytest.raises(UnsupportedRayFeatureError, match="one file"):
+        name("core.COMPONENT_LEARNER") + "/x"
+
+
+def test_a_config_of_a_function_that_makes_an_algorithm_asks_for_resources():
+    request = PPO.default_resource_request({"num_workers": 1, "train-iterations": 3})
+    assert len(request.bundles) == 2
 
 
 def test_frameworks_are_found_or_none(monkeypatch):

@@ -12,7 +12,10 @@ from raycompat.tune.trainable.nested import flatten_dict
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
 
-__all__ = ["WandbLoggerCallback", "setup_wandb"]
+#: The variable in which W&B looks for its key.
+WANDB_ENV_VAR = "WANDB_API_KEY"
+
+__all__ = ["WANDB_ENV_VAR", "WandbLoggerCallback", "setup_wandb"]
 
 
 def _set_key(api_key: str | None, api_key_file: str | None) -> None:
@@ -20,7 +23,7 @@ def _set_key(api_key: str | None, api_key_file: str | None) -> None:
         with open(os.path.expanduser(api_key_file)) as file:
             api_key = file.readline().strip()
     if api_key is not None:
-        os.environ["WANDB_API_KEY"] = api_key
+        os.environ[WANDB_ENV_VAR] = api_key
 
 
 class WandbLoggerCallback(LoggerCallback):

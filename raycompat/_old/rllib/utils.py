@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-#: The name of the only policy of an algorithm.
+#: The name of the only policy of an algorithm, and that of its agent.
 DEFAULT_POLICY_ID = "default_policy"
+DEFAULT_AGENT_ID = "default_agent"
+ALL_MODULES = "__all_modules__"
 
 
 def try_import_tf(error: bool = False) -> tuple[Any, Any, int | None]:
@@ -72,6 +74,16 @@ def override(parent_cls: Any) -> Callable[[_F], _F]:
         The class whose method it replaces. It is not looked at.
     """
     return lambda method: method
+
+
+def marked(obj: _F) -> _F:
+    """Return a class or function as it is, which a decorator of Ray's marks for readers.
+
+    Parameters
+    ----------
+    obj : class or function
+    """
+    return obj
 
 
 __all__ = ["DEFAULT_POLICY_ID", "override", "try_import_tf", "try_import_tfp", "try_import_torch"]

@@ -174,7 +174,8 @@ class GradientRunner(EnvRunner):
         self._network.set_weights(state.weights)
         coefficients = np.float32(options.vf_loss_coeff), np.float32(options.entropy_coeff)
         gradients, parts = self._gradients(batch, *coefficients)
-        counts = Sample({"rewards": sample.columns["rewards"]}, sample.episodes, sample.news)
+        rewards = {"rewards": sample.columns["rewards"]}
+        counts = Sample(rewards, sample.episodes, sample.news, sample.left)
         found = {name: float(value) for name, value in parts.items()}
         return [gradient.numpy() for gradient in gradients], found, counts
 

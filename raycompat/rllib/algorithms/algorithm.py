@@ -23,10 +23,18 @@ from raycompat._old.gym.adapters import of_today
 from raycompat._storage import Folder
 from raycompat._surface.modules import names_of
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
+from raycompat.rllib.algorithms.old_keys import RENAMED
 from raycompat.rllib.env.construction import env_creator, make_env
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.env_runner import EnvRunner, EnvRunnerSpec, RunnerState, Sample
 from raycompat.rllib.env.env_runner_group import GroupOptions, RunnerGroup
+from raycompat.rllib.env.episode import (
+    EpisodeRecord,
+    LoggedMetrics,
+    MetricsLogger,
+    call_hook,
+    describe_records,
+)
 from raycompat.rllib.filters import RunningStatistics, make_filter
 from raycompat.rllib.networks import Head, NetworkSpec, Weights, default_filters
 from raycompat.rllib.policies import StochasticPolicy
@@ -149,6 +157,9 @@ class Algorithm(Trainable):
         #: What the dashboard shows; made by the first `train` outside of Tune.
         self._shown: Experiment | None = None
         self._hooks = settings.hooks()
+        self._records: list[EpisodeRecord] = []
+        self._logged = LoggedMetrics()
+        self._logger = MetricsLogger()
         self.env_runner_group = self._make_group(
             self._affordable(settings.num_env_runners), settings.num_envs_per_env_runner
         )
@@ -198,6 +209,7 @@ class Algorithm(Trainable):
             clip_actions=settings.clip_actions,
             clip_rewards=settings.clip_rewards or False,
             restarts_environments=settings.restart_failed_sub_environments,
+            make_hooks=settings.hooks if settings.watches_episodes() else None,
         )
 
     def body_options(self) -> dict[str, Any]:
@@ -295,6 +307,9 @@ class Algorithm(Trainable):
         self._episodes.add(sample.episodes, sample.num_steps)
         if sample.news is not None and self._filter.statistics is not None:
             self._filter.statistics.merge(sample.news)
+        if sample.left is not None:
+            self._records += sample.left.records
+            self._logged.add(sample.left.logged)
 
     # Training.
 
@@ -303,7 +318,7 @@ class Algorithm(Trainable):
         settings = self.config
         begin = time.perf_counter()
         self._episodes.begin_iteration()
-        self._timers = {}
+        self._timers, self._records = {}, []
         while True:
             statistics = self.training_step()
             seconds = time.perf_counter() - begin
@@ -314,6 +329,7 @@ class Algorithm(Trainable):
                 break
         self._timers["training_iteration"] = seconds
         runners = {
+            **self._logged.described(),
             **self._episodes.described(),
             "num_env_steps_sampled_per_second": self._episodes.num_new_steps / max(seconds, 1e-9),
         }
@@ -325,6 +341,8 @@ class Algorithm(Trainable):
             "num_env_runner_restarts": self.env_runner_group.num_restarts,
             "timers": dict(self._timers),
         }
+        if settings.watches_episodes():
+            result |= describe_records(self._records, settings.keep_per_episode_custom_metrics)
         interval = settings.evaluation_interval
         if interval and (self.iteration + 1) % interval == 0:
             result["evaluation"] = self.evaluate()
@@ -350,6 +368,7 @@ class Algorithm(Trainable):
         result = super().train()
         result["config"] = self.config.to_dict()
         self._call_hooks("on_train_result", result=result)
+        self._logged.add(self._logger.take())
         if self.trial_id == "default":  # Tune shows its trials itself
             self._show(result)
         return ResultDict(result)
@@ -390,9 +409,22 @@ class Algorithm(Trainable):
         each = math.ceil(settings.evaluation_duration / len(group))
         answers = group.call_all("play_episodes", each, state, bool(changes.get("explore")))
         episodes = [episode for answer in answers for episode in answer]
-        found = {"env_runners": {**describe(episodes), "num_episodes": len(episodes)}}
+        found: dict[str, Any] = {
+            "env_runners": {**describe(episodes), "num_episodes": len(episodes)}
+        }
+        if settings.watches_episodes():
+            found |= self._left_in(group)
         self._call_hooks("on_evaluate_end", evaluation_metrics=found)
         return found
+
+    def _left_in(self, group: RunnerGroup) -> dict[str, Any]:
+        """Return what callbacks have left in the runners of an evaluation."""
+        left = [each for each in group.call_all("take_left") if each is not None]
+        records = [record for each in left for record in each.records]
+        logged = LoggedMetrics()
+        logged.add(value for each in left for value in each.logged)
+        described = describe_records(records, self.config.keep_per_episode_custom_metrics)
+        return {**logged.described(), **described}
 
     def _make_evaluation_group(self, changes: dict[str, Any]) -> RunnerGroup:
         unknown = sorted(set(changes) - {"explore", "env_config"})
@@ -407,8 +439,10 @@ class Algorithm(Trainable):
         return _Timer(self._timers, name)
 
     def _call_hooks(self, name: str, **given: Any) -> None:
+        """Call the callbacks, with the names of today and of their time."""
+        of_its_time = {"trainer": self, "metrics_logger": self._logger, "agent": self}
         for hook in self._hooks:
-            getattr(hook, name)(algorithm=self, **given)
+            call_hook(getattr(hook, name), {**of_its_time, "algorithm": self, **given})
 
     # Acting.
 
@@ -589,6 +623,9 @@ class Algorithm(Trainable):
     @classmethod
     def default_resource_request(cls, config: Any) -> PlacementGroupFactory:
         """Return the resources of a trial: one bundle for the algorithm, one for each runner."""
+        if isinstance(config, Mapping):  # it may be that of a function which makes the algorithm
+            names = cls.config_class.names()
+            config = {key: value for key, value in config.items() if RENAMED.get(key, key) in names}
         settings = cls._config_of(config)
         wanted, cpus = settings.num_env_runners, settings.num_cpus_per_env_runner
         main = settings.num_cpus_for_main_process

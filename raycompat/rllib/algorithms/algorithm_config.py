@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from raycompat._surface import forms
@@ -18,7 +18,7 @@ from raycompat.rllib.algorithms.old_keys import (
     learns_in,
     with_new_names,
 )
-from raycompat.rllib.callbacks.callbacks import HOOKS, RLlibCallback
+from raycompat.rllib.callbacks.callbacks import HOOKS, RUNNER_HOOKS, RLlibCallback, overridden
 from raycompat.rllib.filters import FILTERS
 from raycompat.rllib.networks import ACTIVATIONS
 from raycompat.rllib.schedules import check_schedule
@@ -65,6 +65,7 @@ GROUPS: dict[str, dict[str, Any]] = {
         "metrics_num_episodes_for_smoothing": 100,
         "min_time_s_per_iteration": None,
         "min_sample_timesteps_per_iteration": 0,
+        "keep_per_episode_custom_metrics": False,
     },
     "debugging": {"seed": None},
     "fault_tolerance": {
@@ -277,6 +278,7 @@ class AlgorithmConfig:
         **options
             ``metrics_num_episodes_for_smoothing`` (int, default 100): of how many episodes means are.
             ``min_time_s_per_iteration`` (float, seconds), ``min_sample_timesteps_per_iteration`` (int).
+            ``keep_per_episode_custom_metrics`` (bool): results have callbacks' metrics of each episode.
         """
         return self._set("reporting", options)
 
@@ -308,16 +310,27 @@ class AlgorithmConfig:
         **hooks
             Functions, or lists of them, by the names of the methods of `RLlibCallback`.
         """
-        unknown = [name for name in hooks if name not in HOOKS]
-        if unknown:
-            raise UnsupportedRayFeatureError(
-                f"callbacks({unknown[0]}=...)", alternative=f"Use one of {sorted(HOOKS)}"
-            )
+        self._check_hooks(hooks)
+        if isinstance(callbacks_class, Mapping):
+            forms.used("ray.rllib with callbacks as a dict")
+            self._check_hooks(callbacks_class)
         if callbacks_class is not None:
-            self.callbacks_class = callbacks_class
+            self.callbacks_class = callbacks_class or None
         for name, functions in hooks.items():
             setattr(self, f"callbacks_{name}", functions)
         return self
+
+    @staticmethod
+    def _check_hooks(names: Iterable[str]) -> None:
+        for name in names:
+            if name not in HOOKS:
+                raise UnsupportedRayFeatureError(
+                    f"callbacks({name}=...)", alternative=f"Use one of {sorted(HOOKS)}"
+                )
+
+    def watches_episodes(self) -> bool:
+        """Return whether a callback sees the episodes that runners play."""
+        return any(overridden(hook, RUNNER_HOOKS) for hook in self.hooks())
 
     def rl_module(self, model_config: Any = None, **options: Any) -> Self:
         """Set the network: ``model_config`` is what ``training(model=...)`` is.
@@ -572,6 +585,8 @@ class AlgorithmConfig:
     def hooks(self) -> list[RLlibCallback]:
         """Return the callbacks, one object for each class, and one for the functions."""
         given = self.callbacks_class
+        if isinstance(given, Mapping):
+            return [RLlibCallback(legacy_callbacks_dict=given)]
         classes = given if isinstance(given, list | tuple) else [given] if given else []
         functions = {name: getattr(self, f"callbacks_{name}", None) or [] for name in HOOKS}
         functions = {n: f if isinstance(f, list) else [f] for n, f in functions.items()}

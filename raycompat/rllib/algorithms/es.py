@@ -26,6 +26,7 @@ from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.env.env_runner import EnvRunner, EnvRunnerSpec, RunnerState, Sample
 from raycompat.rllib.env.env_runner_group import GroupOptions, RunnerGroup
+from raycompat.rllib.env.episode_watch import LeftByCallbacks
 from raycompat.rllib.evolution import ascent_direction, make_noise, noise_size
 from raycompat.rllib.filters import RunningStatistics
 from raycompat.rllib.networks import Head, NetworkSpec, Weights, initial_weights
@@ -84,12 +85,15 @@ class Trials:
         Episodes without noise.
     news : RunningStatistics or None
         What the filter has counted.
+    left : LeftByCallbacks or None
+        What callbacks have left in the runner.
     """
 
     indices: list[int] = field(default_factory=list)
     pairs: list[tuple[Episode, Episode]] = field(default_factory=list)
     plain: list[Episode] = field(default_factory=list)
     news: RunningStatistics | None = None
+    left: LeftByCallbacks | None = None
 
     @property
     def episodes(self) -> list[Episode]:
@@ -131,6 +135,7 @@ class EvolutionRunner(EnvRunner):
             found.indices.append(index)
             found.pairs.append((better, worse))
         found.news = self._filter.take_news()
+        found.left = self.take_left()
         return found
 
     def _play(self, weights: Weights) -> Episode:
@@ -275,7 +280,7 @@ class ES(Algorithm):
     def _count(self, trials: Trials) -> None:
         episodes = trials.plain or trials.episodes
         steps = sum(length for _, length in trials.episodes)
-        self.count(Sample({"rewards": np.empty(steps)}, episodes, trials.news))
+        self.count(Sample({"rewards": np.empty(steps)}, episodes, trials.news, trials.left))
 
     def get_learner_state(self) -> dict[str, Any]:
         """Return the parameters and what Adam remembers."""

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.env.episode import call_hook
 
 if TYPE_CHECKING:
     from raycompat.rllib.algorithms.algorithm import Algorithm
+    from raycompat.rllib.env.episode import Episode
+
+#: The methods that runners call, in the processes that play.
+RUNNER_HOOKS = (
+    "on_environment_created",
+    "on_episode_created",
+    "on_episode_end",
+    "on_episode_start",
+    "on_episode_step",
+    "on_sample_end",
+    "on_sub_environment_created",
+)
 
 #: The methods that are called.
 HOOKS = (
@@ -17,11 +30,20 @@ HOOKS = (
     "on_evaluate_end",
     "on_evaluate_start",
     "on_train_result",
+    *RUNNER_HOOKS,
 )
 
 
 class RLlibCallback:
-    """Methods that an algorithm calls in its own process. Subclass it for your callbacks.
+    """Methods that an algorithm and its env runners call. Subclass it for your callbacks.
+
+    Methods may name those keywords that they need: ``episode``, ``env_runner`` (or ``worker``),
+    ``env``, ``env_index``, ``metrics_logger``, ``algorithm``, ``result`` and others.
+
+    Parameters
+    ----------
+    legacy_callbacks_dict : dict, optional
+        Functions of one dict by the names of methods: the form of 2018 to 2020.
 
     Examples
     --------
@@ -32,9 +54,13 @@ class RLlibCallback:
 
     Notes
     -----
-    Ray source: ``ray.rllib.callbacks.callbacks.RLlibCallback``, 2.60.0. Differs from Ray: methods for
-    single episodes and steps are refused.
+    Ray source: ``ray.rllib.callbacks.callbacks.RLlibCallback``, 2.60.0. Differs from Ray: methods that
+    change batches and policies are refused; ``policies`` is empty, and ``rl_module`` None.
     """
+
+    def __init__(self, legacy_callbacks_dict: Mapping[str, Any] | None = None) -> None:
+        for name, function in (legacy_callbacks_dict or {}).items():
+            setattr(self, name, of_info(function))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -68,18 +94,57 @@ class RLlibCallback:
     def on_checkpoint_loaded(self, *, algorithm: Algorithm, **kwargs: Any) -> None:
         """Handle the restoring of the algorithm from a checkpoint."""
 
+    def on_environment_created(self, *, env: Any, **kwargs: Any) -> None:
+        """Inspect the environments of a runner, ``env.envs``, when they have been made."""
+
+    def on_sub_environment_created(self, *, sub_environment: Any, **kwargs: Any) -> None:
+        """Inspect one environment when it has been made."""
+
+    def on_episode_created(self, *, episode: Episode, **kwargs: Any) -> None:
+        """Prepare an episode, before its environment is reset."""
+
+    def on_episode_start(self, *, episode: Episode, **kwargs: Any) -> None:
+        """Inspect an episode after the reset of its environment."""
+
+    def on_episode_step(self, *, episode: Episode, **kwargs: Any) -> None:
+        """Inspect an episode after each of its steps."""
+
+    def on_episode_end(self, *, episode: Episode, **kwargs: Any) -> None:
+        """Inspect an episode that has ended, and leave metrics in it."""
+
+    def on_sample_end(self, *, samples: Any, **kwargs: Any) -> None:
+        """Inspect a sample, whose ``columns`` are arrays of shape (steps, environments, ...)."""
+
+
+def overridden(hook: RLlibCallback, names: Iterable[str]) -> bool:
+    """Return whether a callback has one of these methods itself."""
+    return any(
+        name in vars(hook) or getattr(type(hook), name) is not getattr(RLlibCallback, name)
+        for name in names
+    )
+
+
+def of_info(function: Callable[[dict[str, Any]], Any]) -> Callable[..., None]:
+    """Return a function of keywords that calls one of a dict, with the names of 2018 to 2020."""
+
+    def call(**given: Any) -> None:
+        function(given)
+
+    return call
+
 
 class _Functions(RLlibCallback):
     """Calls functions, by the names of methods."""
 
     def __init__(self, functions: dict[str, list[Callable[..., Any]]]) -> None:
         for name, each in functions.items():
-            setattr(self, name, _calling(each))
+            if each:
+                setattr(self, name, _calling(each))
 
 
 def _calling(functions: list[Callable[..., Any]]) -> Callable[..., None]:
     def call(**kwargs: Any) -> None:
         for function in functions:
-            function(**kwargs)
+            call_hook(function, kwargs)
 
     return call

@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium
 
 from raycompat._old.gym.adapters import of_today
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.utils.error import EnvError
 from raycompat.tune.registry import get_env_creator
@@ -123,6 +124,8 @@ def make_env(create: EnvCreator, context: EnvContext, described: Any) -> Any:
     """
     try:
         env = create(context)
+    except UnsupportedRayFeatureError:
+        raise
     except Exception as error:
         raise EnvError(
             f"The environment {described!r} cannot be made with env_config={dict(context)}: "

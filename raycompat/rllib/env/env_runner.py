@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from raycompat.rllib.env.construction import EnvCreator, check_reset, check_step, make_env
 from raycompat.rllib.env.env_context import EnvContext
+from raycompat.rllib.env.episode_watch import EpisodeWatch, LeftByCallbacks
 from raycompat.rllib.filters import RunningStatistics, make_filter
 from raycompat.rllib.networks import NetworkSpec, Weights
 from raycompat.rllib.policies import Policy
@@ -53,6 +54,8 @@ class EnvRunnerSpec:
         Whether a sample has them.
     restarts_environments : bool
         Whether a failed environment is made again, instead of raising its error.
+    make_hooks : callable, optional
+        Returns the callbacks that see episodes; None where there are none.
     """
 
     create: EnvCreator
@@ -69,6 +72,7 @@ class EnvRunnerSpec:
     clip_rewards: bool | float = False
     keeps_next_observations: bool = False
     restarts_environments: bool = False
+    make_hooks: Callable[[], list[Any]] | None = None
 
 
 @dataclass
@@ -103,16 +107,24 @@ class Sample:
         Return and length of each episode that ended.
     news : RunningStatistics or None
         What the filter has counted.
+    left : LeftByCallbacks or None
+        What callbacks have left in the runner since its last sample.
     """
 
     columns: dict[str, NDArray[Any]]
     episodes: list[tuple[float, int]]
     news: RunningStatistics | None
+    left: LeftByCallbacks | None = None
 
     @property
     def num_steps(self) -> int:
         """The number of steps, of all environments."""
         return int(self.columns["rewards"].size)
+
+    @property
+    def count(self) -> int:
+        """The number of steps, by its name until 2024."""
+        return self.num_steps
 
 
 @dataclass
@@ -150,6 +162,8 @@ class EnvRunner:
         self.spec = spec
         self.index = index
         self._is_recreated = is_recreated
+        hooks = spec.make_hooks() if spec.make_hooks else []
+        self._watch = EpisodeWatch(self, hooks) if hooks else None
         self._rng = np.random.default_rng([spec.seed, index])
         self._envs = [self._make(place) for place in range(spec.num_envs)]
         env = self._envs[0]
@@ -162,6 +176,13 @@ class EnvRunner:
         self._returns = np.zeros(spec.num_envs)
         self._lengths = np.zeros(spec.num_envs, np.int64)
         self._failures_in_a_row = 0
+        if self._watch is not None:
+            self._watch.made(self._envs)
+
+    @property
+    def worker_index(self) -> int:
+        """The number of the runner: 0 is the algorithm's own process."""
+        return self.index
 
     def _make(self, place: int) -> Any:
         spec = self.spec
@@ -235,7 +256,10 @@ class EnvRunner:
             stacked["next_values"] = self._next_values(stacked, nexts)
         if self.spec.keeps_next_observations:
             stacked["next_observations"] = np.stack(nexts)
-        return Sample(stacked, episodes, self._filter.take_news())
+        sample = Sample(stacked, episodes, self._filter.take_news())
+        if self._watch is not None:
+            sample.left = self._watch.sampled(sample)
+        return sample
 
     def play_episodes(
         self, num_episodes: int, state: RunnerState | None = None, explore: bool = False
@@ -289,7 +313,17 @@ class EnvRunner:
         self._observations = self._filter(self._encode(self._raw))
 
     def _reset(self, place: int, seed: int | None = None) -> Any:
-        return check_reset(self._envs[place].reset(seed=seed), self.spec.described)
+        if self._watch is not None:
+            self._watch.begins(place)
+        found = self._envs[place].reset(seed=seed)
+        observation = check_reset(found, self.spec.described)
+        if self._watch is not None:
+            self._watch.began(place, *found)
+        return observation
+
+    def take_left(self) -> LeftByCallbacks | None:
+        """Return what callbacks have left since the last call, or the last sample."""
+        return None if self._watch is None else self._watch.take()
 
     def _step(
         self,
@@ -330,6 +364,8 @@ class EnvRunner:
         self._returns[place] += reward
         self._lengths[place] += 1
         self._raw[place] = observation
+        if self._watch is not None:
+            self._watch.stepped(place, action, found)
         if not (terminated or truncated):
             return None
         row.terminateds[place], row.truncateds[place] = terminated, truncated and not terminated

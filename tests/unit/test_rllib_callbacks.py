@@ -1,0 +1,190 @@
+"""Callbacks of episodes: what they see in a runner, and what they leave for results."""
+
+import numpy as np
+import pytest
+
+from raycompat._missing import MissingName
+from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
+from raycompat.rllib.algorithms.ppo import PPOConfig
+from raycompat.rllib.callbacks import RLlibCallback
+from raycompat.rllib.env.env_runner import EnvRunner, EnvRunnerSpec, RunnerState
+from raycompat.rllib.env.episode import (
+    EpisodeRecord,
+    LoggedMetrics,
+    MetricsLogger,
+    describe_records,
+)
+from raycompat.rllib.networks import Head, NetworkSpec, initial_weights
+from raycompat.rllib.policies import StochasticPolicy
+
+
+class Count:
+    """Counts to three, which ends an episode."""
+
+    def __init__(self, config):
+        import gymnasium
+
+        self.observation_space = gymnasium.spaces.Box(0, 3, (1,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.place = 0
+        return np.zeros(1, np.float32), {"place": 0}
+
+    def step(self, action):
+        self.place += 1
+        observation = np.full(1, self.place, np.float32)
+        return observation, 0.5, self.place == 3, False, {"place": self.place}
+
+
+def runner_with(*hooks, num_envs=1):
+    heads = (Head("policy", 2), Head("value", 1))
+    network = NetworkSpec((1,), heads)
+    spec = EnvRunnerSpec(
+        Count,
+        "Count",
+        {},
+        num_envs,
+        0,
+        StochasticPolicy,
+        network,
+        1,
+        make_hooks=lambda: list(hooks),
+    )
+    return EnvRunner(spec), RunnerState(initial_weights(network, 1))
+
+
+def test_callbacks_see_each_episode_from_its_beginning_to_its_end():
+    seen = []
+
+    class Watch(RLlibCallback):
+        def on_environment_created(self, *, env, env_runner):
+            seen.append(("made", env.num_envs, env_runner.worker_index))
+
+        def on_episode_created(self, *, episode):
+            seen.append(("created", len(episode)))
+
+        def on_episode_start(self, *, worker, base_env, policies, episode, env_index, **kwargs):
+            seen.append(("start", episode.length, episode.get_observations(-1).tolist()))
+            episode.user_data["places"] = []
+
+        def on_episode_step(self, *, episode, env, env_index, **kwargs):
+            episode.user_data["places"].append(env.envs[env_index].place)
+            episode.add_temporary_timestep_data("info", episode.last_info_for()["place"])
+
+        def on_episode_end(self, *, episode, metrics_logger, env_runner, **kwargs):
+            seen.append(("end", episode.total_reward, episode.get_return(), episode.is_done))
+            assert episode.get_temporary_timestep_data("info") == episode.user_data["places"]
+            assert episode.get_rewards([0, 2]) == [0.5, 0.5]
+            assert len(episode.get_actions()) == len(episode) == 3
+            with pytest.raises(ValueError, match=r"'other'.*\['info'\]"):
+                episode.get_temporary_timestep_data("other")
+            episode.custom_metrics["places"] = sum(episode.user_data["places"])
+            episode.hist_data["places"] = episode.user_data["places"]
+            metrics_logger.log_value(("mine", "length"), len(episode), reduce="max")
+
+        def on_sample_end(self, *, samples, **kwargs):
+            seen.append(("sampled", samples.count))
+
+    runner, state = runner_with(Watch())
+    left = runner.sample(4, state).left
+    assert seen == [
+        ("made", 1, 0),
+        ("created", 0),
+        ("start", 0, [0]),
+        ("end", 1.5, 1.5, True),
+        ("created", 0),
+        ("start", 0, [0]),
+        ("sampled", 4),
+    ]
+    assert left.records == [EpisodeRecord({"places": 6}, {"places": [1, 2, 3]})]
+    merged = LoggedMetrics()
+    merged.add(left.logged)
+    assert merged.described() == {"mine": {"length": 3}}
+    assert runner.take_left().records == []
+
+
+def test_evaluations_leave_their_metrics_too():
+    class Watch(RLlibCallback):
+        def on_episode_end(self, *, episode, **kwargs):
+            episode.custom_metrics["x"] = 1
+
+    runner, state = runner_with(Watch(), num_envs=2)
+    runner.play_episodes(2, state)
+    assert [record.custom_metrics for record in runner.take_left().records] == [{"x": 1}] * 2
+
+
+def test_a_runner_without_callbacks_keeps_nothing():
+    runner, state = runner_with()
+    assert runner.sample(4, state).left is None
+    assert runner.take_left() is None
+
+
+@pytest.mark.parametrize(
+    ("options", "values", "expected"),
+    [
+        ({"window": 2}, [1, 2, 4], 3),
+        ({"reduce": "min"}, [3, 1, 2], 1),
+        ({"reduce": "max", "window": 1}, [3, 1], 1),
+        ({"reduce": "sum"}, [1, 2], 3),
+        ({"reduce": "lifetime_sum"}, [1, 2], 3),
+        ({"reduce": None}, [1, 2], [1, 2]),
+        ({}, [1, 2], 1.01),
+        ({"ema_coeff": 0.5}, [1, 2], 1.5),
+        ({"clear_on_reduce": True}, [1, 2], 1.5),
+    ],
+)
+def test_values_are_reduced_as_they_were_logged(options, values, expected):
+    logger, metrics = MetricsLogger(), LoggedMetrics()
+    for value in values:
+        logger.log_value("x", value, **options)
+    metrics.add(logger.take())
+    found = metrics.described()
+    assert found == {"x": pytest.approx(expected) if expected != [1, 2] else [1, 2]}
+    keeps = options.get("reduce", "mean") is not None and not options.get("clear_on_reduce")
+    assert metrics.described() == (found if keeps else {})
+
+
+def test_dicts_are_logged_by_their_keys():
+    logger, metrics = MetricsLogger(), LoggedMetrics()
+    logger.log_dict({"a": 1, "b": {"c": 2}}, key="all", reduce="sum")
+    metrics.add(logger.take())
+    assert metrics.described() == {"all": {"a": 1, "b": {"c": 2}}}
+    with pytest.raises(ValueError, match="reduce='median'"):
+        logger.log_value("x", 1, reduce="median")
+
+
+def test_metrics_of_episodes_in_results():
+    records = [EpisodeRecord({"x": 1.0}, {"h": [1]}), EpisodeRecord({"x": 3.0}, {"h": [2, 3]})]
+    assert describe_records(records) == {
+        "custom_metrics": {"x_mean": 2, "x_min": 1, "x_max": 3},
+        "hist_stats": {"h": [1, 2, 3]},
+    }
+    assert describe_records(records, keeps_each=True)["custom_metrics"] == {"x": [1, 3]}
+
+
+def test_only_callbacks_of_episodes_watch_them():
+    assert not PPOConfig().watches_episodes()
+    assert not PPOConfig().callbacks(on_train_result=print).watches_episodes()
+    assert PPOConfig().callbacks(on_episode_end=print).watches_episodes()
+    assert PPOConfig().callbacks(type("Mine", (RLlibCallback,), {"on_sample_end": print}))
+    config = PPOConfig()
+    with pytest.warns(OldFormWarning, match="callbacks as a dict"):
+        config.update_from_dict({"callbacks": {"on_episode_step": lambda info: info["episode"]}})
+    assert config.watches_episodes()
+    with pytest.raises(UnsupportedRayFeatureError, match="on_postprocess_traj"):
+        PPOConfig().update_from_dict({"callbacks": {"on_postprocess_traj": print}})
+
+
+def test_a_class_of_a_missing_one_refuses_when_it_is_used():
+    missing = MissingName("ray.rllib.models.torch.torch_modelv2.TorchModelV2", "Not here")
+
+    class Model(missing, dict, flag=True):
+        size: missing | None = None
+
+    with pytest.raises(UnsupportedRayFeatureError, match=r"TorchModelV2.*Not here"):
+        Model(3)
+    with pytest.raises(UnsupportedRayFeatureError):
+        open(missing)  # noqa: SIM115
+    with pytest.raises(UnsupportedRayFeatureError):
+        missing + "/part"
