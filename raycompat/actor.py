@@ -47,6 +47,7 @@ from raycompat._protocol.options import (
     ActorOptions,
     MethodOptions,
     actor_options,
+    limit_of_items,
     method_options,
 )
 from raycompat._protocol.runtime_env import inherited
@@ -259,6 +260,7 @@ class ActorClass(Generic[T]):
             self._methods,
             max_task_retries=options.max_task_retries or 0,
             max_pending_calls=options.max_pending_calls or -1,
+            max_items=options.max_items,
             in_order=not (is_async or is_threaded or options.allow_out_of_order_execution),
             groups=tuple(options.concurrency_groups or ()),
             keeps_tensors=bool(options.enable_tensor_transport or self._has_transports),
@@ -460,6 +462,7 @@ class ActorMethod:
         name = options.name or f"{about.class_name.rpartition('.')[2]}.{method.name}"
         call = Call(ids.call_key(method.name, ids.new_task_id()), method.name, name)
         call.num_returns = num_returns
+        call.max_items = limit_of_items(options.max_items, about.max_items)
         call.keeps_tensors = options.tensor_transport is not None
         call.environment = environment_variables.version(session)
         retries = options.max_task_retries

@@ -18,7 +18,7 @@ from raycompat._caller.exports import KnownIds, exported_id
 from raycompat._caller.session import Session
 from raycompat._protocol import ids
 from raycompat._protocol.actor_about import Decorator, check_arguments
-from raycompat._protocol.options import TaskOptions, task_options
+from raycompat._protocol.options import TaskOptions, limit_of_items, task_options
 from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.text import checked_text, name_of
 from raycompat._typing import P, Remote, Returned_co
@@ -144,6 +144,8 @@ class RemoteFunction(Generic[P, Returned_co]):
             call.num_returns = options.num_returns
         elif self._is_generator:
             call.num_returns = "streaming"
+        if options.max_items is not None:
+            call.max_items = limit_of_items(options.max_items)
         call.request, call.retries = options.request(), options.max_retries
         call.retry_exceptions = pickled_exceptions(options.retry_exceptions)
         if not options.is_simple or session.captured() is not None:

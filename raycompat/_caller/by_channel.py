@@ -26,9 +26,8 @@ from raycompat._caller.object_table import FAILED, Entry
 from raycompat._protocol import direct_messages, failures
 from raycompat._protocol.connection import Notes
 from raycompat._protocol.frames import Unreadable
-from raycompat._protocol.ids import return_key
 from raycompat._protocol.operations import ToScheduler
-from raycompat._protocol.values import ErrorValue, Wire, to_wire
+from raycompat._protocol.values import Wire
 
 if TYPE_CHECKING:
     from raycompat._caller.connections import CallConnection
@@ -360,7 +359,7 @@ class Channel(DirectSender):
                 case (direct_messages.DONE, *_):
                     self._take_results(call, message, self._connection)
                 case (direct_messages.ITEM, _, index, wire):
-                    self._add_item(call, index, wire)
+                    self._add_item(call, index, wire, self._connection)
                 case (direct_messages.FAILED, _, error, may_retry, attempt):
                     if attempt == call.attempt or not may_retry or not call.retries:
                         self._fail_or_retry(call, error, may_retry)
@@ -382,20 +381,6 @@ class Channel(DirectSender):
 
     def _whereabouts(self, call: Call) -> dict[str, Any]:
         return {"party": self.key, "group": None, "resources": {}}
-
-    def _add_item(self, call: Call, index: int, wire: Wire) -> None:
-        stream = call.stream
-        if stream is None or not stream.receive(index, wire):
-            self._discard((direct_messages.ITEM, call.key, index, wire), self._connection)
-            return
-        entry = self._session.table.add(return_key(call.key, index))
-        taken = self._take_over([wire])
-        if taken is None:
-            taken = [to_wire(ErrorValue(failures.object_lost(entry.key)))]
-        self._settle(entry, taken[0])
-        stream.add(entry)
-        if wire[-1]:
-            self._acknowledge(f"{call.key}:{index}", self._connection)
 
     def _settle(self, entry: Entry, wire: Wire) -> None:
         session = self._session

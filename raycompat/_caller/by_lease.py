@@ -124,9 +124,13 @@ class LeasePool(DirectSender):
             if self._waiting or call.is_cancelled:
                 return False
             lease = self._take_idle(call, cost_s)
-            if lease is not None:
-                self._post(call, lease, cost_s)
-        return lease is not None
+            if lease is None:
+                return False
+            if must_be_near(call) and lease.host != self._session.setup.host:
+                self._mark_idle(lease)
+                return False
+            self._post(call, lease, cost_s)
+        return True
 
     def _wait_is_over(self, call: Call) -> None:
         with self._failing, self._lock:
@@ -164,7 +168,7 @@ class LeasePool(DirectSender):
             lease = self._choose(call, cost_s)
             if lease is None:
                 limit = call.units  # no lease takes larger calls either
-            elif call.dependencies and lease.host != self._session.setup.host:
+            elif must_be_near(call) and lease.host != self._session.setup.host:
                 queue.popleft()
                 self._mark_idle(lease)
                 self._leave_to_scheduler(call)
@@ -221,12 +225,12 @@ class LeasePool(DirectSender):
     def _take_idle(self, call: Call, cost_s: float) -> Lease | None:
         """Take the idle lease for a call of this duration, if there is one.
 
-        A call with dependencies gets a lease on this host, if one is idle.
+        A call that must be near gets a lease on this host, if one is idle.
         """
         lease, here = best_idle(self._idle, cost_s, call.units), self._session.setup.host
         if lease is None:
             return None
-        if call.dependencies and lease.host != here:
+        if must_be_near(call) and lease.host != here:
             near = {key: each for key, each in self._idle.items() if each.host == here}
             lease = best_idle(near, cost_s, call.units) or lease
         return self._idle.pop(lease.key)
@@ -304,6 +308,15 @@ class LeasePool(DirectSender):
                 return
         message = {"key": call.key, "force": force, "recursive": recursive}
         self._session.send(ToScheduler.CANCEL_DIRECT, party=lease.key, **message)
+
+    def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:
+        """Report to the generator of a call how many of its items were received here.
+
+        A call that has no lease yet has sent none.
+        """
+        connection = call.lease.connection if call.lease is not None else None
+        if connection is not None:
+            connection.post((direct_messages.CREDIT, call.key, num_received, is_wanted), now=True)
 
     # --- granted and returned leases ------------------------------------------------------------
 
@@ -502,12 +515,12 @@ class LeasePool(DirectSender):
     def on_message(self, lease: Lease, message: tuple[Any, ...] | Unreadable) -> None:
         """Handle one message from an executor."""
         match message:
-            case (direct_messages.DONE | direct_messages.FAILED, key, *_, took_s):
+            case (direct_messages.DONE | direct_messages.FAILED | direct_messages.ITEM, key, *_):
                 call = lease.unanswered.get(key)
                 if call is None:
                     self._discard(message, lease.connection)
                 else:
-                    self._take_answer(lease, call, message, took_s)
+                    self._take_answer(lease, call, message)
             case (direct_messages.RETURNED, calls):
                 self._take_returned(lease, calls)
             case (direct_messages.OPEN,):
@@ -542,21 +555,25 @@ class LeasePool(DirectSender):
             )
             self._advance()
 
-    def _take_answer(
-        self, lease: Lease, call: Call, message: tuple[Any, ...], took_s: float
-    ) -> None:
+    def _take_answer(self, lease: Lease, call: Call, message: tuple[Any, ...]) -> None:
+        try:
+            match message:
+                case (direct_messages.ITEM, _, index, wire):
+                    self._add_item(call, index, wire, lease.connection)
+                case (direct_messages.DONE, *_, took_s):
+                    self._note_cost(lease, call, took_s)
+                    self._take_results(call, message, lease.connection)
+                case (_, _, error, may_retry, took_s):
+                    self._note_cost(lease, call, took_s)
+                    self._fail_or_retry(call, error, may_retry and not call.is_cancelled)
+        except Exception as error:
+            self._not_handled(call, error)
+
+    def _note_cost(self, lease: Lease, call: Call, took_s: float) -> None:
         lease.took_s = took_s
         self._costs[call.function] = (self._costs.get(call.function, took_s) + took_s) / 2
         if len(self._costs) > _MANY_COSTS:  # drop half of them at once, to save time
             self._costs = dict(list(self._costs.items())[_MANY_COSTS // 2 :])
-        try:
-            match message:
-                case (direct_messages.DONE, *_):
-                    self._take_results(call, message, lease.connection)
-                case (_, _, error, may_retry, _):
-                    self._fail_or_retry(call, error, may_retry and not call.is_cancelled)
-        except Exception as error:
-            self._not_handled(call, error)
 
     def _fail_or_retry(self, call: Call, error: bytes, may_retry: bool) -> None:
         if may_retry and call.use_retry():
@@ -591,6 +608,15 @@ class LeasePool(DirectSender):
             self._session.by_scheduler.report_end(call, error=error)
         self._session.by_scheduler.conclude_lease_call(call)
         super()._end_call(call, error)
+
+
+def must_be_near(call: Call) -> bool:
+    """Return whether only leases of this host can run a call.
+
+    It can have arguments that are objects here, or it can be a generator: Dask would not know its
+    items, which stay where they are made.
+    """
+    return bool(call.dependencies) or call.stream is not None
 
 
 def is_near(entry: Entry, host: str) -> bool:

@@ -47,6 +47,8 @@ class Call:
 
     state = WAITING
     num_returns: int | str = 1
+    #: For a generator: how many items may wait until the program takes them; None is without limit.
+    max_items: int | None = None
     #: The version of the environment variables that the call sees.
     environment: tuple[str, int] | None = None
     #: The concurrency group of a method.
@@ -145,6 +147,7 @@ class Call:
             "retry_exceptions": self.retry_exceptions,
             "arguments": self.arguments,
             "num_returns": self.num_returns,
+            "max_items": self.max_items,
             "environment": self.environment,
             "is_actor": self.actor is not None,
         }
@@ -174,6 +177,7 @@ class Call:
             self.function,
             self.name,
             self.num_returns,
+            self.max_items,
             self.group,
             self.arguments,
             self.wires or (),

@@ -19,10 +19,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from raycompat._caller.calls import Call
 from raycompat._caller.object_table import Entry
 from raycompat._caller.sender import Sender
-from raycompat._protocol import direct_messages, failures, segment
+from raycompat._protocol import direct_messages, failures, ids, segment
 from raycompat._protocol.frames import Unreadable
 from raycompat._protocol.operations import ToScheduler
-from raycompat._protocol.values import InlineValue, SegmentLink, Wire, from_wire, to_wire
+from raycompat._protocol.values import (
+    ErrorValue,
+    InlineValue,
+    SegmentLink,
+    Wire,
+    from_wire,
+    to_wire,
+)
 
 if TYPE_CHECKING:
     from raycompat._caller.connections import CallConnection
@@ -193,6 +200,23 @@ class DirectSender(Sender):
         if has_references:
             self._acknowledge(call.key, connection)
         self._end_call(call)
+
+    def _add_item(
+        self, call: Call, index: int, wire: Wire, connection: CallConnection | None
+    ) -> None:
+        """Handle the answer `direct_messages.ITEM` to a generator's call."""
+        stream = call.stream
+        if stream is None or not stream.receive(index, wire):
+            self._discard((direct_messages.ITEM, call.key, index, wire), connection)
+            return
+        entry = self._session.table.add(ids.return_key(call.key, index))
+        taken = self._take_over([wire])
+        if taken is None:
+            taken = [to_wire(ErrorValue(failures.object_lost(entry.key)))]
+        self._settle(entry, taken[0])
+        stream.add(entry)
+        if wire[-1]:
+            self._acknowledge(f"{call.key}:{index}", connection)
 
     def _discard(self, message: tuple[Any, ...], connection: CallConnection | None) -> None:
         """Drop an answer to a call that has already ended."""

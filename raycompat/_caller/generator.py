@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import operator
 import threading
 from collections import deque
@@ -20,9 +21,17 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """The items of a generator: the session's event loop adds them, and any thread takes them."""
+    """The items of a generator: the thread that reads adds them, and any thread takes them.
 
-    def __init__(self, session: Session, key: str, completed: ObjectRef[None]) -> None:
+    Parameters
+    ----------
+    is_limited : bool
+        Whether the generator waits until its items are taken.
+    """
+
+    def __init__(
+        self, session: Session, key: str, completed: ObjectRef[None], *, is_limited: bool
+    ) -> None:
         self.key = key
         self.num_items = 0
         self.completed = completed
@@ -32,6 +41,10 @@ class Stream:
         self._ended = False
         #: Whether the handle that takes items still exists.
         self._is_wanted = True
+        self._is_limited = is_limited
+        #: Counts the items that were taken; each number is given once, to one thread.
+        self._takes = itertools.count(1)
+        self._num_taken = 0
         #: Bytes of received items that were not yet acknowledged to the generator.
         self._received_bytes = 0
         #: Notified when there is an item to take, or the end.
@@ -45,7 +58,12 @@ class Stream:
         A generator that is retried sends items again that arrived before.
         """
         self._received_bytes += item_credit.cost_of(wire)
-        if self._received_bytes >= item_credit.REPORT_BYTES:
+        if self._is_limited:
+            if (
+                index < self._num_taken or not self._is_wanted
+            ):  # taken from an earlier try, or dropped
+                self.session.give_credit(self.key, index + 1, self._is_wanted)
+        elif self._received_bytes >= item_credit.REPORT_BYTES:
             self._received_bytes = 0
             self.session.give_credit(self.key, index + 1, self._is_wanted)
         return self._is_wanted and index >= self.num_items
@@ -116,10 +134,13 @@ class Stream:
         """
         while True:
             try:
-                return self._ready.popleft()
+                ref = self._ready.popleft()
             except IndexError:
                 if self.is_exhausted():
                     raise StopAsyncIteration from None
+            else:
+                self._note_taken()
+                return ref
             await self._wait_in_loop()
 
     async def _wait_in_loop(self) -> None:
@@ -161,6 +182,7 @@ class Stream:
         taken: list[ObjectRef[Any]] = []
         try:
             taken.extend(map(operator.call, (self._ready.popleft,)))
+            self._note_taken()
             return taken[0]
         except IndexError:
             if self.is_exhausted():
@@ -169,6 +191,14 @@ class Stream:
         except BaseException:
             self._ready.extendleft(taken)
             raise
+
+    def _note_taken(self) -> None:
+        """Let a generator that waits for this make another item."""
+        if self._is_limited:
+            number = next(self._takes)
+            self._num_taken = max(self._num_taken, number)
+            if not self._ended:
+                self.session.give_credit(self.key, number, True)
 
     def has_next(self) -> bool:
         """Return whether `next` would return without waiting."""

@@ -47,7 +47,8 @@ def _call(session: Session, call: Call, sender: Sender) -> Any:
             call.returns.append(entry)
             refs.append(ObjectRef._of_new(entry, session))
         if call.num_returns == "streaming":
-            call.stream = Stream(session, call.key, refs[0])
+            is_limited = call.max_items is not None
+            call.stream = Stream(session, call.key, refs[0], is_limited=is_limited)
             refs = ObjectRefGenerator(call.stream)
         sender.submit(call)
     except BaseException:  # the caller gets no references; an interrupt may have come earlier
@@ -66,7 +67,6 @@ def sender_of(session: Session, call: Call, *, lease_kind: LeaseKind | None) -> 
     if (
         lease_kind is not None
         and session.setup.uses_leases
-        and call.num_returns != "streaming"
         and (call.strategy == "DEFAULT" or isinstance(call.strategy, InGroup))
         and (not call.dependencies or _arguments_come_here(session, call))
     ):

@@ -15,6 +15,9 @@ from raycompat._protocol.values import Wire
 if TYPE_CHECKING:
     from raycompat._executor.main import Executor
 
+#: Seconds that a generator waits for its consumer before it lends its CPUs.
+PATIENCE_S = 0.1
+
 
 class Answers(Sink):
     """The answers to one call. `post` sends them over its caller's connection."""
@@ -33,19 +36,35 @@ class Answers(Sink):
         #: Whether the end of the call was sent.
         self.has_ended = False
 
-    def open(self) -> ItemWindow:
-        """Return the window of items to send; the end of the caller closes it."""
+    def open(self, max_items: int | None) -> ItemWindow:
+        """Return the window of items to send; a cancellation or the end of the caller closes it."""
         window = self._caller.windows[self._key] = ItemWindow()
-        if self._caller.closed:
+        window.max_items = max_items
+
+        def stop() -> None:
+            window.close()
+            self._caller.mailbox.wake()
+
+        self._executor.generators[self._key] = stop
+        if self._caller.closed or self._executor.is_cancelled(self._key):
             window.close()
         return window
 
     def wait(self, window: ItemWindow) -> None:
-        """Wait for the caller. The main thread reads callers' messages meanwhile."""
-        if threading.current_thread() is threading.main_thread():
-            self._caller.mailbox.wait_until(lambda: window.may_go_on)
-        else:
+        """Wait for the caller; a task lends its CPUs after a while.
+
+        The main thread reads callers' messages meanwhile. A cancellation interrupts it after that.
+        """
+        if threading.current_thread() is not threading.main_thread():
             window.wait()
+            return
+        executor, mailbox = self._executor, self._caller.mailbox
+        with executor.uninterrupted():
+            if mailbox.wait_until(lambda: window.may_go_on, PATIENCE_S):
+                return
+            executor.lend_cpus()
+            mailbox.wait_until(lambda: window.may_go_on)
+            executor.take_cpus_back()
 
     def go_on_unwanted(self) -> None:
         """Lend the CPUs, and read callers' messages; other threads leave both to the main thread."""
@@ -55,14 +74,16 @@ class Answers(Sink):
 
     def close(self) -> None:
         """Stop sending items."""
+        self._executor.generators.pop(self._key, None)
         self._executor.take_cpus_back()
         self._caller.windows.pop(self._key, None)
 
     def item(self, index: int, wire: Wire, outcome: Outcome) -> None:
         """Send an item of a generator."""
         self._executor.end_if_forked()
-        self._keep(f"{self._key}:{index}", (wire,), outcome)
-        self._post(self._caller, (direct_messages.ITEM, self._key, index, wire))
+        with self._executor.uninterrupted():
+            self._keep(f"{self._key}:{index}", (wire,), outcome)
+            self._post(self._caller, (direct_messages.ITEM, self._key, index, wire))
 
     def end(self, outcome: Outcome, last: float) -> None:
         """Send the end of the call.

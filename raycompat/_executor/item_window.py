@@ -17,6 +17,9 @@ class ItemWindow:
     """
 
     def __init__(self) -> None:
+        #: The number of items that may wait, if the program limits it. Then their bytes do not count,
+        #: and the consumer acknowledges what it takes, not what it receives.
+        self.max_items: int | None = None
         #: Whether the consumer still needs items. If not, the generator runs on, and they are dropped.
         self.is_wanted = True
         #: Whether the consumer's process is gone or the call was cancelled: the generator must end.
@@ -33,7 +36,11 @@ class ItemWindow:
     @property
     def may_go_on(self) -> bool:
         """Whether the generator need not wait."""
-        return self._sent_bytes < item_credit.WINDOW_BYTES or not self.is_wanted or self.is_closed
+        if self.max_items is None:
+            has_room = self._sent_bytes < item_credit.WINDOW_BYTES
+        else:
+            has_room = len(self._costs) < self.max_items
+        return has_room or not self.is_wanted or self.is_closed
 
     def note_sent(self, cost: int) -> None:
         """Count one more item."""

@@ -237,18 +237,26 @@ class Mailbox:
         if os.fstat(self._listener.fileno()).st_ino != self._listener_inode:
             raise OSError(errno.EBADF, "user code has closed the sockets of raycompat")
 
-    def wait(self) -> None:
+    def wait(self, timeout_s: float | None = None) -> None:
         """Write all answers, then wait until something arrives or `wake` is called."""
         self.flush()
         if not self._look(_IDLE_S):
             self.check()
             self.on_idle()
-            self._look(None)
+            self._look(timeout_s)
 
-    def wait_until(self, is_over: Callable[[], bool]) -> None:
-        """Read callers' messages until `is_over()`. Called in the main thread, during a call."""
+    def wait_until(self, is_over: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        """Read callers' messages until `is_over()`; False after the timeout.
+
+        Called in the main thread, during a call.
+        """
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        remaining = timeout_s
         while not is_over():
-            self.wait()
+            if end is not None and (remaining := end - time.monotonic()) <= 0:
+                return False
+            self.wait(remaining)
+        return True
 
     def read_arrived_sometimes(self) -> None:
         """Read what has arrived, unless this was done a moment ago."""

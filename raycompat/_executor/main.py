@@ -7,6 +7,7 @@ actor gets only its constructor from the node; callers connect to it directly (`
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import queue
@@ -17,7 +18,7 @@ import threading
 import time
 import traceback
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from types import FrameType
@@ -39,6 +40,7 @@ from raycompat._executor import (
     threads,
     title,
 )
+from raycompat._executor.answers import PATIENCE_S
 from raycompat._executor.environment import Environment
 from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.limits import Limits
@@ -64,9 +66,6 @@ from raycompat._surface import era, forms
 
 _INTERRUPT = signal.SIGUSR2
 
-#: Seconds that a generator waits for its consumer before it lends its CPU.
-_PATIENCE_S = 0.1
-
 #: The most cancelled calls to remember: some never arrive here, or have already ended. An actor with so
 #: many calls in its queue would run cancelled ones.
 _MANY_CANCELLED = 1_000_000
@@ -81,6 +80,8 @@ class Executor:
         self.lease: Lease | None = None
         #: Called with the key of each call that is cancelled.
         self.on_cancel: Callable[[str], None] = lambda key: None
+        #: By the keys of calls: what ends the wait of their generators, if they are cancelled.
+        self.generators: dict[str, Callable[[], None]] = {}
         self._channel = frames.BlockingChannel(connection)
         self._send_lock = threading.Lock()
         #: Copies of the descriptors 1 and 2, which user code may change.
@@ -171,6 +172,14 @@ class Executor:
     def _send_tracked(self, records: list[Any]) -> None:
         self.send(executor_messages.TRACKED, self.session.worker_id, records)
 
+    @contextlib.contextmanager
+    def uninterrupted(self) -> Iterator[None]:
+        """Let a cancellation interrupt the main thread only after this. Called in that thread."""
+        running, self._interruptible = self._interruptible, None
+        yield
+        if running is not None:
+            self.begin_user_code(running)
+
     def lend_cpus(self) -> None:
         """Lend the CPUs of the running task until `take_cpus_back`, although it goes on."""
         if self.actor is None and not self._lends_cpus:
@@ -192,22 +201,18 @@ class Executor:
             return
         if threading.current_thread() is not threading.main_thread():
             return
-        running, self._interruptible = self._interruptible, None  # until the message is sent
-        if self.lease is not None and operation == executor_messages.BLOCKED:
-            self.lease.block()
-        self.send(operation, self.lease.key if self.lease is not None else call.key)
-        if running is not None:
-            self.begin_user_code(running)
+        with self.uninterrupted():
+            if self.lease is not None and operation == executor_messages.BLOCKED:
+                self.lease.block()
+            self.send(operation, self.lease.key if self.lease is not None else call.key)
 
     def send(self, *message: Any) -> None:
         """Send one message to the node, from any thread. A cancellation waits until it is sent."""
         if threading.current_thread() is not threading.main_thread():
             self._write(message)
             return
-        running, self._interruptible = self._interruptible, None
-        self._write(message)
-        if running is not None:
-            self.begin_user_code(running)
+        with self.uninterrupted():
+            self._write(message)
 
     def _write(self, message: tuple[Any, ...]) -> None:
         """Write a message; in place of an answer that cannot be written, write that the call failed."""
@@ -345,6 +350,8 @@ class Executor:
         if recursive:
             self.session.cancel_children(key)
         self.on_cancel(key)
+        if (stop := self.generators.get(key)) is not None:
+            stop()
         if self._interruptible == key:
             signal.pthread_kill(threading.main_thread().ident or 0, _INTERRUPT)
 
@@ -625,8 +632,9 @@ class _NodeSink(Sink):
         self._window = ItemWindow()
         self._holds: list[Any] = []
 
-    def open(self) -> ItemWindow:
+    def open(self, max_items: int | None) -> ItemWindow:
         """Return the window of items to send."""
+        self._window.max_items = max_items
         return self._window
 
     def acknowledge(self, key: str, num_received: int, is_wanted: bool) -> None:
@@ -636,7 +644,7 @@ class _NodeSink(Sink):
 
     def wait(self, window: ItemWindow) -> None:
         """Wait for the caller; after a while, lend the CPU."""
-        if window.wait(_PATIENCE_S):
+        if window.wait(PATIENCE_S):
             return
         session = self._executor.session
         try:

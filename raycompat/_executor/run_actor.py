@@ -199,6 +199,7 @@ class Actor:
                 "method": message.function,
                 "arguments": message.arguments,
                 "num_returns": message.num_returns,
+                "max_items": message.max_items,
                 "retry_exceptions": message.retry_exceptions,
                 "environment": message.environment,
                 "keeps_tensors": message.keeps_tensors,

@@ -157,7 +157,7 @@ class Outcome:
 class Sink:
     """The interface of what receives a generator's items. No other call uses these methods."""
 
-    def open(self) -> ItemWindow:
+    def open(self, max_items: int | None) -> ItemWindow:
         """Start sending items; return the window that limits them."""
         raise NotImplementedError
 
@@ -449,7 +449,7 @@ def stream(executor: CallRunner, call: Call, items: Any, sink: Sink) -> Outcome:
     It may have none, so it lends its CPUs then.
     """
     _check_is_iterator(call, items)
-    window = sink.open()
+    window = sink.open(call.payload.get("max_items"))
     try:
         for index, item in enumerate(user_items(items)):
             # A cancelled method was not interrupted.
@@ -472,7 +472,7 @@ async def stream_in_loop(executor: CallRunner, call: Call, items: Any, sink: Sin
     if not isinstance(items, AsyncIterator):
         _check_is_iterator(call, items)
         items = _as_async(items)
-    window = sink.open()
+    window = sink.open(call.payload.get("max_items"))
     index = 0
     try:
         while (item := await user_coroutine(anext(items, _END))) is not _END:

@@ -172,6 +172,7 @@ class Lease:
             "function": message.function,
             "arguments": message.arguments,
             "num_returns": message.num_returns,
+            "max_items": message.max_items,
             "retry_exceptions": message.retry_exceptions,
             "environment": message.environment,
         }
@@ -207,7 +208,8 @@ class Lease:
         answers.end(outcome, stop - start)
 
     def _post(self, caller: Caller, message: tuple[Any, ...]) -> None:
-        caller.post(message, now=not self._mailbox.calls)
+        is_item = message[0] == direct_messages.ITEM  # the next one may come late
+        caller.post(message, now=is_item or not self._mailbox.calls)
 
     # --- in any thread --------------------------------------------------------------------------
 
@@ -222,8 +224,9 @@ class Lease:
         calls = self._mailbox.calls
         if self._is_open or calls:
             self._is_open = False
-            arrivals = list(calls)
-            calls.clear()
+            arrivals = []
+            while calls:  # the main thread may add some now, while a generator waits
+                arrivals.append(calls.popleft())
             self._return(arrivals)
 
     def _return(self, arrivals: Iterable[tuple[Caller, CallMessage]]) -> None:

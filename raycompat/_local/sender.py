@@ -131,7 +131,7 @@ class _Items(Sink):
         self._call = call
         self._window = ItemWindow()
 
-    def open(self) -> ItemWindow:
+    def open(self, max_items: int | None) -> ItemWindow:
         """Return a window that never fills."""
         return self._window
 

@@ -136,6 +136,8 @@ class About:
     methods: dict[str, Method]
     max_task_retries: int = 0
     max_pending_calls: int = -1
+    #: How many items of a generator may wait, if its method does not say; None and -1: without limit.
+    max_items: int | None = None
     in_order: bool = True
     groups: tuple[str, ...] = ()
     #: Whether the tensors of results may stay in the actor's process.

@@ -54,6 +54,8 @@ class CallMessage(NamedTuple):
     function: str
     name: str
     num_returns: int | str
+    #: How many items of a generator may wait until they are taken.
+    max_items: int | None
     #: The concurrency group of a method.
     group: str | None
     arguments: bytes | None

@@ -4,6 +4,9 @@ The executor sends items until `WINDOW_BYTES` of them are not acknowledged. The 
 acknowledges the last item that it received, after every `REPORT_BYTES`. A stopped process acknowledges
 nothing, so only one window of items can gather in front of it.
 
+A generator whose program limits the number of its items (``_generator_backpressure_num_objects``) waits
+until the program has taken one: then the consumer acknowledges each item that is taken.
+
 A generator that is retried counts its items from 0 again, and so does its credit.
 """
 

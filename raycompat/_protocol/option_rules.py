@@ -364,13 +364,9 @@ def _empty(value: object) -> bool:
     return not value
 
 
-_NO_LIMIT = "The number of objects that wait is not limited"
-
 #: All option values that raycompat refuses. Every other value works as in Ray.
 _LIMITS: dict[str, _Limit] = {
     "_labels": _Limit(_empty, "Calls have no labels", "Leave it out"),
-    "_generator_backpressure_num_objects": _Limit(_only(None, -1), _NO_LIMIT, "Leave it out"),
-    "_actor_generator_backpressure_num_objects": _Limit(_only(None, -1), _NO_LIMIT, "Leave it out"),
     "_num_objects_per_yield": _Limit(_only(None, 1), "A yield makes one object", "Leave it out"),
 }
 

@@ -54,6 +54,8 @@ class TaskOptions(PlacementOptions):
     memory: int | None = None
     #: References that a call returns: None is 1, or "streaming" for a generator function.
     num_returns: int | str | None = None
+    #: ``_generator_backpressure_num_objects``: how many items may wait; -1 is without limit.
+    max_items: int | None = None
     #: -1 is without limit.
     max_retries: int = DEFAULT_MAX_RETRIES
     #: Which exceptions of the function are retried too.
@@ -117,6 +119,8 @@ class ActorOptions(PlacementOptions):
     max_concurrency: int | None = None
     #: The same for each group of methods.
     concurrency_groups: Mapping[str, int] | None = None
+    #: As in `TaskOptions`, for its methods: ``_actor_generator_backpressure_num_objects``.
+    max_items: int | None = None
     #: Calls of one process that may wait; -1 is without limit.
     max_pending_calls: int | None = None
     #: Whether a call may overtake an earlier call whose arguments are not ready.
@@ -150,6 +154,7 @@ class MethodOptions:
 
     #: As in `TaskOptions`.
     num_returns: int | str | None = None
+    max_items: int | None = None
     name: str | None = None
     #: As in `ActorOptions`, for this method.
     max_task_retries: int | None = None
@@ -170,6 +175,20 @@ def _resource_set(cpus: float, options: TaskOptions | ActorOptions) -> ResourceS
     return ResourceSet.from_amounts({**amounts, **(options.resources or {})})
 
 
+#: The fields that have other names than their options.
+FIELDS = {
+    "max_calls": "given_max_calls",
+    "_generator_backpressure_num_objects": "max_items",
+    "_actor_generator_backpressure_num_objects": "max_items",
+}
+
+
+def limit_of_items(*options: int | None) -> int | None:
+    """Return the first limit of waiting items that was given; None is without limit."""
+    given = next((each for each in options if each is not None), -1)
+    return given if given > 0 else None
+
+
 def task_options(given: Mapping[str, Any], base: TaskOptions | None = None) -> TaskOptions:
     """Check the options of a remote function.
 
@@ -188,8 +207,6 @@ def task_options(given: Mapping[str, Any], base: TaskOptions | None = None) -> T
         When a value is valid in Ray and not supported here.
     """
     values = checked(TASK, given, base is not None)
-    if "max_calls" in values:
-        values["given_max_calls"] = values.pop("max_calls")
     if base is not None and not values.get("runtime_env"):
         values.pop("runtime_env", None)  # as in Ray: an empty one counts as not given
     return replace(base or TaskOptions(), **_held(TaskOptions, values))
@@ -216,4 +233,5 @@ def method_options(given: Mapping[str, Any], base: MethodOptions | None = None) 
 def _held(cls: type[TaskOptions | ActorOptions | MethodOptions], values: dict[str, Any]) -> Any:
     """Return the values that are fields of the dataclass; the other options allow one value only."""
     names = {each.name for each in fields(cls)}
-    return {name: value for name, value in values.items() if name in names}
+    named = {FIELDS.get(name, name): value for name, value in values.items()}
+    return {name: value for name, value in named.items() if name in names}

@@ -141,7 +141,13 @@ def test_a_generator_that_is_dropped_runs_on_and_sends_nothing(kind, tmp_path, w
     assert isinstance(ray.get(first), Item)
 
 
-@pytest.mark.parametrize("more", [{}, {"memory": 1}], ids=["lease", "scheduler"])
+#: Options of functions that a lease runs, and of those that the scheduler places.
+by_each_sender = pytest.mark.parametrize(
+    "more", [{}, {"runtime_env": {"env_vars": {"ANY": "1"}}}], ids=["lease", "scheduler"]
+)
+
+
+@by_each_sender
 def test_a_generator_that_is_dropped_lends_its_cpus(more, tmp_path, wait_until):
     ended = tmp_path / "ended"
 
@@ -187,3 +193,56 @@ def test_a_generator_ends_whose_consumer_dropped_it_and_is_dead(source, tmp_path
     with pytest.raises(ray.exceptions.WorkerCrashedError):
         ray.get(consume.remote(actor, str(tmp_path / "unwanted")), timeout=DEADLINE_S)
     assert ray.get(actor.ping.remote(), timeout=DEADLINE_S) == 1
+
+
+@ray.remote(_generator_backpressure_num_objects=2)
+def limited(made: str, num_items: int, end_after: int = -1):
+    """Yield numbers, and end its process once, after some items."""
+    for item in range(num_items):
+        if item == end_after and not os.path.exists(f"{made}.ended"):
+            open(f"{made}.ended", "w").close()
+            os._exit(1)
+        with open(made, "ab") as file:
+            file.write(b"x")
+        yield item
+
+
+def num_made(path) -> int:
+    return os.path.getsize(path) if os.path.exists(path) else 0
+
+
+@by_each_sender
+def test_generators_that_wait_lend_their_cpus(more, tmp_path, wait_until):
+    paths = [tmp_path / "first", tmp_path / "second"]
+    waiting = [limited.options(**more).remote(str(path), 3) for path in paths]
+    wait_until(lambda: list(map(num_made, paths)) == [2, 2], DEADLINE_S)
+    assert ray.get(ray.remote(num_cpus=2)(lambda: "ran").remote(), timeout=DEADLINE_S) == "ran"
+    assert [[ray.get(item) for item in each] for each in waiting] == [[0, 1, 2]] * 2
+    wait_until(lambda: ray.available_resources().get("CPU") == 2.0, DEADLINE_S)
+
+
+@by_each_sender
+def test_a_limited_generator_that_starts_again_goes_on_where_it_was(more, tmp_path):
+    made = tmp_path / "made"
+    items = limited.options(**more).remote(str(made), 8, end_after=5)
+    assert [ray.get(item) for item in items] == list(range(8))
+    assert num_made(made) == 5 + 8
+
+
+@by_each_sender
+def test_a_limited_generator_that_is_dropped_runs_to_its_end(more, tmp_path, wait_until):
+    made = tmp_path / "made"
+    items = limited.options(**more).remote(str(made), 20)
+    wait_until(lambda: num_made(made) == 2, DEADLINE_S)
+    del items
+    wait_until(lambda: num_made(made) == 20, DEADLINE_S)
+
+
+def test_calls_behind_a_generator_that_waits_run_elsewhere(tmp_path, wait_until):
+    """They were sent to the same process, because the function was quick until now."""
+    quick = limited.options(num_cpus=1)
+    for number in range(20):
+        assert len([ray.get(item) for item in quick.remote(str(tmp_path / f"{number}"), 1)]) == 1
+    waiting = [quick.remote(str(tmp_path / f"waits-{number}"), 3) for number in range(6)]
+    assert ray.get([next(items) for items in reversed(waiting)], timeout=DEADLINE_S) == [0] * 6
+    assert [[ray.get(item) for item in items] for items in waiting] == [[1, 2]] * 6

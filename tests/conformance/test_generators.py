@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 import pytest
-from _polling import wait_for_files
+from _polling import wait_for_files, wait_until
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -569,3 +569,69 @@ def test_an_actor_works_on_after_a_generator_method_failed(ray):
     with pytest.raises(ValueError, match="method"):
         ray.get(second)
     assert ray.get(actor.ready.remote())
+
+
+# --- a limit of the items that nobody has taken
+
+
+@pytest.fixture(params=["task", "method", "actor", "async", "threads"])
+def limited(ray, cluster, tmp_path, request):
+    """Return a generator that stops while two of its items wait, and the number that it has made."""
+    path = tmp_path / "made"
+    path.touch()
+    limit = {"_generator_backpressure_num_objects": 2}
+
+    def count(number):
+        for item in range(number):
+            with open(path, "ab") as file:
+                file.write(b"x")
+            yield item
+
+    class Counter:
+        def count(self, number):
+            yield from count(number)
+
+        @ray.method(**limit)
+        def limited(self, number):
+            yield from count(number)
+
+        async def in_loop(self, number):
+            for item in count(number):
+                yield item
+
+    def start(number):
+        if request.param == "task":
+            return ray.remote(**limit)(count).remote(number)
+        if request.param == "method":
+            return ray.remote(Counter).remote().limited.remote(number)
+        if request.param == "actor":
+            of_actor = {f"_actor{name}": value for name, value in limit.items()}
+            return ray.remote(**of_actor)(Counter).remote().count.remote(number)
+        options = {"max_concurrency": 2} if request.param == "threads" else {}
+        actor = ray.remote(Counter).options(**options).remote()
+        method = actor.count if options else actor.in_loop
+        return method.options(**limit).remote(number)
+
+    return start, lambda: path.stat().st_size
+
+
+def test_a_generator_waits_until_its_items_are_taken(ray, limited):
+    start, num_made = limited
+    items = start(6)
+    for taken in range(4):
+        wait_until(lambda taken=taken: num_made() == taken + 2)
+        assert ray.get(next(items)) == taken
+        assert num_made() <= taken + 3
+    assert [ray.get(each) for each in items] == [4, 5]
+    assert num_made() == 6
+
+
+def test_a_generator_that_waits_can_be_cancelled(ray, limited):
+    start, num_made = limited
+    items = start(100)
+    wait_until(lambda: num_made() == 2)
+    ray.cancel(items)
+    with pytest.raises(ray.exceptions.RayError):
+        for each in items:
+            ray.get(each)
+    assert num_made() < 100

@@ -81,3 +81,14 @@ def test_a_consumer_that_reports_in_time_lets_every_generator_end(costs: list[in
                     window.acknowledge(number + 1, True)
             on_the_way.clear()
         assert window.may_go_on
+
+
+def test_a_limit_of_items_counts_items_not_bytes():
+    window = ItemWindow()
+    window.max_items = 2
+    window.note_sent(WINDOW)
+    assert window.may_go_on
+    window.note_sent(1)
+    assert not window.may_go_on
+    window.acknowledge(1, True)
+    assert window.may_go_on

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from raycompat._protocol import option_rules
 from raycompat._protocol.options import (
+    FIELDS,
     ActorOptions,
     MethodOptions,
     TaskOptions,
     actor_options,
+    limit_of_items,
     method_options,
     task_options,
 )
@@ -332,9 +334,7 @@ def test_an_actor_is_placed_where_it_can_live(num_cpus, num_gpus, resources):
     ("options", "refused"),
     [
         (task_options, {"_labels": {"a": "b"}}),
-        (task_options, {"_generator_backpressure_num_objects": 1}),
         (task_options, {"_num_objects_per_yield": 2}),
-        (actor_options, {"_actor_generator_backpressure_num_objects": 2}),
     ],
 )
 def test_what_is_not_honoured_raises(options, refused):
@@ -449,11 +449,20 @@ WITHOUT_EFFECT = {
     ],
 )
 def test_no_option_is_dropped_in_silence(kind, cls):
-    held = {each.name.removeprefix("given_") for each in fields(cls)}
+    held = {each.name for each in fields(cls)}
     refused = {"object_store_memory"} if cls is TaskOptions else set()
-    assert set(kind.rules) <= held | refused | set(option_rules._LIMITS) | WITHOUT_EFFECT
+    named = {FIELDS.get(name, name) for name in kind.rules}
+    assert named <= held | refused | set(option_rules._LIMITS) | WITHOUT_EFFECT
     assert set(option_rules._LIMITS) <= {
         name
         for each in (option_rules.TASK, option_rules.ACTOR, option_rules.METHOD)
         for name in each.rules
     }
+
+
+def test_the_limit_of_waiting_items():
+    given = {"_generator_backpressure_num_objects": 3}
+    assert task_options(given).max_items == method_options(given).max_items == 3
+    assert actor_options({"_actor_generator_backpressure_num_objects": 2}).max_items == 2
+    for options, limit in [((None, 2), 2), ((3, 2), 3), ((-1, 2), None), ((None, None), None)]:
+        assert limit_of_items(*options) == limit
