@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -398,6 +398,12 @@ class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[An
     def next_ready(self) -> bool:
         """Return whether `next` would return without waiting."""
         return self._stream.has_next()
+
+    def _when_next(self, callback: Callable[[], None]) -> None:
+        """Call a function once `next` would return without waiting: now, or in another thread."""
+        table, entry = self._stream.session.table, self._stream.next_entry()
+        if not table.when_settled(entry, lambda _: callback()):
+            callback()
 
     def is_finished(self) -> bool:
         """Return whether all items were taken and the generator has ended."""

@@ -203,10 +203,10 @@ class ActorMapOperator(MapOperator):
         handle = worker.handle
         return Task(lambda: handle.map_blocks.remote(*refs), group, self._slot(), on_worker=worker)
 
-    def end_task(self, task: Task, output: TaskOutput, bundles: list[Bundle]) -> None:
-        """Record a result; its actor can take another call."""
+    def end_task(self, task: Task, output: TaskOutput) -> None:
+        """Record an end; the actor can take another call."""
         task.on_worker.num_running -= 1
-        super().end_task(task, output, bundles)
+        super().end_task(task, output)
 
     def release(self) -> None:
         """Release the actors, which then end."""

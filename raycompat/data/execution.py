@@ -6,7 +6,10 @@ are expected to make, stay within a budget. The operator nearest to the consumer
 operator may fill a share of the budget that grows with its distance from the source. So blocks leave
 before more of them are read, and a slow consumer stops the reading.
 
-The thread sleeps until a task ends, the consumer takes a block, or the consumer leaves.
+A task streams its blocks. The thread takes the next one when there is room for it; until then the task
+waits, and lends its CPU.
+
+The thread sleeps until a task has made something, the consumer takes a block, or the consumer leaves.
 """
 
 from __future__ import annotations
@@ -17,15 +20,17 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import raycompat as ray
-from raycompat.data.block import Bundle
+from raycompat.data.block import BlockMetadata, Bundle
 from raycompat.data.context import DataContext, ExecutionResources
 from raycompat.data.operators import Operator, Task
 from raycompat.data.progress import ProgressBars
 from raycompat.data.stats import ExecutionStats
-from raycompat.data.tasks import TaskOutput
+from raycompat.data.tasks import BlockReport, TaskOutput
+from raycompat.object_ref import ObjectRefGenerator
 
 #: Share of the object store that the blocks of one execution may take.
 _SHARE_OF_STORE = 0.25
@@ -74,29 +79,74 @@ class Budget:
         running = sum(each.num_running for each in operators)
         if not running and not ready_bytes:
             return True  # of any size, because otherwise nothing would ever run
-        cpus = sum(each.num_running * each.cpus for each in operators)
+        cpus = sum((each.num_running - each.num_paused) * each.cpus for each in operators)
         slots = self.num_cpus * (1 + _SUBMITTED_AHEAD)
         if operator.cpus and cpus + operator.cpus > max(slots, operator.cpus):
             return False
         if _feeds_barrier(operator):
             return True
-        # The blocks before an operator are not its output: to take them makes room.
-        held = ready_bytes + operator.outputs.size_bytes
-        held += sum(each.held_bytes for each in operators[index + 1 :])
+        held = self._held(operators, index, ready_bytes)
         making = sum(
             each.num_running * each.expected_bytes
             for each in operators[index:]
             if not _feeds_barrier(each)
         )
-        share = (index + 1) / len(operators)
-        return held + making + operator.expected_bytes <= self.limit(operators) * share
+        return held + making + operator.expected_bytes <= self._share(operators, index)
+
+    def takes(
+        self, operators: Sequence[Operator], index: int, ready_bytes: int, is_awaited: bool
+    ) -> bool:
+        """Whether the next block of a running task may be taken.
+
+        `is_awaited`: it is the next one in the operator's order.
+        """
+        if _feeds_barrier(operators[index]):
+            return True
+        held = self._held(operators, index, ready_bytes)
+        return (is_awaited and not held) or held <= self._share(operators, index)
+
+    def _held(self, operators: Sequence[Operator], index: int, ready_bytes: int) -> int:
+        """Return the bytes of blocks that wait, made by an operator or by those after it.
+
+        The blocks before an operator are not its output: to take them makes room.
+        """
+        held = ready_bytes + operators[index].outputs.size_bytes
+        return held + sum(each.held_bytes for each in operators[index + 1 :])
+
+    def _share(self, operators: Sequence[Operator], index: int) -> float:
+        return self.limit(operators) * (index + 1) / len(operators)
 
 
 def _feeds_barrier(operator: Operator) -> bool:
     """Whether its output is held in any case: by an operator that needs all of it."""
-    return operator.is_barrier or (
+    return operator.holds_output or (
         operator.downstream is not None and operator.downstream[0].is_barrier
     )
+
+
+@dataclass
+class _Running:
+    """A task that runs: its call returns a list of references."""
+
+    task: Task
+    refs: list[Any]
+
+
+@dataclass
+class _Streaming:
+    """A task that runs and streams its blocks."""
+
+    task: Task
+    items: ObjectRefGenerator
+    #: Whether there is something to take: a block, or the end.
+    has_news: bool = False
+    #: The block whose report is the next item.
+    block: Any = None
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+
+
+_Call: TypeAlias = "_Running | _Streaming"
 
 
 class Execution:
@@ -117,10 +167,11 @@ class Execution:
     ) -> None:
         self._operators = list(operators)
         self._sink = self._operators[-1]
+        self._index = {operator: index for index, operator in enumerate(self._operators)}
         self._keeps_output = keeps_output
         self._budget = _budget(context)
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._running: dict[int, tuple[Task, list[Any]]] = {}
+        self._running: dict[int, _Call] = {}
         self._num_tasks = 0
         self._ready: deque[Bundle] = deque()
         self._changed = threading.Condition()
@@ -164,6 +215,8 @@ class Execution:
         try:
             while True:
                 self._flow()
+                while self._take_blocks():
+                    self._flow()
                 self._start_tasks()
                 self._bars.update()
                 if self._is_closed or self._sink.is_finished:
@@ -235,49 +288,134 @@ class Execution:
 
     def _start(self, operator: Operator, task: Task) -> None:
         task.operator = operator
-        refs = list(task.submit())
+        made = task.submit()
         operator.num_running += 1
         number = self._num_tasks
         self._num_tasks += 1
-        self._running[number] = (task, refs)
-        ended = functools.partial(self._events.put, functools.partial(self._end_task, number))
-        refs[0].future().add_done_callback(lambda _: ended())
+        if isinstance(made, ObjectRefGenerator):
+            self._running[number] = streaming = _Streaming(task, made)
+            self._await_news(streaming)
+        else:
+            refs = list(made)
+            self._running[number] = _Running(task, refs)
+            ended = functools.partial(self._events.put, functools.partial(self._end_task, number))
+            refs[0].future().add_done_callback(lambda _: ended())
 
     def _end_task(self, number: int) -> None:
         """Store a task's result, or raise its error."""
-        task, refs = self._running.pop(number, (None, []))
-        if task is None:
+        call = self._running.pop(number, None)
+        if not isinstance(call, _Running):
             return  # it was cancelled
-        operator: Operator = task.operator
+        task, refs = call.task, call.refs
         try:
             output: TaskOutput = ray.get(refs[0])
         except BaseException:
             _expect_errors(refs[1:])  # the same error, which is raised once
             raise
+        for ref, metadata in zip(refs[1:], output.blocks, strict=False):
+            self._add_block(task, ref, metadata)
+        self._conclude(task, output)
+
+    def _add_block(self, task: Task, ref: Any, metadata: BlockMetadata) -> None:
+        task.operator.stats.add_block(metadata)
+        task.operator.add_output(task, Bundle(ref, metadata))
+
+    def _conclude(self, task: Task, output: TaskOutput) -> None:
+        operator: Operator = task.operator
         operator.num_running -= 1
         operator.num_ended += 1
-        operator.stats.add(output.blocks, output.wall_s, output.cpu_s)
-        blocks = [*refs[1:], *output.more]
-        bundles = [Bundle(r, m) for r, m in zip(blocks, output.blocks, strict=False)]
-        operator.end_task(task, output, bundles)
+        operator.stats.add_task(output.wall_s, output.cpu_s)
+        operator.end_task(task, output)
         operator.step()
 
+    # --- tasks that stream
+
+    def _await_news(self, call: _Streaming) -> None:
+        call.has_news = False
+        noted = functools.partial(self._events.put, functools.partial(_note_news, call))
+        call.items._when_next(noted)
+
+    def _take_blocks(self) -> bool:
+        """Take the blocks for which there is room; return whether there were any."""
+        took = False
+        for operator in self._operators:
+            operator.num_paused = 0
+        with self._changed:
+            ready_bytes = 0 if self._keeps_output else sum(b.size_bytes for b in self._ready)
+        for number, call in list(self._running.items()):
+            if not isinstance(call, _Streaming) or not call.has_news:
+                continue
+            task = call.task
+            index, awaited = self._index[task.operator], task.operator.outputs.awaits(task.slot)
+            if self._budget.takes(self._operators, index, ready_bytes, awaited):
+                self._take_next(number, call)
+                took = True
+            else:
+                task.operator.num_paused += 1
+        return took
+
+    def _take_next(self, number: int, call: _Streaming) -> None:
+        """Take one block with its report, or the end, as far as they are there."""
+        while call.items.next_ready():
+            ref = next(call.items, None)
+            if ref is None:
+                self._end_stream(number, call)
+                return
+            if call.block is None:
+                call.block = ref
+                continue
+            report: BlockReport = ray.get(ref)
+            made, call.block = call.block, None
+            call.wall_s += report.wall_s
+            call.cpu_s += report.cpu_s
+            self._add_block(call.task, made, report.metadata)
+            call.task.operator.step()
+            break
+        if not call.items.next_ready():
+            self._await_news(call)
+
+    def _end_stream(self, number: int, call: _Streaming) -> None:
+        del self._running[number]
+        if call.block is not None:
+            ray.get(call.block)  # it is the error that the task has ended with
+        self._conclude(call.task, TaskOutput(wall_s=call.wall_s, cpu_s=call.cpu_s))
+
     def _cancel(self, operator: Operator) -> None:
-        for number, (task, refs) in list(self._running.items()):
-            if task.operator is operator:
+        for number, call in list(self._running.items()):
+            if call.task.operator is operator:
                 del self._running[number]
                 operator.num_running -= 1
-                _cancel(task, refs)
+                _cancel(call)
 
     def _check_progress(self) -> None:
-        """Raise an error rather than wait for nothing."""
-        if not self._running and not self._ready and self._events.empty():
+        """Let a task go on for which there is no room, rather than wait for nothing.
+
+        Raises
+        ------
+        RuntimeError
+            When there is none.
+        """
+        if self._ready or not self._events.empty():
+            return
+        paused = [
+            (number, call)
+            for number, call in self._running.items()
+            if isinstance(call, _Streaming) and call.has_news
+        ]
+        if len(paused) < len(self._running):
+            return
+        if not paused:
             states = {each.name: (each.has_task(), len(each.outputs)) for each in self._operators}
             raise RuntimeError(f"The execution has nothing to run, and is not finished: {states}")
+        # Of the operator nearest to the consumer the task that is next in order.
+        self._take_next(
+            *max(paused, key=lambda each: (self._index[each[1].task.operator], -each[1].task.slot))
+        )
+        self._events.put(_nothing)
 
     def _end(self) -> None:
-        for task, refs in self._running.values():
-            _cancel(task, refs)
+        for call in self._running.values():
+            _cancel(call)
         self._running.clear()
         for operator in self._operators:
             operator.stop()
@@ -293,10 +431,16 @@ def _nothing() -> None:
     """Wake the thread up."""
 
 
-def _cancel(task: Task, refs: Sequence[Any]) -> None:
-    _expect_errors(refs)
-    if task.on_worker is None:
-        ray.cancel(refs[0])
+def _note_news(call: _Streaming) -> None:
+    call.has_news = True
+
+
+def _cancel(call: _Call) -> None:
+    if isinstance(call, _Streaming):
+        ray.cancel(call.items)
+        return
+    _expect_errors(call.refs)
+    ray.cancel(call.refs[0])
 
 
 def _expect_errors(refs: Sequence[Any]) -> None:

@@ -7,16 +7,23 @@ of them run, and when.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat.data.block import Bundle
 from raycompat.data.stats import OperatorStats
-from raycompat.data.tasks import TaskOutput
+from raycompat.data.tasks import BLOCKS_AHEAD, TaskOutput
 
-#: Bytes that a task is taken to make as long as none has ended.
+if TYPE_CHECKING:
+    from raycompat.object_ref import ObjectRefGenerator
+
+#: Bytes of blocks that a task is expected to make as long as none was made.
 _UNKNOWN_BYTES = 16 * 2**20
+
+
+#: Makes a call: the references that it returns, or its generator of them.
+Submit: TypeAlias = "Callable[[], Sequence[Any] | ObjectRefGenerator]"
 
 
 @dataclass
@@ -26,7 +33,8 @@ class Task:
     Parameters
     ----------
     submit : callable
-        Makes the call; returns the reference of its `TaskOutput`, and then those of its blocks.
+        Makes the call; returns the generator of its blocks, each followed by its `BlockReport`, or the
+        reference of its `TaskOutput`, and then those of its blocks.
     inputs : list of Bundle
         The inputs of the call, to estimate its memory.
     slot : int
@@ -35,7 +43,7 @@ class Task:
         The actor that it runs on, if any.
     """
 
-    submit: Callable[[], Sequence[Any]]
+    submit: Submit
     inputs: list[Bundle] = field(default_factory=list)
     slot: int = 0
     on_worker: Any = None
@@ -66,6 +74,10 @@ class OrderedOutputs:
             self._current += 1
             self.ready.extend(self._waiting.pop(self._current, ()))
 
+    def awaits(self, slot: int) -> bool:
+        """Return whether the next bundle is one of this slot."""
+        return slot == self._current and not self.ready
+
     @property
     def size_bytes(self) -> int:
         """Bytes of all bundles here."""
@@ -89,6 +101,8 @@ class Operator:
         self.closed = [False] * num_ports
         self.outputs = OrderedOutputs()
         self.num_running = 0
+        #: How many of these wait, because their blocks are not taken.
+        self.num_paused = 0
         self.num_ended = 0
         self.stats = OperatorStats(name)
         self._num_slots = 0
@@ -120,10 +134,18 @@ class Operator:
         """Return a task to run; call it only when there is one."""
         raise LookupError(f"{self.name} has no task")
 
-    def end_task(self, task: Task, output: TaskOutput, bundles: list[Bundle]) -> None:
-        """Store the result of a task."""
-        self.outputs.append(task.slot, bundles)
+    def add_output(self, task: Task, bundle: Bundle) -> None:
+        """Store a block that a task has made."""
+        self.outputs.append(task.slot, [bundle])
+
+    def end_task(self, task: Task, output: TaskOutput) -> None:
+        """Note that a task has made all of its blocks."""
         self.outputs.close(task.slot)
+
+    @property
+    def holds_output(self) -> bool:
+        """Whether it needs all of what its tasks make now, before it passes on anything."""
+        return False
 
     def admits(self, port: int) -> bool:
         """Whether input for a port is wanted now."""
@@ -152,9 +174,11 @@ class Operator:
 
     @property
     def expected_bytes(self) -> int:
-        """Bytes that one more task is expected to make."""
-        if self.num_ended:
-            return self.stats.size_bytes // self.num_ended
+        """Bytes of blocks that one more task is expected to have at a time."""
+        stats = self.stats
+        if stats.num_blocks:
+            ahead = BLOCKS_AHEAD * stats.size_bytes // stats.num_blocks
+            return min(ahead, stats.size_bytes // self.num_ended) if self.num_ended else ahead
         waiting = next((queue[0].size_bytes for queue in self.inputs if queue), 0)
         return waiting or _UNKNOWN_BYTES
 
@@ -195,7 +219,7 @@ class MapOperator(Operator):
     def __init__(
         self,
         name: str,
-        submit: Callable[[list[Bundle]], Sequence[Any]],
+        submit: Callable[[list[Bundle]], Any],
         *,
         cpus: float = 1.0,
         min_rows: int = 1,
@@ -241,8 +265,8 @@ class MapOperator(Operator):
 
     @property
     def expected_bytes(self) -> int:
-        """Bytes that one more task is expected to make."""
-        if not self.num_ended and self._groups:
+        """Bytes of blocks that one more task is expected to have at a time."""
+        if not self.stats.num_blocks and self._groups:
             return sum(bundle.size_bytes for bundle in self._groups[0])
         return super().expected_bytes
 
@@ -254,13 +278,12 @@ class MapOperator(Operator):
 
 
 class ReadOperator(Operator):
-    """Makes a task of each read task; a part larger than a block is read in several calls."""
+    """Makes a task of each read task."""
 
     def __init__(
         self,
         name: str,
-        calls: Sequence[Callable[[], Sequence[Any]]],
-        readers: Mapping[int, Callable[[], Callable[[int], Sequence[Any]]]],
+        calls: Sequence[Submit],
         *,
         cpus: float = 1.0,
         limit: int | None = None,
@@ -268,61 +291,28 @@ class ReadOperator(Operator):
         super().__init__(name, num_ports=0, cpus=cpus)
         self._calls = calls
         self._limit = limit
-        #: By numbers of calls: starts an actor, and then makes the call for one of its blocks.
-        self._readers = readers
-        self._open: dict[int, Callable[[int], Sequence[Any]]] = {}
-        self._indices: dict[int, int] = {}
-        #: Readers that have given a block, and are to give the next one.
-        self._idle: deque[int] = deque()
 
     def step(self) -> None:
         """Do nothing: it has no input."""
 
     def has_task(self) -> bool:
         """Whether something is to be read, and another task may run."""
-        more = self._num_slots < len(self._calls)
-        return (more or bool(self._idle)) and (
-            self._limit is None or self.num_running < self._limit
-        )
+        return not self.has_all_input and (self._limit is None or self.num_running < self._limit)
 
     def next_task(self) -> Task:
-        """Return the task for the next block of a reader, or for the next read task."""
-        slot = self._idle.popleft() if self._idle else self._slot()
-        if slot not in self._readers:
-            return Task(self._calls[slot], slot=slot)
-        index = self._indices.get(slot, 0)
-        self._indices[slot] = index + 1
-        return Task(lambda: self._read_block(slot, index), slot=slot)
-
-    def _read_block(self, slot: int, index: int) -> Sequence[Any]:
-        if slot not in self._open:
-            self._open[slot] = self._readers[slot]()
-        return self._open[slot](index)
-
-    def end_task(self, task: Task, output: TaskOutput, bundles: list[Bundle]) -> None:
-        """Take blocks; a reader that is not at its end is asked again."""
-        self.outputs.append(task.slot, bundles)
-        if output.is_end:
-            self._open.pop(task.slot, None)
-            self.outputs.close(task.slot)
-        else:
-            self._idle.append(task.slot)
+        """Return the next read task."""
+        slot = self._slot()
+        return Task(self._calls[slot], slot=slot)
 
     @property
     def has_all_input(self) -> bool:
         """Whether everything is being read."""
-        return self._num_slots >= len(self._calls) and not self._idle
+        return self._num_slots >= len(self._calls)
 
     def stop(self) -> None:
         """Read nothing more."""
         super().stop()
         self._num_slots = len(self._calls)
-        self._idle.clear()
-        self._open.clear()
-
-    def release(self) -> None:
-        """Release the readers."""
-        self._open.clear()
 
 
 #: Yields lists of tasks and is sent their results; returns bundles, or None if the output consists of
@@ -353,6 +343,8 @@ class StagedOperator(Operator):
         self._stages: Stages | None = None
         self._tasks: deque[Task] = deque()
         self._results: list[Any] = []
+        #: The blocks of the tasks of a stage, by their slots.
+        self._made: dict[int, list[Bundle]] = {}
         self._num_missing = 0
         self._is_last = False
         self._is_over = False
@@ -392,12 +384,24 @@ class StagedOperator(Operator):
         """Return the next task of the stage."""
         return self._tasks.popleft()
 
-    def end_task(self, task: Task, output: TaskOutput, bundles: list[Bundle]) -> None:
+    @property
+    def holds_output(self) -> bool:
+        """Whether a later stage needs what the tasks make now."""
+        return not self._is_last
+
+    def add_output(self, task: Task, bundle: Bundle) -> None:
+        """Store a block: those of the last stage are the output."""
+        if self._is_last:
+            super().add_output(task, bundle)
+        else:
+            self._made.setdefault(task.slot, []).append(bundle)
+
+    def end_task(self, task: Task, output: TaskOutput) -> None:
         """Store the result of a task; start the next stage after the last one."""
         if self._is_last:
-            super().end_task(task, output, bundles)
+            super().end_task(task, output)
         else:
-            self._results[task.slot] = (output, bundles)
+            self._results[task.slot] = (output, self._made.pop(task.slot, []))
         self._num_missing -= 1
         if not self._num_missing:
             results, self._results = self._results, []
@@ -414,6 +418,7 @@ class StagedOperator(Operator):
         self._is_over, self._stages = True, None
         self._tasks.clear()
         self._results = []
+        self._made.clear()
 
     @property
     def expected_bytes(self) -> int:

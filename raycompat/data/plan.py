@@ -30,9 +30,6 @@ from raycompat.data.operators import (
 )
 from raycompat.data.transform import Step, Transform
 
-#: A read task of more bytes than this many blocks is read block by block, by an actor.
-_LARGE_BLOCKS = 1.5
-
 _TASKS = TaskPoolStrategy()
 
 
@@ -224,20 +221,6 @@ def _map(node: Map, context: DataContext) -> Operator:
 def _read(node: Read, steps: tuple[Step, ...], name: str, context: DataContext) -> Operator:
     transform = ray.put(Transform(steps, context.target_max_block_size))
     function = tasks.read.options(name=name, **node.remote_args)
-    actor = ray.remote(tasks.ReadActor).options(
-        max_restarts=4, max_task_retries=4, **node.remote_args
-    )
     calls = [functools.partial(function.remote, each, transform) for each in node.read_tasks]
-    limit = _LARGE_BLOCKS * context.target_max_block_size
-    readers = {
-        number: functools.partial(_open_reader, actor, each, transform)
-        for number, each in enumerate(node.read_tasks)
-        if (each.metadata.size_bytes or 0) > limit
-    }
     cpus = node.remote_args.get("num_cpus", 1.0)
-    return ReadOperator(name, calls, readers, cpus=cpus, limit=node.compute.size)
-
-
-def _open_reader(actor: Any, task: ReadTask, transform: Any) -> Callable[[int], Sequence[Any]]:
-    handle = actor.remote(task, transform)
-    return lambda index: handle.read_block.remote(index)
+    return ReadOperator(name, calls, cpus=cpus, limit=node.compute.size)

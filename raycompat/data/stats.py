@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from raycompat.data.block import BlockMetadata
@@ -30,13 +29,16 @@ class OperatorStats:
     num_rows: int = 0
     size_bytes: int = 0
 
-    def add(self, blocks: Sequence[BlockMetadata], wall_s: float, cpu_s: float) -> None:
-        """Enter a task."""
+    def add_block(self, made: BlockMetadata) -> None:
+        """Enter a block."""
+        self.num_blocks += 1
+        self.num_rows += made.num_rows or 0
+        self.size_bytes += made.size_bytes or 0
+
+    def add_task(self, wall_s: float, cpu_s: float) -> None:
+        """Enter a task that has ended."""
         self.wall_s.append(wall_s)
         self.cpu_s.append(cpu_s)
-        self.num_blocks += len(blocks)
-        self.num_rows += sum(each.num_rows or 0 for each in blocks)
-        self.size_bytes += sum(each.size_bytes or 0 for each in blocks)
 
     def text(self) -> str:
         """Return a paragraph for readers."""

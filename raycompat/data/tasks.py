@@ -1,43 +1,61 @@
 """The code in executors: remote functions and actors that make blocks.
 
-Each call returns a `TaskOutput`, small, for the driver, and then blocks, which stay where they are
-made.
+A task that makes blocks is a generator: each block goes on as soon as it is made, and a `BlockReport`
+for the driver follows it. If the driver takes none, the task waits after `BLOCKS_AHEAD` of them. The
+blocks stay where they are made. The tasks that make a known number of blocks return a `TaskOutput`, and
+then the blocks.
 """
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 import raycompat as ray
 from raycompat.data import block
 from raycompat.data.block import Block, BlockMetadata
-from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
     from raycompat.data.datasource import ReadTask
     from raycompat.data.transform import Transform
 
+#: Blocks of a task that the driver has not taken: the task makes one while another one waits.
+BLOCKS_AHEAD = 2
+
+#: The option for it: a block and its report are two objects.
+_AHEAD: Any = {"_generator_backpressure_num_objects": 2 * BLOCKS_AHEAD}
+
+
+@dataclass
+class BlockReport:
+    """A task's report to the driver on the block before it.
+
+    Parameters
+    ----------
+    metadata : BlockMetadata
+    wall_s, cpu_s : float
+        Seconds since the block before, or since the begin of the task.
+    """
+
+    metadata: BlockMetadata
+    wall_s: float
+    cpu_s: float
+
 
 @dataclass
 class TaskOutput:
-    """A task's report to the driver.
+    """A task's report to the driver, before the blocks that it returns.
 
     Parameters
     ----------
     blocks : list of BlockMetadata
-        One for each block that the task returns, and then one for each of `more`.
+        One for each block.
     wall_s, cpu_s : float
         Seconds that the task took.
-    more : list of ObjectRef
-        Blocks beyond those that the task returns itself.
-    is_end : bool
-        Whether a reader has reached its end.
     value : object
         The result of a task that makes no blocks.
     """
@@ -45,43 +63,52 @@ class TaskOutput:
     blocks: list[BlockMetadata] = field(default_factory=list)
     wall_s: float = 0.0
     cpu_s: float = 0.0
-    more: list[ObjectRef[Block]] = field(default_factory=list)
-    is_end: bool = True
     value: Any = None
+
+
+#: What a task yields: blocks, and after each its report.
+Made: TypeAlias = Iterator["Block | BlockReport"]
 
 
 class _Clock:
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
-    def output(self, blocks: list[BlockMetadata], **more: Any) -> TaskOutput:
-        wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
-        return TaskOutput(blocks, wall, cpu, **more)
+    def lap(self) -> tuple[float, float]:
+        """Return the seconds since the last call of this, or since the begin, and begin again."""
+        wall, cpu = self._wall, self._cpu
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+        return self._wall - wall, self._cpu - cpu
+
+    def output(self, blocks: list[BlockMetadata], value: Any = None) -> TaskOutput:
+        return TaskOutput(blocks, *self.lap(), value)
 
 
-def _collected(tables: Iterable[Block], files: list[str] | None) -> tuple[TaskOutput, Block]:
-    """Return the first block; put those that follow into the store, one by one."""
-    clock = _Clock()
-    iterator = iter(tables)
-    first = next(iterator, None)
-    first = pa.table({}) if first is None else block.compact(first)
-    blocks, more = [block.metadata_of(first, files)], []
-    for table in iterator:
-        blocks.append(block.metadata_of(table, files))
-        more.append(ray.put(block.compact(table)))
-    return clock.output(blocks, more=more), first
+def _streamed(tables: Iterable[Block], files: list[str] | None) -> Made:
+    """Yield each table with its report; an empty one if there is none."""
+    clock, is_empty = _Clock(), True
+    for table in tables:
+        is_empty = False
+        metadata = block.metadata_of(table, files)
+        yield block.compact(table)
+        del table  # the next one may need the room
+        yield BlockReport(metadata, *clock.lap())
+    if is_empty:
+        table = pa.table({})
+        yield table
+        yield BlockReport(block.metadata_of(table, files), *clock.lap())
 
 
-@ray.remote(num_returns=2)
-def map_blocks(transform: Transform, *tables: Block) -> tuple[TaskOutput, Block]:
+@ray.remote(**_AHEAD)
+def map_blocks(transform: Transform, *tables: Block) -> Made:
     """Run the steps of an operator on some blocks."""
-    return _collected(transform.load()(tables), [])
+    yield from _streamed(transform.load()(tables), [])
 
 
-@ray.remote(num_returns=2)
-def read(task: ReadTask, transform: Transform) -> tuple[TaskOutput, Block]:
+@ray.remote(**_AHEAD)
+def read(task: ReadTask, transform: Transform) -> Made:
     """Run a read task, and the steps of an operator on its blocks."""
-    return _collected(transform.load()(task()), task.metadata.input_files)
+    yield from _streamed(transform.load()(task()), task.metadata.input_files)
 
 
 @ray.remote(num_returns=2)
@@ -92,10 +119,10 @@ def make_block(function: Callable[..., Block], *args: Any) -> tuple[TaskOutput, 
     return clock.output([block.metadata_of(table)]), table
 
 
-@ray.remote(num_returns=2)
-def make_blocks(function: Callable[..., Iterable[Block]], *args: Any) -> tuple[TaskOutput, Block]:
+@ray.remote(**_AHEAD)
+def make_blocks(function: Callable[..., Iterable[Block]], *args: Any) -> Made:
     """Call a function that returns blocks."""
-    return _collected(function(*args), [])
+    yield from _streamed(function(*args), [])
 
 
 @ray.remote
@@ -111,7 +138,7 @@ def examine(function: Callable[..., Any], *args: Any) -> TaskOutput:
     """Call a function that makes no block."""
     clock = _Clock()
     value = function(*args)
-    return clock.output([], value=value)
+    return clock.output([], value)
 
 
 class MapActor:
@@ -120,31 +147,7 @@ class MapActor:
     def __init__(self, transform: Transform) -> None:
         self._run = transform.load()
 
-    @ray.method(num_returns=2)
-    def map_blocks(self, *tables: Block) -> tuple[TaskOutput, Block]:
+    @ray.method(**_AHEAD)
+    def map_blocks(self, *tables: Block) -> Made:
         """Run the steps on some blocks."""
-        return _collected(self._run(tables), [])
-
-
-class ReadActor:
-    """Reads parts larger than a block, one block in each call, so that the reading can be paused."""
-
-    def __init__(self, task: ReadTask, transform: Transform) -> None:
-        self._files = task.metadata.input_files
-        self._task, self._transform = task, transform
-        self._blocks: Iterator[Block] | None = None
-        self._next = 0
-
-    @ray.method(num_returns=2)
-    def read_block(self, index: int) -> tuple[TaskOutput, Block]:
-        """Return block number `index`; a process that was started again passes over those before it."""
-        clock = _Clock()
-        if self._blocks is None or index != self._next:
-            self._blocks = itertools.islice(self._transform.load()(self._task()), index, None)
-        self._next = index + 1
-        table = next(self._blocks, None)
-        if table is None:
-            return clock.output([]), pa.table({})
-        return clock.output([block.metadata_of(table, self._files)], is_end=False), block.compact(
-            table
-        )
+        yield from _streamed(self._run(tables), [])

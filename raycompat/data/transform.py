@@ -17,8 +17,9 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 
 Tables: TypeAlias = Iterable[Block]
 
-#: Rows of a function of rows that become one table before tables are put together.
-_ROWS_A_TABLE = 4096
+#: Rows of a function of rows that become one table before tables are put together: at most so many
+#: rows, and no more after so many bytes.
+_ROWS_A_TABLE, _BYTES_A_TABLE = 4096, 4 * 2**20
 
 
 @dataclass(frozen=True)
@@ -125,12 +126,14 @@ class MapRows:
 
         def run(tables: Tables) -> Iterator[Block]:
             waiting: list[Mapping[str, Any]] = []
+            size_bytes = 0
             for table in tables:
                 for row in made(table):
                     waiting.append(row)
-                    if len(waiting) == _ROWS_A_TABLE:
+                    size_bytes += _size_bytes(row)
+                    if len(waiting) == _ROWS_A_TABLE or size_bytes >= _BYTES_A_TABLE:
                         yield block.from_rows(waiting)
-                        waiting = []
+                        waiting, size_bytes = [], 0
             if waiting:
                 yield block.from_rows(waiting)
 
@@ -157,6 +160,17 @@ class MapRows:
                 yield from (_row(each, "flat_map") for each in several)
 
         return made
+
+
+def _size_bytes(row: Mapping[str, Any]) -> int:
+    """Return the bytes of the arrays and texts in a row; other values are small."""
+    size_bytes = 0
+    for value in row.values():
+        if isinstance(value, np.ndarray):
+            size_bytes += value.nbytes
+        elif isinstance(value, bytes | str):
+            size_bytes += len(value)
+    return size_bytes
 
 
 def _row(value: Any, what: str) -> Mapping[str, Any]:

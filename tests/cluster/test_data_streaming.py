@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import raycompat as ray
+from raycompat.data.tasks import BLOCKS_AHEAD
 
 #: Bytes of shared memory that the cluster of these tests has.
 STORE = 96 * 2**20
@@ -81,6 +84,93 @@ def test_a_slow_consumer_stops_the_reading(data, tmp_path):
     iterator.close()
     # A quarter of the store holds six blocks; two or three more are in the making.
     assert made <= 12
+
+
+class Endless:
+    """Makes a block of zeros, and a file for it, again and again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = str(folder)
+
+    def __call__(self, batch=None):
+        for number in itertools.count():
+            Path(self.folder, f"{os.getpid()}-{number}").touch()
+            yield {"data": np.zeros((1, BLOCK), np.uint8)}
+
+    @property
+    def num_made(self) -> int:
+        return len(os.listdir(self.folder))
+
+
+@pytest.fixture(params=["tasks", "actors", "flat rows", "groups", "parts to read"])
+def endless(data, tmp_path, request):
+    """Return a data set without an end, of one task, and what counts the blocks that are made."""
+    source = Endless(tmp_path)
+
+    class InActor:
+        def __call__(self, batch):
+            return source(batch)
+
+    one = data.range(1)
+    if request.param == "tasks":
+        return one.map_batches(source), source
+    if request.param == "actors":
+        return one.map_batches(InActor, concurrency=1), source
+    if request.param == "flat rows":
+        return one.flat_map(lambda row: ({"data": each["data"][0]} for each in source())), source
+    if request.param == "groups":
+        return one.groupby("id").map_groups(source), source
+
+    class Parts(data.Datasource):
+        def get_read_tasks(self, parallelism, per_task_row_limit=None, data_context=None):
+            read = lambda: (pa.table({"data": list(each["data"])}) for each in source())  # noqa: E731
+            return [data.ReadTask(read, data.block.BlockMetadata(None, None))]
+
+    return data.read_datasource(Parts()), source
+
+
+def test_a_task_makes_no_more_than_is_taken(endless):
+    dataset, source = endless
+    assert len(dataset.take(1)) == 1
+    assert source.num_made <= 1 + BLOCKS_AHEAD + 1  # two wait, and one is in the making
+
+
+def test_a_task_that_makes_many_times_the_store_waits_for_its_consumer(endless):
+    dataset, source = endless
+    before, peak = shared_bytes(), 0
+    batches = iter(dataset.iter_batches(batch_size=None))
+    for number in range(3 * STORE // BLOCK):
+        assert len(next(batches)["data"]) == 1
+        peak = max(peak, shared_bytes() - before)
+    batches.close()
+    assert source.num_made - number <= STORE // BLOCK
+    assert peak <= (STORE // BLOCK + 2) * (BLOCK + 1024)
+
+
+def test_an_error_after_some_blocks_ends_the_execution(data):
+    def some(batch):
+        for _ in range(3):
+            yield {"data": np.zeros((1, BLOCK), np.uint8)}
+        raise KeyError("no more")
+
+    with pytest.raises(KeyError, match="no more"):
+        data.range(1).map_batches(some).take_all()
+    assert len(data.range(1).map_batches(some).take(2)) == 2
+
+
+def test_a_process_that_dies_between_two_blocks_loses_none(data, tmp_path):
+    died = tmp_path / "died"
+
+    def some(batch):
+        for number in range(8):
+            if number == 5 and not died.exists():
+                died.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield {"number": [number], "data": np.zeros((1, BLOCK), np.uint8)}
+
+    rows = data.range(1).map_batches(some).select_columns(["number"]).take_all()
+    assert [row["number"] for row in rows] == list(range(8))
+    assert died.exists()
 
 
 def test_a_file_larger_than_a_block_is_read_block_by_block(data, tmp_path):

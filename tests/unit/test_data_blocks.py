@@ -33,7 +33,7 @@ from raycompat.data.operators import (
 )
 from raycompat.data.plan import Input, Map, fused
 from raycompat.data.streaming_split import Distribution
-from raycompat.data.tasks import TaskOutput
+from raycompat.data.tasks import BLOCKS_AHEAD, TaskOutput
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 #: The first example imports libraries, and takes longer than all others.
@@ -377,11 +377,13 @@ def test_unequal_shares_have_all_rows(sizes, num, data):
 # Operators.
 
 
-def finish(operator, task, bundles, is_end=True):
+def finish(operator, task, bundles):
     """Tell an operator what a task of its has made, as the execution does."""
+    for each in bundles:
+        operator.add_output(task, each)
     operator.num_running -= 1
     operator.num_ended += 1
-    operator.end_task(task, TaskOutput(is_end=is_end), bundles)
+    operator.end_task(task, TaskOutput())
     operator.step()
 
 
@@ -474,7 +476,7 @@ def pipeline(num_bytes):
     source = MapOperator("Read", lambda bundles: None)
     after = MapOperator("Map", lambda bundles: None)
     source.downstream, after.upstream = (after, 0), [source]
-    source.num_ended, source.stats.size_bytes = 1, 100
+    source.num_ended, source.stats.num_blocks, source.stats.size_bytes = 1, 1, 100
     for _ in range(50):
         source.add(0, bundle(1))
     return Budget(4, num_bytes), [source, after]
@@ -533,6 +535,40 @@ def test_the_budget_is_that_of_blocks_as_large_as_they_are_made(made_mib, limit_
     assert Budget(4, 2**40, 128 * 2**20).limit(operators) == limit_mib * 2**20
     assert Budget(4, 2**20, 128 * 2**20).limit(operators) == 2**20, "never more than is given"
     assert Budget(4, 2**20).limit(operators) == 2**20
+
+
+def test_the_next_block_in_order_is_taken_when_nothing_waits():
+    budget, operators = pipeline(1)
+    assert budget.takes(operators, 0, ready_bytes=0, is_awaited=True), "or nothing would go on"
+    for ready_bytes, is_awaited in [(2, True), (2, False)]:
+        assert not budget.takes(operators, 0, ready_bytes, is_awaited)
+
+
+def test_blocks_are_taken_until_the_share_of_the_operator_is_spent():
+    budget, operators = pipeline(1000)
+    for held_bytes, is_taken in [(500, True), (501, False)]:
+        assert budget.takes(operators, 0, held_bytes, is_awaited=True) is is_taken
+    assert budget.takes(operators, 1, 1000, is_awaited=False)
+    operators[0].downstream = (StagedOperator("Sort", lambda bundles: ()), 0)
+    assert budget.takes(operators, 0, 10**9, is_awaited=False), "a sort holds it in any case"
+
+
+def test_a_task_with_many_blocks_counts_with_those_that_it_has_at_a_time():
+    _, (source, _) = pipeline(1000)
+    source.stats.num_blocks, source.stats.size_bytes = 50, 5000
+    assert source.expected_bytes == BLOCKS_AHEAD * 100
+    source.num_ended = 0
+    assert source.expected_bytes == BLOCKS_AHEAD * 100
+    source.num_ended = 50
+    assert source.expected_bytes == 100
+
+
+def test_tasks_that_wait_leave_their_cpus_to_others():
+    budget, operators = pipeline(1e9)
+    operators[0].num_running = 6
+    assert not budget.admits(operators, 1, 0)
+    operators[0].num_paused = 1
+    assert budget.admits(operators, 1, 0)
 
 
 def test_no_more_tasks_than_cpus_and_a_half():
